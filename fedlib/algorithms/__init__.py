@@ -1,0 +1,29 @@
+"""One file per method. A new method is a new file here: it is found by its file name, nothing is registered by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+
+from fedlib.errors import choose
+
+
+def names() -> list[str]:
+    """Names of all methods, which are the names of the files in this folder."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api")
+
+
+def find(name: str) -> type:
+    """The class of a method. Raises BadValue for an unknown name."""
+    module = importlib.import_module(f"{__name__}.{choose('method', name, names())}")
+    (found,) = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__ and hasattr(v, "client_update")]
+    return found
+
+
+def make(name: str, **hyper):
+    """An instance of a method. Raises BadValue for an unknown method, hyper-parameter or value."""
+    method = find(name)
+    for field in hyper:
+        choose(f"hyper-parameter of {name!r}", field, [f.name for f in dataclasses.fields(method)])
+    return method(**hyper)

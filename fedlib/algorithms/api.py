@@ -1,0 +1,72 @@
+"""The contract of an algorithm: what it is made of, and nothing that behaves.
+
+An algorithm is a frozen dataclass in a file of its own in this folder. Its fields are the hyper-parameters, named after
+the paper's symbols, with the paper's values as defaults. It has five pure methods, which never modify their arguments.
+Four things are never mixed: what the **server** keeps, what goes **down** (message), what a **client** keeps between
+its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.tree`); the server may also keep numbers.
+
+theta, the parameters of a model, is a flat dict of tensors by name (`fedlib.models.Model`). Batch norm's running
+statistics are entries of theta like any other; the engine's transport applies the run's policy to them (`bn_stats`).
+
+Letters in shapes: N all clients, K participants of a round, C classes, d features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an algorithm may know of the run before it starts: N clients, T rounds, C classes."""
+
+    num_clients: int
+    rounds: int
+    num_classes: int
+
+
+class ClientData(Protocol):
+    """One client's data and its local training settings, as seen by `client_update`."""
+
+    num_samples: Any  # training samples N_i
+    local_epochs: int  # E
+    lr: float  # eta
+
+    def fold(self, step, state, epochs: int | None = None):
+        """"For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
+
+        A batch has x [B, c, h, w], y [B] and mask (bool [B], or None when every row is a real sample).
+        """
+
+    def scan(self, step, state, part: str = "train"):
+        """One pass in fixed order over "train" or "test", for evaluation and statistics; returns the last state."""
+
+
+class Algorithm(Protocol):
+    """A federated algorithm. Evaluation points are the codes glob, recv, agg, post and ft(k) of `fedlib.engine.evaluate`."""
+
+    points: ClassVar[tuple[str, ...]]  # evaluation points that make sense for this algorithm
+
+    def init(self, model, setting: Setting) -> tuple[Tree, Tree]:
+        """State before round 1: (server, clients), every leaf of clients stacked [N, ...]."""
+
+    def download(self, server: Tree, i: int) -> Tree:
+        """The message to client i: exactly what is sent down."""
+
+    def client_update(self, model, message: Tree, client: Tree, data: ClientData) -> tuple[Tree, Tree]:
+        """One client's round: (upload, new client state). The loop over minibatches is data.fold; no Python branch on data."""
+
+    def server_update(self, server: Tree, ids, uploads: Tree, n) -> Tree:
+        """The new server state. ids: the K participants; uploads: stacked [K, ...]; n: their training samples [K]."""
+
+    def personal_model(self, model, message: Tree, client: Tree, data: ClientData) -> Tree:
+        """theta of one client, from a message (or its last upload, which has the same form) and the client's own state."""
+
+    def eval_points(self, server: Tree) -> tuple[str, ...]:
+        """The points evaluated now; the first one is the headline."""
+
+    # Optional, for algorithms whose server keeps every client's last upload:
+    # def stored_upload(self, server, i) -> Tree      what is evaluated at `post`; otherwise the engine remembers the uploads

@@ -1,0 +1,38 @@
+"""Local training, the anchor of every table ("Local-Only", "Separate"): clients never communicate.
+
+All clients start from the same theta^0 and train when they are sampled, so that a client does as much work as under a
+federated method with the same join ratio.
+
+Differences from the papers: none known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedlib import tree
+from fedlib.engine.fold import local_sgd
+
+
+@dataclass(frozen=True)
+class Local:
+    points: ClassVar = ("post",)
+
+    def init(self, model, setting):
+        return {}, {"theta": tree.repeat(model.theta0, setting.num_clients)}
+
+    def download(self, server, i):
+        return {}  # nothing is sent
+
+    def client_update(self, model, message, client, data):
+        return {}, {"theta": local_sgd(model, client["theta"], data)}
+
+    def server_update(self, server, ids, uploads, n):
+        return server
+
+    def personal_model(self, model, message, client, data):
+        return client["theta"]
+
+    def eval_points(self, server):
+        return ("post",)

@@ -1,0 +1,123 @@
+"""pFedSim: personalised feature extractors, mixed by the similarity of the clients' classifiers.
+
+J. Tan, Y. Zhou, G. Liu, J. H. Wang, S. Yu. "pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated
+Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| ρ | rho | share of the rounds spent on FedAvg | 0.5 (§5.1) |
+| T_g | server["T_g"] | rounds of the generalisation phase, ⌊ρT⌋ | |
+| ω_i, φ_i | extractor and head of server["models"][i] | client i's model as last uploaded | |
+| Φ | server["phi"] | similarity of classifiers, N x N, starts as the identity | |
+| ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
+
+Readings of what the paper leaves open (each an option):
+- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - cos); phi="reference" is what the authors' code does:
+  the mean cosine is stored, -ln(1 - Φ) is taken when aggregating. Only the second keeps Φ in [0, 1] as the text says.
+- phi_self, the weight of the own extractor: None is the identity's 1 taken through the reading's transform (1 for
+  "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, -ln(eps) = 18.4; or a number.
+- phi_refresh: the pairs whose similarity is renewed after a round: "cosampled" (Alg. 2: both took part), "one_fresh"
+  (at least one took part) or "all" (the server has every classifier anyway).
+- max_age: leave out partners that last trained more than this many rounds ago (None: use them as they are).
+- phi_bias: count the bias as one more component of a class vector.
+
+Differences from the paper: exactly T rounds (the printed loop T_g..T is one round longer).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, log
+from typing import ClassVar
+
+import torch
+
+from fedlib import tree
+from fedlib.engine.fold import local_sgd
+from fedlib.errors import choose, require
+from fedlib.similarity import class_cosines, class_vectors
+
+
+@dataclass(frozen=True)
+class PFedSim:
+    rho: float = 0.5
+    phi: str = "reference"
+    phi_self: float | str | None = None
+    phi_cap: float = 1e-4
+    phi_refresh: str = "cosampled"
+    max_age: int | None = None
+    phi_bias: bool = False
+    eps: float = 1e-8
+    points: ClassVar = ("glob", "agg", "post", "ft")
+
+    def __post_init__(self):
+        choose("phi", self.phi, ("reference", "eq3"))
+        choose("phi_refresh", self.phi_refresh, ("cosampled", "one_fresh", "all"))
+        require(0 <= self.rho <= 1, "rho", self.rho, "a number from 0 to 1")
+        require(0 < self.phi_cap < 1, "phi_cap", self.phi_cap, "a number between 0 and 1")
+        require(0 < self.eps < 1, "eps", self.eps, "a small positive number")
+        own = self.phi_self
+        require(own in (None, "eq3") or not isinstance(own, str) and own > 0, "phi_self", own, "None, 'eq3' or a positive number")
+        require(self.max_age is None or self.max_age >= 0, "max_age", self.max_age, "None or a number of rounds >= 0")
+
+    def init(self, model, setting):
+        N, T_g = setting.num_clients, floor(self.rho * setting.rounds + 1e-9)
+        models = tree.repeat(model.theta0, N) if T_g == 0 else None
+        trained = torch.zeros(N, dtype=torch.int64)  # round in which a client last trained, for max_age
+        phi = torch.eye(N, dtype=torch.float64)
+        return {"round": 0, "T_g": T_g, "N": N, "theta": model.theta0, "models": models, "phi": phi, "trained": trained}, {}
+
+    def download(self, server, i):
+        if server["models"] is None:  # generalisation phase: Algorithm 1
+            return server["theta"]
+        own = tree.rows(server["models"], i)  # φ_i stays as it is
+        mixed = tree.weighted_mean(tree.select(server["models"], "extractor."), self.mixing_weights(server, i))
+        return {**own, **mixed}  # Eq. 4
+
+    def client_update(self, model, message, client, data):
+        return local_sgd(model, message, data), client  # ω_i and φ_i jointly
+
+    def server_update(self, server, ids, uploads, n):
+        t = server["round"] + 1
+        if t <= server["T_g"]:
+            theta = tree.weighted_mean(uploads, n)  # FedAvg
+            last = t == server["T_g"] and self.rho < 1
+            models = tree.repeat(theta, server["N"]) if last else None  # every ω_i, φ_i := ω, φ
+            return {**server, "round": t, "theta": theta, "models": models}
+        models = tree.put(server["models"], ids, uploads)
+        trained = server["trained"].index_fill(0, torch.as_tensor(ids), t)
+        return {**server, "round": t, "models": models, "phi": self.refreshed(server["phi"], models, ids), "trained": trained}
+
+    def refreshed(self, phi, models, ids):
+        """Φ with the entries of this round's pairs computed anew; the diagonal stays."""
+        ids, everyone = torch.as_tensor(ids), torch.arange(len(phi))
+        rows, cols = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}[self.phi_refresh]
+        heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
+        cos = class_cosines(heads[rows], heads[cols], self.eps).cpu()  # [rows, cols, C], float64
+        if self.phi == "eq3":
+            fresh = -torch.log(1 - cos.clamp(0, 1 - 1e-8)).mean(-1)  # Eq. 3
+        else:
+            fresh = cos.mean(-1).clamp(min=0)  # Eq. 2, negative similarity cut off
+        phi = phi.clone()
+        phi[rows[:, None], cols] = fresh
+        phi[cols[:, None], rows] = fresh.T
+        return phi.fill_diagonal_(1.0)
+
+    def mixing_weights(self, server, i):
+        """Φ_ij of Eq. 4 for all j [N], before their sum is divided out."""
+        weights = server["phi"][i]
+        if self.phi == "reference":
+            weights = -torch.log(1 - weights.clamp(max=1 - self.phi_cap))
+        if self.max_age is not None:
+            weights = torch.where(server["round"] + 1 - server["trained"] > self.max_age, 0.0, weights)
+        own = {None: -log(self.phi_cap) if self.phi == "reference" else 1.0, "eq3": -log(self.eps)}.get(self.phi_self, self.phi_self)
+        return weights.index_fill(0, torch.tensor([i]), own)
+
+    def stored_upload(self, server, i):
+        return server["theta"] if server["models"] is None else tree.rows(server["models"], i)
+
+    def personal_model(self, model, message, client, data):
+        return message
+
+    def eval_points(self, server):
+        return ("glob",) if server["models"] is None else ("post", "agg")

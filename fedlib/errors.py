@@ -1,0 +1,53 @@
+"""Every error that a user can cause, each with a message that fits on one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedlibError(Exception):
+    """Base of all errors raised on purpose; the command line prints them without a traceback."""
+
+
+class BadValue(FedlibError, ValueError):
+    """A value that is not accepted; the message names the value and the accepted ones."""
+
+
+class DataError(FedlibError):
+    """A data set is missing, damaged or not in the prepared form."""
+
+
+class InfeasiblePartition(FedlibError):
+    """No partition with the requested properties was found within the allowed tries."""
+
+
+class Diverged(FedlibError):
+    """Training produced a non-finite value; the message names client, round and step."""
+
+    def __init__(self, client: int, round: int, step: int | None):
+        self.client, self.round, self.step = client, round, step
+        where = "after its local steps" if step is None else f"at local step {step}"
+        super().__init__(f"training diverged: client {client} became non-finite in round {round} {where}; try a smaller lr")
+
+    def __reduce__(self):  # so that it survives the way back from a worker process
+        return Diverged, (self.client, self.round, self.step)
+
+
+def choose(what: str, value: object, accepted: Iterable[str]) -> str:
+    """Return `value` if it is one of `accepted`.
+
+    Raises BadValue otherwise, with the nearest accepted names first.
+    """
+    accepted = list(accepted)
+    if value in accepted:
+        return value
+    near = difflib.get_close_matches(str(value), accepted, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise BadValue(f"unknown {what} {value!r}; {hint}accepted: {', '.join(accepted) or 'none'}")
+
+
+def require(ok: bool, field: str, value: object, accepted: str) -> None:
+    """Raise BadValue naming `field`, its `value` and what is accepted, unless `ok`."""
+    if not ok:
+        raise BadValue(f"{field} = {value!r} is not accepted; expected {accepted}")

@@ -1,0 +1,64 @@
+"""Measurements on the final models of a run, named in `RunSpec.measures` and stored with its result.
+
+A measure is a function (run, thetas) -> arrays. run: `fedlib.engine.simulate.Run`; thetas: all clients' models [N, ...].
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from fedlib import similarity, tree
+from fedlib.draws import rng
+
+PROBE = 2000  # most images on which activations are compared
+
+
+def probe_images(run) -> np.ndarray:
+    """Indices of at most PROBE images drawn from all clients' test parts: every class, and no client trained on any of them."""
+    pool = np.concatenate([parts["test"] for parts in run.work.parts])
+    return np.sort(rng(run.spec.partition_seed, "probe").permutation(pool)[:PROBE])
+
+
+def cka(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Linear CKA between all clients' models, layer by layer: `cka` [layers, N, N] (pFedSim Fig. 1)."""
+    model, x = run.work.model, run.work.source.batch(torch.from_numpy(probe_images(run))).x
+    grams: list[list[torch.Tensor]] = []  # [client][layer]
+    for i in range(run.setting.num_clients):
+        outputs = model.layer_outputs(tree.rows(thetas, i), x)
+        grams.append([similarity.centred_gram(activation) for activation in outputs.values()])
+    N, layers = len(grams), len(grams[0])
+    matrix = np.ones((layers, N, N))
+    for i, j in combinations(range(N), 2):
+        for layer in range(layers):
+            matrix[layer, i, j] = matrix[layer, j, i] = similarity.gram_cka(grams[i][layer], grams[j][layer])
+    return {"cka": matrix}
+
+
+def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Five measures between all pairs of clients, each [N, N] (pFedSim Table 2), and cosines by class [N, N, C] (Fig. 2).
+
+    data (Eq. 1, on all of a client's samples), cs (Eq. 2), mdb, wdb (each model on its own training images), ldb (row a:
+    on the test part of client a, which no model of this run was trained on).
+    """
+    model, source, N = run.work.model, run.work.source, run.setting.num_clients
+    heads = similarity.class_vectors(thetas)
+    by_class = similarity.class_cosines(heads, heads).cpu().numpy()
+    each = [tree.rows(thetas, i) for i in range(N)]
+    inputs = {part: [source.batch(torch.from_numpy(parts[part])) for parts in run.work.parts] for part in ("train", "test")}
+    norms = [similarity.norm_statistics(model, theta, batch.x) for theta, batch in zip(each, inputs["train"])]
+    losses = np.array([[float(torch.nn.functional.cross_entropy(model.logits(theta, batch.x).double(), batch.y)) for theta in each] for batch in inputs["test"]])
+    out = {name: np.full((N, N), np.nan) for name in ("data", "mdb", "wdb", "ldb")}
+    for a in range(N):
+        for b in range(N):
+            out["data"][a, b] = similarity.data_similarity(run.partition.counts[a], run.partition.counts[b])
+            if a != b:
+                out["mdb"][a, b] = similarity.model_difference_similarity(each[a], each[b], model.theta0, model.trainable)
+                out["wdb"][a, b] = similarity.wasserstein_similarity(norms[a], norms[b])
+                out["ldb"][a, b] = similarity.loss_difference_similarity(losses[a, a], losses[a, b], each[a], each[b], model.trainable)
+    return {**out, "cs": by_class.mean(-1), "cs_by_class": by_class}
+
+
+MEASURES = {"cka": cka, "client_similarity": client_similarity}

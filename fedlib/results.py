@@ -1,0 +1,151 @@
+"""Results of runs and the store that keeps them: one JSON file a run, arrays beside it, nothing finished is ever overwritten."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.engine.checkpoint import cache_root
+from fedlib.errors import Diverged
+from fedlib.provenance import home
+from fedlib.spec import RunSpec
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run produced. Accuracies are fractions.
+
+    history: one entry per evaluation and point (round, point, headline, pooled, client_mean, client_std, client_p10,
+    balanced, loss). communication: numbers and bytes over the whole run. seconds: train, server, evaluate, wall, and
+    per_sample (training seconds per training sample and epoch). arrays: correct and tests int [N, C] of the last
+    evaluation, counts int [N, C] of the partition, and those of the spec's measures.
+    """
+
+    spec: RunSpec
+    status: str  # "finished" or "diverged"
+    history: list[dict] = field(default_factory=list)
+    partition: dict = field(default_factory=dict)
+    communication: dict = field(default_factory=dict)
+    seconds: dict = field(default_factory=dict)
+    provenance: dict = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    error: str = ""
+
+    def final(self, metric: str = "pooled", point: str | None = None) -> float:
+        """A metric of the last evaluation, at its headline point or at `point`; NaN if the run diverged."""
+        last = [h for h in self.history if h["round"] == self.spec.rounds and (h["headline"] if point is None else h["point"] == point)]
+        return last[0][metric] if last else float("nan")
+
+    @property
+    def point(self) -> str:
+        """The headline evaluation point of the last round."""
+        return next((h["point"] for h in self.history if h["round"] == self.spec.rounds and h["headline"]), "")
+
+    def curve(self, metric: str = "pooled") -> tuple[list[int], list[float]]:
+        """Rounds and headline values."""
+        rows = [h for h in self.history if h["headline"]]
+        return [h["round"] for h in rows], [h[metric] for h in rows]
+
+
+class Store:
+    """The results of one profile under `<home>/results/<profile>/runs`."""
+
+    def __init__(self, profile: str, root: Path | None = None):
+        self.folder = (home() / "results" if root is None else Path(root)) / profile / "runs"
+
+    def path(self, spec: RunSpec) -> Path:
+        return self.folder / f"{spec.id}.json"
+
+    def get(self, spec: RunSpec) -> RunResult | None:
+        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning, and counts as absent."""
+        path = self.path(spec)
+        if not path.exists():
+            return None
+        try:
+            return self._read(path)
+        except (ValueError, KeyError, OSError, TypeError) as error:
+            aside = next(p for k in range(10_000) if not (p := path.with_name(f"{path.name}.damaged{k or ''}")).exists())
+            os.replace(path, aside)
+            warnings.warn(f"stored run {path.name} ({spec.label}) is damaged: {error}; kept as {aside.name}, the run is done again", stacklevel=2)
+            return None
+
+    def put(self, result: RunResult) -> None:
+        """Write a result, arrays first, so that a JSON file is there only when everything is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        body = {"format": FORMAT, **dataclasses.asdict(result), "spec": result.spec.to_dict()}
+        del body["arrays"]
+        if result.arrays:
+            packed = io.BytesIO()
+            np.savez_compressed(packed, **result.arrays)
+            write_atomically(self.path(result.spec).with_suffix(".npz"), packed.getvalue())
+            body["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+        body["sha256"] = _digest(body)
+        write_atomically(self.path(result.spec), (json.dumps(body, indent=1) + "\n").encode())
+
+    def get_or_run(self, spec: RunSpec, *, backend: str = "auto", device: str = "cpu", progress: Callable[[int], None] | None = None, checkpoint_every: float = 15.0) -> RunResult:
+        """The stored result, or a new one. Two processes that ask for the same run do it once; a killed run is continued."""
+        from filelock import FileLock
+
+        from fedlib.engine.simulate import find_device, simulate
+
+        find_device(device)
+        locks = cache_root() / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / f"{spec.id}.lock"):
+            found = self.get(spec)
+            if found is not None:
+                return found
+            try:
+                result = simulate(spec, backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every)
+            except Diverged as error:
+                result = RunResult(spec, "diverged", error=str(error))
+            self.put(result)
+            for leftover in (cache_root() / "checkpoints").glob(f"{spec.id}-*.pt"):
+                leftover.unlink(missing_ok=True)
+        return result
+
+    def _read(self, path: Path) -> RunResult:
+        body = json.loads(path.read_text())
+        digest = body.pop("sha256")
+        if digest != _digest(body):
+            raise ValueError("its checksum does not match")
+        if body.pop("format") != FORMAT:
+            raise ValueError("its format is not the one this version reads")
+        arrays = {}
+        expected = body.pop("arrays_sha256", None)
+        if expected:
+            packed = path.with_suffix(".npz").read_bytes()
+            if hashlib.sha256(packed).hexdigest() != expected:
+                raise ValueError("the checksum of its arrays does not match")
+            with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        return RunResult(**{**body, "spec": RunSpec.from_dict(body["spec"])}, arrays=arrays)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _digest(body: dict) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

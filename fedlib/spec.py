@@ -1,0 +1,106 @@
+"""RunSpec: everything that decides the numbers of one training run. Its hash is the run's name in the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+
+from fedlib import algorithms
+from fedlib.data.partition import SCHEMES, parameters_of
+from fedlib.engine.transport import POLICIES
+from fedlib.errors import BadValue, choose, require
+from fedlib.models import MODELS, options_of
+
+PRECISIONS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run: task, method and evaluation. Defaults are pFedSim's common settings (§5.1); all fields are checked here.
+
+    Raises BadValue for an unknown field value or one out of range, before anything is loaded or trained.
+    """
+
+    method: str
+    hyper: dict = field(default_factory=dict)  # the method's hyper-parameters; missing ones take its defaults
+    dataset: str = "digits"
+    scheme: str = "dirichlet"  # partition scheme
+    partition: dict = field(default_factory=dict)  # its parameters
+    num_clients: int = 100  # N
+    test_fraction: float = 0.5  # of each client's own data
+    model: str = "lenet5_bn"
+    model_options: dict = field(default_factory=dict)
+    join_ratio: float = 0.1  # r
+    rounds: int = 200  # T
+    local_epochs: int = 5  # E
+    batch_size: int = 32  # B
+    lr: float = 0.01  # eta
+    bn_stats: str = "local"
+    precision: str = "float32"
+    eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
+    eval_points: tuple[str, ...] = ()  # () = the method's own
+    measures: tuple[str, ...] = ()  # measurements on the final models, see fedlib.measures
+    seed: int = 0  # initial weights, participants, batches
+    partition_seed: int = 0  # partition and splits; fixed across seeds in pFedSim
+
+    def __post_init__(self):
+        from fedlib.measures import MEASURES
+
+        method = algorithms.make(self.method, **self.hyper)
+        object.__setattr__(self, "hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
+        object.__setattr__(self, "eval_points", tuple(self.eval_points))
+        object.__setattr__(self, "measures", tuple(self.measures))
+        choose("partition scheme", self.scheme, SCHEMES)
+        for name in self.partition:
+            choose(f"parameter of partition scheme {self.scheme!r}", name, parameters_of(self.scheme))
+        choose("model", self.model, MODELS)
+        for name in self.model_options:
+            choose(f"option of model {self.model!r}", name, options_of(self.model))
+        choose("bn_stats", self.bn_stats, POLICIES)
+        choose("precision", self.precision, PRECISIONS)
+        for measure in self.measures:
+            choose("measure", measure, MEASURES)
+        for name in ("num_clients", "rounds", "local_epochs", "batch_size", "eval_every"):
+            value = getattr(self, name)
+            require(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, value, "an integer of at least 1")
+        for name in ("seed", "partition_seed"):
+            require(isinstance(getattr(self, name), int) and getattr(self, name) >= 0, name, getattr(self, name), "an integer of at least 0")
+        require(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "a number between 0 and 1")
+        require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
+        require(self.lr > 0, "lr", self.lr, "a positive number")
+        for point in self.eval_points:
+            code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point
+            if code not in method.points or point == "ft":
+                accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
+                raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
+
+    @property
+    def id(self) -> str:
+        """16 hex digits of the hash of the canonical JSON."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict:
+        """The resolved fields as JSON types."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_dict(cls, values: dict) -> RunSpec:
+        """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""
+        for name in values:
+            choose("run field", name, [f.name for f in dataclasses.fields(cls)])
+        return cls(**values)
+
+    def but(self, **changes) -> RunSpec:
+        """A copy with some fields changed."""
+        return RunSpec.from_dict({**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
+
+    @property
+    def label(self) -> str:
+        """A short name for progress bars and errors."""
+        parts = [self.method, *(f"{k}={v}" for k, v in self.hyper.items() if k == "rho"), self.dataset]
+        if "alpha" in self.partition:
+            parts.append(f"Dir({self.partition['alpha']})")
+        return " ".join([*parts, f"seed {self.seed}"])

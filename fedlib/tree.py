@@ -1,0 +1,81 @@
+"""Nested dicts and tuples of tensors: the only containers that algorithms and the engine exchange.
+
+A *stacked* tree has one more leading axis in every leaf: [K, ...] for K clients.
+Every function returns a new tree and leaves its arguments as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+
+def map(fn: Callable, tree, *rest):
+    """Apply `fn` to the corresponding leaves of trees that have the same structure."""
+    if isinstance(tree, dict):
+        return {key: map(fn, tree[key], *(other[key] for other in rest)) for key in tree}
+    if isinstance(tree, tuple):
+        return tuple(map(fn, *leaves) for leaves in zip(tree, *rest, strict=True))
+    return fn(tree, *rest)
+
+
+def leaves(tree) -> Iterator[tuple[str, Tensor]]:
+    """Yield (key of the innermost dict, leaf) for every leaf, in order."""
+    for key, node in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if isinstance(node, (dict, tuple)):
+            yield from leaves(node)
+        else:
+            yield key, node
+
+
+def select(tree: dict, prefix: str) -> dict:
+    """The entries whose names start with `prefix` (for example "head.")."""
+    return {key: leaf for key, leaf in tree.items() if key.startswith(prefix)}
+
+
+def stack(trees: Sequence):
+    """Trees of K clients -> one stacked tree, leaves [K, ...]."""
+    return map(lambda *rows: torch.stack(rows), trees[0], *trees[1:])
+
+
+def repeat(tree, count: int):
+    """The same tree for `count` clients, leaves [count, ...]."""
+    return map(lambda leaf: leaf.expand(count, *leaf.shape).clone(), tree)
+
+
+def rows(tree, index):
+    """Rows of a stacked tree: one client's tree for an int, a stacked tree for a list or a tensor of ids."""
+    return map(lambda leaf: leaf[index], tree)
+
+
+def put(tree, ids, new):
+    """A copy of the stacked `tree` [N, ...] whose rows `ids` are those of `new` [K, ...]."""
+    def replaced(leaf, fresh):
+        return leaf.index_copy(0, torch.as_tensor(ids, device=leaf.device), fresh)
+    return map(replaced, tree, new)
+
+
+def concat(trees: Sequence):
+    """Stacked trees of K1, K2, ... clients -> one stacked tree of all of them."""
+    return map(lambda *parts: torch.cat(parts), trees[0], *trees[1:])
+
+
+def where(condition: Tensor, new, old):
+    """`new` where the scalar `condition` holds, else `old`."""
+    return map(lambda a, b: torch.where(condition, a, b), new, old)
+
+
+def weighted_sum(stacked, weights):
+    """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last."""
+    def combine(leaf):
+        w = torch.as_tensor(weights, dtype=torch.float64, device=leaf.device).to(leaf.dtype)
+        return torch.tensordot(w, leaf, dims=1)
+    return map(combine, stacked)
+
+
+def weighted_mean(stacked, weights):
+    """Like `weighted_sum`, with the weights divided by their sum first (avg_S of the specification)."""
+    weights = torch.as_tensor(weights, dtype=torch.float64)
+    return weighted_sum(stacked, weights / weights.sum())
