@@ -28,7 +28,9 @@ class Diverged(FedlibError):
     def __init__(self, client: int, round: int, step: int | None):
         self.client, self.round, self.step = client, round, step
         where = "after its local steps" if step is None else f"at local step {step}"
-        super().__init__(f"training diverged: client {client} became non-finite in round {round} {where}; try a smaller lr")
+        super().__init__(
+            f"training diverged: client {client} became non-finite in round {round} {where}; try a smaller lr"
+        )
 
     def __reduce__(self):  # so that it survives the way back from a worker process
         return Diverged, (self.client, self.round, self.step)
@@ -51,3 +53,19 @@ def require(ok: bool, field: str, value: object, accepted: str) -> None:
     """Raise BadValue naming `field`, its `value` and what is accepted, unless `ok`."""
     if not ok:
         raise BadValue(f"{field} = {value!r} is not accepted; expected {accepted}")
+
+
+def like(default: object, field: str, value: object):
+    """`value` with the type of `default`, so that 1 and 1.0 are one setting. Raises BadValue if it is of another kind."""
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if isinstance(default, bool):
+        require(isinstance(value, bool), field, value, "true or false")
+    elif isinstance(default, int):
+        require(numeric and value == int(value), field, value, "an integer")
+        return int(value)
+    elif isinstance(default, float):
+        require(numeric and value == value and abs(value) != float("inf"), field, value, "a number")
+        return float(value)
+    elif isinstance(default, str):
+        require(isinstance(value, str), field, value, "a name")
+    return value

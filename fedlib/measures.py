@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
 from fedlib import similarity, tree
 from fedlib.draws import rng
@@ -38,27 +39,39 @@ def cka(run, thetas: dict) -> dict[str, np.ndarray]:
 
 
 def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
-    """Five measures between all pairs of clients, each [N, N] (pFedSim Table 2), and cosines by class [N, N, C] (Fig. 2).
+    """Measures between all pairs of clients, each [N, N] (pFedSim Table 2), and cosines by class [N, N, C] (Fig. 2).
 
-    data (Eq. 1, on all of a client's samples), cs (Eq. 2), mdb, wdb (each model on its own training images), ldb (row a:
+    data (Eq. 1, on all of a client's samples), label_cosine (cosine of the class counts, a finer reference), cs (Eq. 2), mdb, wdb (each model on its own training images), ldb (row a:
     on the test part of client a, which no model of this run was trained on).
     """
     model, source, N = run.work.model, run.work.source, run.setting.num_clients
     heads = similarity.class_vectors(thetas)
     by_class = similarity.class_cosines(heads, heads).cpu().numpy()
     each = [tree.rows(thetas, i) for i in range(N)]
-    inputs = {part: [source.batch(torch.from_numpy(parts[part])) for parts in run.work.parts] for part in ("train", "test")}
+    inputs = {
+        part: [source.batch(torch.from_numpy(parts[part])) for parts in run.work.parts] for part in ("train", "test")
+    }
     norms = [similarity.norm_statistics(model, theta, batch.x) for theta, batch in zip(each, inputs["train"])]
-    losses = np.array([[float(torch.nn.functional.cross_entropy(model.logits(theta, batch.x).double(), batch.y)) for theta in each] for batch in inputs["test"]])
+    losses = np.array(
+        [
+            [float(cross_entropy(model.logits(theta, batch.x).double(), batch.y)) for theta in each]
+            for batch in inputs["test"]
+        ]
+    )
     out = {name: np.full((N, N), np.nan) for name in ("data", "mdb", "wdb", "ldb")}
     for a in range(N):
         for b in range(N):
             out["data"][a, b] = similarity.data_similarity(run.partition.counts[a], run.partition.counts[b])
             if a != b:
-                out["mdb"][a, b] = similarity.model_difference_similarity(each[a], each[b], model.theta0, model.trainable)
+                out["mdb"][a, b] = similarity.model_difference_similarity(
+                    each[a], each[b], model.theta0, model.trainable
+                )
                 out["wdb"][a, b] = similarity.wasserstein_similarity(norms[a], norms[b])
-                out["ldb"][a, b] = similarity.loss_difference_similarity(losses[a, a], losses[a, b], each[a], each[b], model.trainable)
-    return {**out, "cs": by_class.mean(-1), "cs_by_class": by_class}
+                out["ldb"][a, b] = similarity.loss_difference_similarity(
+                    losses[a, a], losses[a, b], each[a], each[b], model.trainable
+                )
+    shares = run.partition.counts / np.linalg.norm(run.partition.counts, axis=1, keepdims=True)
+    return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
 
 MEASURES = {"cka": cka, "client_similarity": client_similarity}

@@ -24,8 +24,11 @@ def home() -> Path:
 @functools.cache
 def commit() -> tuple[str, bool]:
     """(commit, dirty) of the checkout that this package runs from; ("unknown", True) outside one. Results and figures do not count as changes."""
+
     def git(*args: str) -> str:
-        return subprocess.run(["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
+        ).stdout.strip()
 
     try:
         return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", "."))
@@ -37,7 +40,11 @@ def provenance(device, backend: str) -> dict:
     """What a result file says about how it came to be."""
     import torch
 
-    versions = {"python": platform.python_version(), "fedlib": _version("fedlib"), **{name: _version(name) for name in PACKAGES}}
+    versions = {
+        "python": platform.python_version(),
+        "fedlib": _version("fedlib"),
+        **{name: _version(name) for name in PACKAGES},
+    }
     revision, dirty = commit()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {_cpu_model()}"
     return {

@@ -44,7 +44,11 @@ class RunResult:
 
     def final(self, metric: str = "pooled", point: str | None = None) -> float:
         """A metric of the last evaluation, at its headline point or at `point`; NaN if the run diverged."""
-        last = [h for h in self.history if h["round"] == self.spec.rounds and (h["headline"] if point is None else h["point"] == point)]
+        last = [
+            h
+            for h in self.history
+            if h["round"] == self.spec.rounds and (h["headline"] if point is None else h["point"] == point)
+        ]
         return last[0][metric] if last else float("nan")
 
     @property
@@ -75,9 +79,14 @@ class Store:
         try:
             return self._read(path)
         except (ValueError, KeyError, OSError, TypeError) as error:
-            aside = next(p for k in range(10_000) if not (p := path.with_name(f"{path.name}.damaged{k or ''}")).exists())
+            aside = next(
+                p for k in range(10_000) if not (p := path.with_name(f"{path.name}.damaged{k or ''}")).exists()
+            )
             os.replace(path, aside)
-            warnings.warn(f"stored run {path.name} ({spec.label}) is damaged: {error}; kept as {aside.name}, the run is done again", stacklevel=2)
+            warnings.warn(
+                f"stored run {path.name} ({spec.label}) is damaged: {error}; kept as {aside.name}, the run is done again",
+                stacklevel=2,
+            )
             return None
 
     def put(self, result: RunResult) -> None:
@@ -93,7 +102,15 @@ class Store:
         body["sha256"] = _digest(body)
         write_atomically(self.path(result.spec), (json.dumps(body, indent=1) + "\n").encode())
 
-    def get_or_run(self, spec: RunSpec, *, backend: str = "auto", device: str = "cpu", progress: Callable[[int], None] | None = None, checkpoint_every: float = 15.0) -> RunResult:
+    def get_or_run(
+        self,
+        spec: RunSpec,
+        *,
+        backend: str = "auto",
+        device: str = "cpu",
+        progress: Callable[[int], None] | None = None,
+        checkpoint_every: float = 15.0,
+    ) -> RunResult:
         """The stored result, or a new one. Two processes that ask for the same run do it once; a killed run is continued."""
         from filelock import FileLock
 
@@ -107,7 +124,9 @@ class Store:
             if found is not None:
                 return found
             try:
-                result = simulate(spec, backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every)
+                result = simulate(
+                    spec, backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every
+                )
             except Diverged as error:
                 result = RunResult(spec, "diverged", error=str(error))
             self.put(result)

@@ -48,7 +48,9 @@ def data_similarity(counts_a, counts_b) -> float:
 
 def model_difference_similarity(theta_a: dict, theta_b: dict, theta_0: dict, names) -> float:
     """MDB (clustered FL): cosine of the two updates theta - theta_0 over the parameters `names`, in [-1, 1]."""
-    update_a, update_b = (torch.cat([(theta[k] - theta_0[k]).double().flatten() for k in names]) for theta in (theta_a, theta_b))
+    update_a, update_b = (
+        torch.cat([(theta[k] - theta_0[k]).double().flatten() for k in names]) for theta in (theta_a, theta_b)
+    )
     return float(update_a @ update_b / (update_a.norm() * update_b.norm()).clamp(min=1e-30))
 
 
@@ -60,7 +62,10 @@ def norm_statistics(model, theta: dict, x: Tensor) -> list[tuple[Tensor, Tensor]
 
 def wasserstein_similarity(stats_a, stats_b) -> float:
     """WDB (FedAP): 1 / d, d the sum over batch-norm layers of the 2-Wasserstein distance of two diagonal Gaussians."""
-    d = sum(float(((mean_a - mean_b).square().sum() + (std_a - std_b).square().sum()).sqrt()) for (mean_a, std_a), (mean_b, std_b) in zip(stats_a, stats_b))
+    d = sum(
+        float(((mean_a - mean_b).square().sum() + (std_a - std_b).square().sum()).sqrt())
+        for (mean_a, std_a), (mean_b, std_b) in zip(stats_a, stats_b)
+    )
     return 1 / max(d, 1e-12)
 
 
@@ -93,5 +98,7 @@ def linear_cka(x: Tensor, y: Tensor) -> float:
 def gram_cka(gram_x: Tensor, gram_y: Tensor) -> float:
     """Linear CKA from two matrices of `centred_gram`, ||Y'X||_F^2 / (||X'X||_F ||Y'Y||_F)."""
     if not (gram_x.any() and gram_y.any()):
-        warnings.warn("CKA of an activation that is constant over the probe inputs is undefined; taken as 0", stacklevel=2)
+        warnings.warn(
+            "CKA of an activation that is constant over the probe inputs is undefined; taken as 0", stacklevel=2
+        )
     return float((gram_x * gram_y).sum())

@@ -52,8 +52,10 @@ def rows(tree, index):
 
 def put(tree, ids, new):
     """A copy of the stacked `tree` [N, ...] whose rows `ids` are those of `new` [K, ...]."""
+
     def replaced(leaf, fresh):
         return leaf.index_copy(0, torch.as_tensor(ids, device=leaf.device), fresh)
+
     return map(replaced, tree, new)
 
 
@@ -69,9 +71,11 @@ def where(condition: Tensor, new, old):
 
 def weighted_sum(stacked, weights):
     """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last."""
+
     def combine(leaf):
         w = torch.as_tensor(weights, dtype=torch.float64, device=leaf.device).to(leaf.dtype)
         return torch.tensordot(w, leaf, dims=1)
+
     return map(combine, stacked)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import pkgutil
 
-from fedlib.errors import choose
+from fedlib.errors import choose, like
 
 
 def names() -> list[str]:
@@ -17,13 +17,18 @@ def names() -> list[str]:
 def find(name: str) -> type:
     """The class of a method. Raises BadValue for an unknown name."""
     module = importlib.import_module(f"{__name__}.{choose('method', name, names())}")
-    (found,) = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__ and hasattr(v, "client_update")]
+    (found,) = [
+        v
+        for v in vars(module).values()
+        if isinstance(v, type) and v.__module__ == module.__name__ and hasattr(v, "client_update")
+    ]
     return found
 
 
 def make(name: str, **hyper):
     """An instance of a method. Raises BadValue for an unknown method, hyper-parameter or value."""
     method = find(name)
+    defaults = {f.name: f.default for f in dataclasses.fields(method)}
     for field in hyper:
-        choose(f"hyper-parameter of {name!r}", field, [f.name for f in dataclasses.fields(method)])
-    return method(**hyper)
+        choose(f"hyper-parameter of {name!r}", field, defaults)
+    return method(**{field: like(defaults[field], field, value) for field, value in hyper.items()})

@@ -36,7 +36,7 @@ class ClientData(Protocol):
     lr: float  # eta
 
     def fold(self, step, state, epochs: int | None = None):
-        """"For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
+        """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
 
         A batch has x [B, c, h, w], y [B] and mask (bool [B], or None when every row is a real sample).
         """

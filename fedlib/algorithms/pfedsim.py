@@ -57,7 +57,12 @@ class PFedSim:
         require(0 < self.phi_cap < 1, "phi_cap", self.phi_cap, "a number between 0 and 1")
         require(0 < self.eps < 1, "eps", self.eps, "a small positive number")
         own = self.phi_self
-        require(own in (None, "eq3") or not isinstance(own, str) and own > 0, "phi_self", own, "None, 'eq3' or a positive number")
+        require(
+            own in (None, "eq3") or not isinstance(own, str) and own > 0,
+            "phi_self",
+            own,
+            "None, 'eq3' or a positive number",
+        )
         require(self.max_age is None or self.max_age >= 0, "max_age", self.max_age, "None or a number of rounds >= 0")
 
     def init(self, model, setting):
@@ -65,7 +70,15 @@ class PFedSim:
         models = tree.repeat(model.theta0, N) if T_g == 0 else None
         trained = torch.zeros(N, dtype=torch.int64)  # round in which a client last trained, for max_age
         phi = torch.eye(N, dtype=torch.float64)
-        return {"round": 0, "T_g": T_g, "N": N, "theta": model.theta0, "models": models, "phi": phi, "trained": trained}, {}
+        return {
+            "round": 0,
+            "T_g": T_g,
+            "N": N,
+            "theta": model.theta0,
+            "models": models,
+            "phi": phi,
+            "trained": trained,
+        }, {}
 
     def download(self, server, i):
         if server["models"] is None:  # generalisation phase: Algorithm 1
@@ -86,12 +99,20 @@ class PFedSim:
             return {**server, "round": t, "theta": theta, "models": models}
         models = tree.put(server["models"], ids, uploads)
         trained = server["trained"].index_fill(0, torch.as_tensor(ids), t)
-        return {**server, "round": t, "models": models, "phi": self.refreshed(server["phi"], models, ids), "trained": trained}
+        return {
+            **server,
+            "round": t,
+            "models": models,
+            "phi": self.refreshed(server["phi"], models, ids),
+            "trained": trained,
+        }
 
     def refreshed(self, phi, models, ids):
         """Φ with the entries of this round's pairs computed anew; the diagonal stays."""
         ids, everyone = torch.as_tensor(ids), torch.arange(len(phi))
-        rows, cols = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}[self.phi_refresh]
+        rows, cols = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}[
+            self.phi_refresh
+        ]
         heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
         cos = class_cosines(heads[rows], heads[cols], self.eps).cpu()  # [rows, cols, C], float64
         if self.phi == "eq3":
@@ -110,7 +131,9 @@ class PFedSim:
             weights = -torch.log(1 - weights.clamp(max=1 - self.phi_cap))
         if self.max_age is not None:
             weights = torch.where(server["round"] + 1 - server["trained"] > self.max_age, 0.0, weights)
-        own = {None: -log(self.phi_cap) if self.phi == "reference" else 1.0, "eq3": -log(self.eps)}.get(self.phi_self, self.phi_self)
+        own = {None: -log(self.phi_cap) if self.phi == "reference" else 1.0, "eq3": -log(self.eps)}.get(
+            self.phi_self, self.phi_self
+        )
         return weights.index_fill(0, torch.tensor([i]), own)
 
     def stored_upload(self, server, i):

@@ -125,5 +125,7 @@ def _load_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
         raise DataError(f"dataset {name!r} in {path}: labels must lie in 0..{len(classes) - 1}, one per image")
     digest = hashlib.sha256(memoryview(np.ascontiguousarray(images)).cast("B")).hexdigest()
     if meta.get("sha256", digest) != digest:
-        raise DataError(f"dataset {name!r} in {path} fails its checksum (images.npy has {digest[:12]}…, meta.json {meta['sha256'][:12]}…); prepare it again")
+        raise DataError(
+            f"dataset {name!r} in {path} fails its checksum (images.npy has {digest[:12]}…, meta.json {meta['sha256'][:12]}…); prepare it again"
+        )
     return Dataset(name, torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels), classes, digest)

@@ -50,16 +50,18 @@ def make_partition(labels, num_clients: int, scheme: str, seed: int, **parameter
     make = SCHEMES[choose("partition scheme", scheme, SCHEMES)]
     for name in parameters:
         choose(f"parameter of partition scheme {scheme!r}", name, parameters_of(scheme))
-    require(1 <= num_clients <= len(labels), "num_clients", num_clients, f"an integer from 1 to the {len(labels)} samples")
+    require(
+        1 <= num_clients <= len(labels), "num_clients", num_clients, f"an integer from 1 to the {len(labels)} samples"
+    )
     clients, tries = make(labels, num_clients, seed, **parameters)
     num_classes = int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in clients])
     return Partition(scheme, tuple(np.sort(indices) for indices in clients), counts, tries)
 
 
-def parameters_of(scheme: str) -> list[str]:
-    """Names of the keyword arguments of a scheme."""
-    return list(inspect.signature(SCHEMES[scheme]).parameters)[3:]
+def parameters_of(scheme: str) -> dict[str, object]:
+    """The keyword arguments of a scheme and their defaults."""
+    return {p.name: p.default for p in list(inspect.signature(SCHEMES[scheme]).parameters.values())[3:]}
 
 
 def dirichlet_counts(
@@ -85,12 +87,21 @@ def dirichlet_counts(
     class_sizes = np.asarray(class_sizes, dtype=np.int64)
     total = int(class_sizes.sum())
     if min_size * num_clients > total and on_fail == "raise":
-        raise InfeasiblePartition(f"min_size = {min_size} for {num_clients} clients needs {min_size * num_clients} samples; the data set has {total}")
+        raise InfeasiblePartition(
+            f"min_size = {min_size} for {num_clients} clients needs {min_size * num_clients} samples; the data set has {total}"
+        )
     best, best_counts, tries, batch = -1, None, 0, 16
     most = max(16, 4_000_000 // (num_clients * len(class_sizes)))  # tries held in memory at a time
     while tries < max_tries:
         batch = min(batch * 2, most, max_tries - tries)
-        counts = _dirichlet_tries(class_sizes, num_clients, alpha, total / num_clients if cap else np.inf, batch, rng(seed, "partition", tries))
+        counts = _dirichlet_tries(
+            class_sizes,
+            num_clients,
+            alpha,
+            total / num_clients if cap else np.inf,
+            batch,
+            rng(seed, "partition", tries),
+        )
         smallest = counts.sum(2).min(1)
         accepted = np.flatnonzero(smallest >= min_size)
         if len(accepted):
@@ -113,7 +124,9 @@ def _dirichlet_tries(class_sizes, num_clients, alpha, limit, tries, generator) -
     for c, class_size in enumerate(class_sizes):
         shares = np.zeros((tries, num_clients))
         empty = np.ones(tries, dtype=bool)
-        while empty.any():  # a small alpha underflows, and the cap can remove every client with a share: draw that class again
+        while (
+            empty.any()
+        ):  # a small alpha underflows, and the cap can remove every client with a share: draw that class again
             drawn = generator.standard_gamma(alpha, size=(int(empty.sum()), num_clients))
             shares[empty] = np.where(sizes[empty] < limit, drawn, 0.0)
             empty = shares.sum(1) <= 0
@@ -134,7 +147,16 @@ def _deal(labels: np.ndarray, counts: np.ndarray, seed: int) -> list[np.ndarray]
     return [np.concatenate(parts) for parts in clients]
 
 
-def dirichlet(labels, num_clients, seed, alpha: float = 0.1, cap: bool = True, min_size: int = 40, max_tries: int = 1_000_000, on_fail: str = "raise"):
+def dirichlet(
+    labels,
+    num_clients,
+    seed,
+    alpha: float = 0.1,
+    cap: bool = True,
+    min_size: int = 40,
+    max_tries: int = 1_000_000,
+    on_fail: str = "raise",
+):
     """Class-wise Dirichlet label skew, see `dirichlet_counts`."""
     class_sizes = np.bincount(labels)
     counts, tries = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap, min_size, max_tries, on_fail)
@@ -148,9 +170,15 @@ def manual(labels, num_clients, seed, label_sets=None, weights=None):
     Classes that nobody owns are left out.
     """
     classes = set(range(int(labels.max()) + 1))
-    require(label_sets is not None and len(label_sets) == num_clients, "label_sets", label_sets, f"one set of labels for each of the {num_clients} clients")
+    require(
+        label_sets is not None and len(label_sets) == num_clients,
+        "label_sets",
+        label_sets,
+        f"one set of labels for each of the {num_clients} clients",
+    )
     for owned in label_sets:
-        require(len(owned) > 0 and len(set(owned)) == len(owned) and set(owned) <= classes, "label_sets", list(owned), f"distinct labels from 0..{max(classes)}, at least one")
+        fine = len(owned) > 0 and len(set(owned)) == len(owned) and set(owned) <= classes
+        require(fine, "label_sets", list(owned), f"distinct labels from 0..{max(classes)}, at least one")
     weights = [1.0] * num_clients if weights is None else list(weights)
     require(len(weights) == num_clients and min(weights) > 0, "weights", weights, f"{num_clients} positive numbers")
     counts = np.zeros((num_clients, max(classes) + 1), dtype=np.int64)

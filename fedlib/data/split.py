@@ -15,7 +15,9 @@ def split_client(indices: np.ndarray, test_fraction: float, seed: int, client: i
     """
     require(0 < test_fraction < 1, "test_fraction", test_fraction, "a number between 0 and 1, both excluded")
     if len(indices) < 2:
-        raise BadValue(f"client {client} has {len(indices)} sample(s); a train/test split needs at least 2 (raise min_size)")
+        raise BadValue(
+            f"client {client} has {len(indices)} sample(s); a train/test split needs at least 2 (raise min_size)"
+        )
     shuffled = rng(seed, "split", client).permutation(indices)
     tests = min(max(1, round(test_fraction * len(indices))), len(indices) - 1)
     return np.sort(shuffled[tests:]), np.sort(shuffled[:tests])

@@ -26,7 +26,9 @@ class Workload:
     parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test")
 
 
-def serial(work: Workload, fn: Callable, ids: Sequence[int], *trees, draw: tuple[int, ...], watch: Callable | None = None):
+def serial(
+    work: Workload, fn: Callable, ids: Sequence[int], *trees, draw: tuple[int, ...], watch: Callable | None = None
+):
     """fn(model, *trees of client k, data of client k) for every client of `ids`, results stacked [K, ...]. The reference.
 
     trees are stacked [K, ...]; `draw` names the round's random draws; `watch(step, state)` is called after every step.

@@ -33,7 +33,10 @@ class Checkpoint:
         try:
             return torch.load(self.path, weights_only=True, map_location="cpu")
         except Exception as error:  # whatever is wrong with the file, starting over is right
-            warnings.warn(f"checkpoint {self.path.name} is damaged ({type(error).__name__}) and is ignored; the run starts over", stacklevel=2)
+            warnings.warn(
+                f"checkpoint {self.path.name} is damaged ({type(error).__name__}) and is ignored; the run starts over",
+                stacklevel=2,
+            )
             self.remove()
             return None
 

@@ -42,6 +42,7 @@ def personal_models(run, state: dict, point: str):
     A client that keeps its batch-norm statistics but never trained has none yet: they are computed by one pass over its
     training data.
     """
+
     def plain(model, message, client, data):
         return run.method.personal_model(model, message, client, data)
 
@@ -52,8 +53,15 @@ def personal_models(run, state: dict, point: str):
     for group, fn in ((np.flatnonzero(~fresh), plain), (np.flatnonzero(fresh), recalibrated)):
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
-                messages = run.transport.received(evaluated_messages(run, state, point, ids), tree.rows(state["stats"], ids), training=False)
-                yield ids, run.backend(run.work, fn, ids, messages, tree.rows(state["clients"], ids), draw=(FINETUNE, state["round"]))
+                messages = run.transport.received(
+                    evaluated_messages(run, state, point, ids), tree.rows(state["stats"], ids), training=False
+                )
+                yield (
+                    ids,
+                    run.backend(
+                        run.work, fn, ids, messages, tree.rows(state["clients"], ids), draw=(FINETUNE, state["round"])
+                    ),
+                )
 
 
 def evaluated_messages(run, state: dict, point: str, ids):
@@ -78,11 +86,14 @@ def count_correct(model, theta: dict, data, num_classes: int):
         per_class = (hit[:, None] & (batch.y[:, None] == classes)).sum(0)
         return totals[0] + per_class, totals[1] + loss.sum()
 
-    return data.scan(step, (torch.zeros_like(classes), torch.zeros((), dtype=torch.float64, device=classes.device)), "test")
+    return data.scan(
+        step, (torch.zeros_like(classes), torch.zeros((), dtype=torch.float64, device=classes.device)), "test"
+    )
 
 
 def with_fresh_stats(model, theta: dict, data) -> dict:
     """theta with batch-norm statistics computed by one pass over the client's training data (batches weighted by size)."""
+
     def step(totals, batch):
         sums, seen = totals
         rows = torch.as_tensor(len(batch.y), device=batch.y.device) if batch.mask is None else batch.mask.sum()

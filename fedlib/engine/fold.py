@@ -63,13 +63,22 @@ def training_batches(indices: np.ndarray, epochs: int, training: Training, *ids:
 class PlainData:
     """One client's data for the serial backend (contract: `fedlib.algorithms.api.ClientData`)."""
 
-    def __init__(self, source: Source, training: Training, parts: dict[str, np.ndarray], draw: tuple[int, ...], watch: Callable | None = None):
+    def __init__(
+        self,
+        source: Source,
+        training: Training,
+        parts: dict[str, np.ndarray],
+        draw: tuple[int, ...],
+        watch: Callable | None = None,
+    ):
         self.source, self.training, self.parts = source, training, parts
         self.local_epochs, self.lr, self.num_samples = training.local_epochs, training.lr, len(parts["train"])
         self.draw, self.phase, self.watch = draw, 0, watch
 
     def fold(self, step, state, epochs: int | None = None):
-        batches = training_batches(self.parts["train"], self.local_epochs if epochs is None else epochs, self.training, *self.draw, self.phase)
+        batches = training_batches(
+            self.parts["train"], self.local_epochs if epochs is None else epochs, self.training, *self.draw, self.phase
+        )
         self.phase += 1
         for number, index in enumerate(batches):
             state = step(state, self.source.batch(torch.from_numpy(index)))
@@ -89,7 +98,14 @@ class StackedData:
     Minibatches are padded to the longest and masked. Where a client has no minibatch left, its old state is selected.
     """
 
-    def __init__(self, source: Source, training: Training, clients: Sequence[dict[str, np.ndarray]], draws: Sequence[tuple[int, ...]], slot: Tensor):
+    def __init__(
+        self,
+        source: Source,
+        training: Training,
+        clients: Sequence[dict[str, np.ndarray]],
+        draws: Sequence[tuple[int, ...]],
+        slot: Tensor,
+    ):
         self.source, self.training, self.clients, self.draws, self.slot = source, training, clients, draws, slot
         self.local_epochs, self.lr, self.phase = training.local_epochs, training.lr, 0
 
@@ -99,7 +115,10 @@ class StackedData:
 
     def fold(self, step, state, epochs: int | None = None):
         epochs = self.local_epochs if epochs is None else epochs
-        plans = [training_batches(parts["train"], epochs, self.training, *draw, self.phase) for parts, draw in zip(self.clients, self.draws)]
+        plans = [
+            training_batches(parts["train"], epochs, self.training, *draw, self.phase)
+            for parts, draw in zip(self.clients, self.draws)
+        ]
         self.phase += 1
         return self._run(step, state, plans, self.training.batch_size)
 

@@ -69,7 +69,11 @@ def simulate(
     with _one_thread(), torch.no_grad():
         started = time.monotonic()
         run = set_up(spec, backend, device)
-        checkpoint = Checkpoint(f"{spec.id}-{run.backend_name}-{run.device.type}", checkpoint_every) if checkpoint_every is not None else None
+        checkpoint = (
+            Checkpoint(f"{spec.id}-{run.backend_name}-{run.device.type}", checkpoint_every)
+            if checkpoint_every is not None
+            else None
+        )
         state = restored(run, checkpoint) or first_state(run)
         for t in range(state["round"] + 1, spec.rounds + 1):
             if progress:
@@ -99,22 +103,43 @@ def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: D
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     labels = dataset.labels.numpy()
     partition = make_partition(labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition)
-    parts = [dict(zip(("train", "test"), split_client(own, spec.test_fraction, spec.partition_seed, i))) for i, own in enumerate(partition.clients)]
+    parts = [
+        dict(zip(("train", "test"), split_client(own, spec.test_fraction, spec.partition_seed, i)))
+        for i, own in enumerate(partition.clients)
+    ]
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     work = Workload(model, Source(dataset, where, dtype), training, parts)
     transport = Transport(spec.bn_stats, model.running, model.theta0)
     setting = Setting(spec.num_clients, spec.rounds, num_classes)
-    return Run(spec, algorithms.make(spec.method, **spec.hyper), setting, partition, work, transport, compute, backend_name, where, tests)
+    return Run(
+        spec,
+        algorithms.make(spec.method, **spec.hyper),
+        setting,
+        partition,
+        work,
+        transport,
+        compute,
+        backend_name,
+        where,
+        tests,
+    )
 
 
 def first_state(run: Run) -> dict:
     """The state before round 1: a dict of trees and numbers, all that a checkpoint needs."""
     server, clients = run.method.init(run.work.model, run.setting)
     state = {
-        "round": 0, "server": server, "clients": clients, "uploads": None,
-        "stats": run.transport.initial_stats(run.setting.num_clients), "trained": np.zeros(run.setting.num_clients, dtype=bool),
-        "floats": {"down": 0, "up": 0}, "samples": 0, "seconds": {"train": 0.0, "server": 0.0, "evaluate": 0.0, "wall": 0.0}, "history": [],
+        "round": 0,
+        "server": server,
+        "clients": clients,
+        "uploads": None,
+        "stats": run.transport.initial_stats(run.setting.num_clients),
+        "trained": np.zeros(run.setting.num_clients, dtype=bool),
+        "floats": {"down": 0, "up": 0},
+        "samples": 0,
+        "seconds": {"train": 0.0, "server": 0.0, "evaluate": 0.0, "wall": 0.0},
+        "history": [],
     }
     if "post" in (run.spec.eval_points or run.method.eval_points(server)) and not hasattr(run.method, "stored_upload"):
         state["uploads"] = tree.stack([run.method.download(server, i) for i in range(run.setting.num_clients)])
@@ -163,7 +188,15 @@ def check_finite(run: Run, t: int, ids, messages, clients, results) -> None:
         if not all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((state,))):
             raise Diverged(int(ids[k]), t, step)
 
-    backends.serial(run.work, run.method.client_update, ids[k : k + 1], tree.rows(messages, [k]), tree.rows(clients, [k]), draw=(TRAIN, t), watch=watch)
+    backends.serial(
+        run.work,
+        run.method.client_update,
+        ids[k : k + 1],
+        tree.rows(messages, [k]),
+        tree.rows(clients, [k]),
+        draw=(TRAIN, t),
+        watch=watch,
+    )
     raise Diverged(int(ids[k]), t, None)
 
 
@@ -178,7 +211,14 @@ def record(run: Run, state: dict) -> None:
     clock = time.monotonic()
     for point in run.spec.eval_points or run.method.eval_points(state["server"]):
         correct, loss = evaluate(run, state, point)
-        state["history"].append({"round": state["round"], "point": point, "correct": torch.from_numpy(correct), "loss": torch.from_numpy(loss)})
+        state["history"].append(
+            {
+                "round": state["round"],
+                "point": point,
+                "correct": torch.from_numpy(correct),
+                "loss": torch.from_numpy(loss),
+            }
+        )
     state["seconds"]["evaluate"] += time.monotonic() - clock
 
 
@@ -196,7 +236,10 @@ def measured(run: Run, state: dict) -> dict[str, np.ndarray]:
 def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
     """The result of a completed run."""
     bytes_per_float = 8 if run.spec.precision == "float64" else 4
-    history = [{"round": h["round"], "point": h["point"], **summarise(h["correct"].numpy(), h["loss"].numpy(), run.tests)} for h in state["history"]]
+    history = [
+        {"round": h["round"], "point": h["point"], **summarise(h["correct"].numpy(), h["loss"].numpy(), run.tests)}
+        for h in state["history"]
+    ]
     for h in history:  # the first point of a round is its headline
         h["headline"] = h is next(g for g in history if g["round"] == h["round"])
     headline = next(h["point"] for h in history if h["round"] == run.spec.rounds and h["headline"])
@@ -206,8 +249,15 @@ def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
         spec=run.spec,
         status="finished",
         history=history,
-        partition={"checksum": run.partition.checksum, "tries": run.partition.tries, "never_trained": int((~state["trained"]).sum())},
-        communication={direction: {"floats": floats, "bytes": floats * bytes_per_float} for direction, floats in state["floats"].items()},
+        partition={
+            "checksum": run.partition.checksum,
+            "tries": run.partition.tries,
+            "never_trained": int((~state["trained"]).sum()),
+        },
+        communication={
+            direction: {"floats": floats, "bytes": floats * bytes_per_float}
+            for direction, floats in state["floats"].items()
+        },
         seconds={**seconds, "per_sample": seconds["train"] / max(state["samples"], 1)},
         provenance=provenance(run.device, run.backend_name),
         arrays={"correct": final[headline], "tests": run.tests, "counts": run.partition.counts, **arrays},
@@ -239,7 +289,9 @@ def find_device(name: str) -> torch.device:
     except RuntimeError:
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise BadValue(f"device = {name!r} is not there; CUDA devices found: {torch.cuda.device_count()}. Accepted here: auto, cpu")
+        raise BadValue(
+            f"device = {name!r} is not there; CUDA devices found: {torch.cuda.device_count()}. Accepted here: auto, cpu"
+        )
     if device.type not in ("cpu", "cuda"):
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
     return device

@@ -27,7 +27,9 @@ class Transport:
 
     def floats(self, message) -> int:
         """Numbers in one client's message. Statistics count only where the policy sends them."""
-        return sum(leaf.numel() for name, leaf in tree.leaves(message) if not (self.keeps_stats and name in self.running))
+        return sum(
+            leaf.numel() for name, leaf in tree.leaves(message) if not (self.keeps_stats and name in self.running)
+        )
 
     def received(self, messages, stats: dict[str, Tensor], training: bool):
         """Stacked messages as their receivers see them: with their own statistics in place of the server's."""
@@ -45,7 +47,9 @@ class Transport:
         for name, leaf in tree.leaves(uploads):
             if name in self.running:
                 if name in kept:
-                    raise BadValue(f"bn_stats = {self.policy!r} cannot keep {name!r}: the upload holds it twice; use bn_stats='global'")
+                    raise BadValue(
+                        f"bn_stats = {self.policy!r} cannot keep {name!r}: the upload holds it twice; use bn_stats='global'"
+                    )
                 kept[name] = leaf
         blank = {name: self.theta0[name].expand_as(leaf) for name, leaf in kept.items()}
         return _replaced(uploads, blank), kept

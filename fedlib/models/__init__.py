@@ -26,9 +26,9 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 
     return Model(module)
 
 
-def options_of(name: str) -> list[str]:
-    """Names of the options of a model."""
-    return list(inspect.signature(MODELS[name]).parameters)[2:]
+def options_of(name: str) -> dict[str, object]:
+    """The options of a model and their defaults."""
+    return {p.name: p.default for p in list(inspect.signature(MODELS[name]).parameters.values())[2:]}
 
 
 __all__ = ["MODELS", "Model", "build", "options_of"]

@@ -37,11 +37,19 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
 
     if min(remaining(height), remaining(width)) < 1:
         smallest = {1: 10, 2: 16}[pools]
-        raise BadValue(f"input size {height}x{width} is too small for lenet5_bn with pools={pools}; expected at least {smallest}x{smallest}")
+        raise BadValue(
+            f"input size {height}x{width} is too small for lenet5_bn with pools={pools}; expected at least {smallest}x{smallest}"
+        )
     flat = 16 * remaining(height) * remaining(width)
     layers = [("conv1", nn.Conv2d(channels, 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
         layers.append(("pool1", nn.MaxPool2d(2)))
-    layers += [("conv2", nn.Conv2d(6, 16, 5)), ("bn2", BatchNorm2d(16)), ("relu2", nn.ReLU()), ("pool2", nn.MaxPool2d(2)), ("flatten", nn.Flatten())]
+    layers += [
+        ("conv2", nn.Conv2d(6, 16, 5)),
+        ("bn2", BatchNorm2d(16)),
+        ("relu2", nn.ReLU()),
+        ("pool2", nn.MaxPool2d(2)),
+        ("flatten", nn.Flatten()),
+    ]
     layers += [("fc1", nn.Linear(flat, 120)), ("relu3", nn.ReLU()), ("fc2", nn.Linear(120, 84)), ("relu4", nn.ReLU())]
     return ExtractorHead(nn.Sequential(OrderedDict(layers)), nn.Linear(84, num_classes))

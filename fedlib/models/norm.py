@@ -21,7 +21,9 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
-            return functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+            return functional.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            )
         if self.mask is None:
             mean, var = self.running_mean.clone(), self.running_var.clone()
             out = functional.batch_norm(x, mean, var, self.weight, self.bias, True, self.momentum, self.eps)

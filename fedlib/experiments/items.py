@@ -1,0 +1,198 @@
+"""What an item is: a table or figure of a paper, with its settings per profile, its analysis and its claims."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.errors import BadValue, FedlibError, choose, require
+from fedlib.provenance import home, provenance
+from fedlib.results import RunResult, Store, write_atomically
+from fedlib.spec import RunSpec
+from fedlib.sweep import run_all
+
+PROFILES = ("smoke", "quick", "paper")
+REPRODUCED, NOT_REPRODUCED, NOT_TESTED = "reproduced", "not reproduced", "not tested at this scale"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a claim fared: status and the numbers behind it."""
+
+    status: str
+    evidence: str
+
+
+def verdict(holds: bool, evidence: str) -> Verdict:
+    """Reproduced if `holds`, else not."""
+    return Verdict(REPRODUCED if holds else NOT_REPRODUCED, evidence)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that a reader takes from the item, and a function of the item's tables that checks it."""
+
+    text: str
+    check: Callable[[dict[str, pd.DataFrame]], Verdict]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table or figure. settings: per profile, plain scalars; `specs` and `analyse` are functions of them."""
+
+    name: str  # "<paper>/<item>", the name of its notebook
+    title: str
+    claim: str  # the claim in one sentence
+    smaller: str  # what the quick profile has smaller than the paper
+    settings: dict[str, dict]
+    minutes: dict[str, float]  # rough time per profile on two cores
+    specs: Callable[[dict], list[RunSpec]]
+    analyse: Callable[[dict, list[RunResult]], dict[str, pd.DataFrame]]  # tables by name; "tidy" and "compare" always
+    figure: Callable[[dict[str, pd.DataFrame]], Figure]
+    claims: tuple[Claim, ...] = field(default=())
+
+
+OVERRIDES = ("dataset", "seeds", "rounds", "methods")
+
+
+class OpenItem:
+    """An item with a profile and overrides: what notebooks and the command line work with."""
+
+    def __init__(
+        self,
+        item: Item,
+        profile: str = "quick",
+        device: str = "cpu",
+        jobs: int | None = None,
+        root: Path | None = None,
+        **overrides,
+    ):
+        self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
+        self.settings = dict(item.settings[profile])
+        changed = {name: value for name, value in overrides.items() if value not in (None, "", 0, ())}
+        for name, value in changed.items():
+            choose(f"setting of {item.name}", name, [s for s in OVERRIDES if s in self.settings])
+            require(not isinstance(value, int) or value >= 1, name, value, "an integer of at least 1")
+            self.settings[name] = value
+        self.changed = {name: value for name, value in changed.items() if value != item.settings[profile][name]}
+        suffix = "".join(
+            f"+{name}={'_'.join(value) if isinstance(value, tuple) else value}" for name, value in self.changed.items()
+        )
+        self.place = profile + suffix  # folder under results/ and figures/
+        self.root = home() if root is None else Path(root)
+        self.store = Store(self.place, self.root / "results")
+        self.specs = item.specs(self.settings)
+
+    def describe(self) -> None:
+        """Print what will be run, and what is already there."""
+        done = sum(self.store.path(spec).exists() for spec in {spec.id: spec for spec in self.specs}.values())
+        print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
+        print("; ".join(f"{name} = {value}" for name, value in self.settings.items()))
+        print(
+            f"{len({s.id for s in self.specs})} training runs, {done} of them finished" if self.specs else "no training"
+        )
+
+    def run(self) -> list[RunResult]:
+        """The results of all runs, computed or read. Raises FedlibError if one failed or diverged."""
+        results = run_all(self.specs, self.store, jobs=self.jobs, device=self.device)
+        for spec in self.specs:
+            result = results[spec.id]
+            if isinstance(result, FedlibError) or result.status != "finished":
+                raise FedlibError(
+                    f"{self.item.name}: run {spec.label} failed: {result if isinstance(result, FedlibError) else result.error}"
+                )
+        return [results[spec.id] for spec in self.specs]
+
+    @functools.cached_property
+    def results(self) -> list[RunResult]:
+        return self.run()
+
+    @functools.cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The item's tables by name: "tidy" (one observation a row), "compare" (paper | ours | difference), and its own."""
+        return self.item.analyse(self.settings, self.results)
+
+    def figure(self) -> Figure:
+        """The item's picture, drawn from its tables."""
+        return self.item.figure(self.tables)
+
+    def compare(self) -> pd.DataFrame:
+        """Paper | ours | difference."""
+        return self.tables["compare"]
+
+    def verdicts(self) -> list[tuple[str, Verdict]]:
+        """Every claim with its verdict on our results. A smoke run only shows that the code runs: it decides nothing."""
+        checked = [(claim.text, claim.check(self.tables)) for claim in self.item.claims]
+        if self.profile == "smoke" and self.specs:
+            return [(text, Verdict(NOT_TESTED, f"smoke run; {v.evidence}")) for text, v in checked]
+        return checked
+
+    def claims(self) -> pd.DataFrame:
+        """The verdicts as a table."""
+        return pd.DataFrame(
+            [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()]
+        )
+
+    def save(self) -> dict:
+        """Write figure, tables and claims under figures/ and results/; returns what the report needs."""
+        paper, name = self.item.name.split("/")
+        folder = self.root / "results" / self.place / paper
+        for table, frame in self.tables.items():
+            stem = name if table == "tidy" else f"{name}.{table}"
+            write_atomically(folder / f"{stem}.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+        picture = self.root / "figures" / self.place / paper / f"{name}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        figure = self.figure()
+        figure.savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
+        summary = {
+            "item": self.item.name,
+            "title": self.item.title,
+            "profile": self.profile,
+            "changed": self.changed,
+            "settings": self.settings,
+            "claims": [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()],
+            "runs": [spec.id for spec in self.specs],
+            "provenance": self._provenance(),
+            "figure": str(picture.relative_to(self.root)),
+        }
+        write_atomically(folder / f"{name}.json", (json.dumps(summary, indent=1) + "\n").encode())
+        return summary
+
+    def _provenance(self) -> list[dict]:
+        """The distinct origins of the runs (date and time left out), or this process where there are none."""
+        import torch
+
+        origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
+        distinct = {json.dumps({k: v for k, v in origin.items() if k != "date"}, sort_keys=True) for origin in origins}
+        return [json.loads(text) for text in sorted(distinct)]
+
+
+def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
+    """Open an item by name; `profile` gives way to the environment variable FEDLIB_PROFILE. Raises BadValue for unknown names."""
+    from fedlib.experiments import ITEMS
+
+    return OpenItem(ITEMS[choose("item", name, ITEMS)], os.environ.get("FEDLIB_PROFILE") or profile, **options)
+
+
+def paper_table(paper: str, table: str) -> pd.DataFrame:
+    """The numbers that a paper prints, one row a cell, values in the printed unit. The `variant` column is split into columns."""
+    path = Path(__file__).parent / "paper_tables" / f"{paper}_table{table}.csv"
+    if not path.exists():
+        raise BadValue(f"there are no numbers of {paper} table {table} here")
+    frame = pd.read_csv(path, dtype={"variant": str, "note": str})
+    pairs = frame["variant"].fillna("").map(lambda v: dict(part.split("=", 1) for part in v.split(";") if part))
+    return pd.concat([frame.drop(columns="variant"), pd.DataFrame(pairs.tolist(), index=frame.index)], axis=1)
+
+
+def mean_std(values) -> str:
+    """ "mean (std)" over seeds, std with one degree of freedom less; the mean alone for one seed."""
+    values = pd.Series(list(values), dtype=float)
+    spread = f" ({values.std(ddof=1):.2g})" if len(values) > 1 else ""
+    return f"{values.mean():.3g}{spread}"
