@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from fedlib.data import load, make_partition
 from fedlib.errors import FedlibError, require
 from fedlib.results import RunResult, Store
 from fedlib.spec import RunSpec
@@ -36,6 +37,7 @@ def run_all(
     pending = {key: spec for key, spec in unique.items() if key not in done}
     if not pending:
         return done
+    check_inputs(list(pending.values()))
     total = sum(spec.rounds for spec in pending.values())
     with tqdm(
         total=total, unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5
@@ -47,6 +49,18 @@ def run_all(
         else:
             _in_processes(pending, store, min(jobs, len(pending)), device, backend, bar, done)
     return done
+
+
+def check_inputs(specs: Sequence[RunSpec]) -> None:
+    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
+    seen = set()
+    for spec in specs:
+        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed)
+        if key not in seen:
+            make_partition(
+                load(spec.dataset).labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition
+            )
+            seen.add(key)
 
 
 def _one(spec: RunSpec, store: Store, device: str, backend: str, progress) -> RunResult | FedlibError:

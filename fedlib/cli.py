@@ -1,0 +1,313 @@
+"""The command line: fedlib reproduce | list | run | report | data."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from fedlib.errors import BadValue, FedlibError, choose
+
+app = typer.Typer(
+    help="Replications of papers on personalised federated learning. Start with `fedlib reproduce`.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="smoke (seconds, shows only that it runs), quick (minutes on a laptop) or paper (the paper's own settings)."
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. A GPU that is not there is an error.")]
+Jobs = Annotated[int | None, typer.Option(help="Training runs side by side (default: one per core; one on a GPU).")]
+
+
+def _clear_errors(command):
+    """Expected errors become one line on stderr and an exit status: 2 bad input or missing data, 1 a failure, 130 Ctrl-C."""
+
+    @functools.wraps(command)
+    def wrapped(*args, **kwargs):
+        try:
+            return command(*args, **kwargs)
+        except FedlibError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            print("\ninterrupted; what is finished is kept, and the same command continues from here", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+@app.command()
+@_clear_errors
+def reproduce(
+    items: Annotated[
+        list[str] | None,
+        typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
+    ] = None,
+    profile: Profile = "quick",
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    dataset: Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")] = "",
+    seeds: Annotated[int, typer.Option(help="Use another number of seeds.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Use another number of rounds.")] = 0,
+    methods: Annotated[str, typer.Option(help="Use other methods, separated by commas.")] = "",
+    notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
+):
+    """Regenerate figures, tables, notebooks and report (the main job).
+
+    Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are written,
+    its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
+    """
+    from fedlib.notebooks import execute_all
+    from fedlib.report import tally, write_report
+
+    started = time.monotonic()
+    opened = [
+        _open(name, profile, device, jobs, dataset, seeds, rounds, methods, alone=len(names) == 1)
+        for names in [_matching(items)]
+        for name in names
+    ]
+    failures = _train(opened, jobs, device)
+    summaries = {}
+    for item in opened:
+        if item.item.name not in failures:
+            try:
+                summaries[item.item.name] = item.save()
+            except Exception as error:
+                failures[item.item.name] = f"{type(error).__name__}: {error}"
+    shown = [item for item in opened if item.item.name in summaries]
+    executed = execute_all(shown, jobs or 2) if notebooks and shown else {}
+    failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
+    reports = sorted({str(write_report(place)) for place in {item.place for item in shown}})
+
+    print()
+    for item in opened:
+        name = item.item.name
+        print(f"  {name:<40} {'FAILED: ' + failures[name] if name in failures else tally(summaries[name]['claims'])}")
+    done = f"{len(opened) - len(failures)} of {len(opened)} items in {time.monotonic() - started:.0f} s"
+    places = sorted({item.place for item in opened})
+    print(
+        f"\n{done}\nfigures: {', '.join(f'figures/{p}/' for p in places)}\ntables:  {', '.join(f'results/{p}/' for p in places)}"
+    )
+    if executed:
+        print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
+    for path in reports:
+        print(f"report:  {path}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _matching(patterns: list[str] | None) -> list[str]:
+    from fedlib.experiments import ITEMS
+
+    if not patterns:
+        return list(ITEMS)
+    chosen = []
+    for pattern in patterns:
+        found = fnmatch.filter(ITEMS, pattern) if any(c in pattern for c in "*?[") else [choose("item", pattern, ITEMS)]
+        if not found:
+            raise BadValue(f"no item matches {pattern!r}; items: {', '.join(ITEMS)}")
+        chosen += [name for name in found if name not in chosen]
+    return chosen
+
+
+def _open(name, profile, device, jobs, dataset, seeds, rounds, methods, alone):
+    from fedlib import algorithms
+    from fedlib.experiments import ITEMS, OpenItem
+    from fedlib.experiments.items import PROFILES
+
+    methods = tuple(choose("method", m.strip(), algorithms.names()) for m in methods.split(",") if m.strip())
+    overrides = {
+        key: value for key, value in dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods).items() if value
+    }
+    has = ITEMS[name].settings[choose("profile", profile, PROFILES)]
+    left_out = [key for key in overrides if key not in has]
+    if left_out and not alone:
+        print(f"{name}: has no setting {', '.join(left_out)}, which is left as it is")
+        overrides = {key: value for key, value in overrides.items() if key in has}
+    return OpenItem(ITEMS[name], profile, device=device, jobs=jobs, **overrides)
+
+
+def _train(opened, jobs, device) -> dict[str, str]:
+    """All runs of all items, shared ones once; returns the items that failed and why."""
+    from fedlib.sweep import run_all
+
+    failures = {}
+    for place in dict.fromkeys(item.place for item in opened):
+        here = [item for item in opened if item.place == place]
+        specs = [spec for item in here for spec in item.specs]
+        results = run_all(specs, here[0].store, jobs=jobs, device=device)
+        for item in here:
+            for spec in item.specs:
+                result = results[spec.id]
+                why = str(result) if isinstance(result, FedlibError) else result.error
+                if why:
+                    failures.setdefault(item.item.name, f"run {spec.label}: {why}")
+    return failures
+
+
+@app.command("list")
+@_clear_errors
+def list_everything():
+    """Show items (with the time they take and what is done), methods, data sets, partition schemes and models."""
+    from fedlib import algorithms
+    from fedlib.data import available, root
+    from fedlib.data.partition import SCHEMES
+    from fedlib.experiments import ITEMS, OpenItem
+    from fedlib.models import MODELS
+
+    print("items (runs finished / needed, minutes on 2 cores)")
+    for name, item in ITEMS.items():
+        cells = []
+        for profile in ("quick", "paper"):
+            opened = OpenItem(item, profile)
+            ids = {spec.id: spec for spec in opened.specs}
+            done = sum(opened.store.path(spec).exists() for spec in ids.values())
+            cells.append(f"{profile} {done}/{len(ids)}, {item.minutes[profile]:g} min")
+        print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
+    print("\nmethods")
+    for name in algorithms.names():
+        print(f"  {name:<12} {_first_sentence(sys.modules[algorithms.find(name).__module__])}")
+    print(f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}")
+    print("\npartition schemes")
+    for name, make in SCHEMES.items():
+        print(f"  {name:<12} {_first_sentence(make)}")
+    print("\nmodels")
+    for name, make in MODELS.items():
+        print(f"  {name:<12} {_first_sentence(make)}")
+
+
+def _first_sentence(thing) -> str:
+    return (thing.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+
+@app.command()
+@_clear_errors
+def run(
+    method: Annotated[str, typer.Argument(help="A method of `fedlib list`, for example pfedsim.")],
+    dataset: Annotated[str, typer.Option(help="A data set of `fedlib data`.")] = "digits",
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
+    join_ratio: Annotated[float, typer.Option(help="Share of the clients that take part in a round.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="Communication rounds.")] = 20,
+    lr: Annotated[float, typer.Option(help="Local learning rate.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="Dirichlet parameter; smaller is more heterogeneous.")] = 0.1,
+    min_size: Annotated[int, typer.Option(help="Fewest samples of a client.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, participants and batches.")] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any field of the run or hyper-parameter of the method: NAME=VALUE. Repeatable."),
+    ] = None,
+    device: Device = "cpu",
+    backend: Annotated[str, typer.Option(help="auto, serial or vmap.")] = "auto",
+):
+    """Train one method once and print its accuracy over the rounds.
+
+    The defaults are small enough for a laptop, not a paper's. The result is stored under results/single.
+    """
+    import dataclasses
+
+    from fedlib import algorithms
+    from fedlib.results import Store
+    from fedlib.spec import RunSpec
+
+    fields = {
+        "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
+        "partition": {"alpha": alpha, "min_size": min_size}, "eval_every": max(1, rounds // 10),
+    }  # fmt: skip
+    own = [f.name for f in dataclasses.fields(algorithms.find(method))]
+    hyper = {}
+    for assignment in set_ or []:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise BadValue(f"--set {assignment!r} is not accepted; expected NAME=VALUE")
+        choose(
+            "name in --set",
+            name,
+            [*own, *(f.name for f in dataclasses.fields(RunSpec) if f.name not in ("method", "hyper"))],
+        )
+        (hyper if name in own else fields)[name] = _value(text)
+    if fields.get("scheme", "dirichlet") != "dirichlet" and fields["partition"] == {
+        "alpha": alpha,
+        "min_size": min_size,
+    }:
+        fields["partition"] = {}
+    spec = RunSpec(method, hyper=hyper, **fields)
+    from tqdm import tqdm
+
+    with tqdm(total=spec.rounds, unit="round", desc=spec.label, leave=False) as bar:
+        result = Store("single").get_or_run(
+            spec, backend=backend, device=device, progress=lambda done: bar.update(done - bar.n)
+        )
+    if result.status != "finished":
+        print(f"error: {result.error}", file=sys.stderr)
+        raise typer.Exit(1)
+    for t, accuracy in zip(*result.curve()):
+        print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
+    print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    print(f"stored as {Store('single').path(spec)}")
+
+
+def _value(text: str):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@app.command()
+@_clear_errors
+def report(
+    profile: Annotated[
+        str, typer.Option(help="Folder under results/: quick, paper, or one with changed settings.")
+    ] = "quick",
+    readme: Annotated[bool, typer.Option("--readme", help="Also renew the table in README.md.")] = False,
+):
+    """Write and print the comparison with the papers, from what `fedlib reproduce` saved."""
+    from fedlib.provenance import home
+    from fedlib.report import readme_block, readme_with_block, saved_items, scoreboard, write_report
+
+    path = write_report(profile)
+    print(scoreboard(saved_items(profile)))
+    print(f"\nin full: {path}")
+    if readme:
+        file = home() / "README.md"
+        file.write_text(readme_with_block(file.read_text(), readme_block()))
+        print(f"renewed: {file}")
+
+
+@app.command()
+@_clear_errors
+def data(
+    name: Annotated[str | None, typer.Argument(help="A data set. Without a name: what is here.")] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Folder of prepared data sets (default: $FEDLIB_DATA or the user's cache).")
+    ] = None,
+):
+    """Show the data sets that are here, or verify one."""
+    from fedlib.data import available, load
+    from fedlib.data import root as default_root
+
+    if name is None:
+        print(f"data sets here ({root or default_root()}): {', '.join(available(root))}")
+        return
+    dataset = load(name, root)
+    mean, std = dataset.channel_stats
+    sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
+    print(
+        f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} classes, checksum verified"
+    )
+    print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
+    print(f"channel mean {[round(float(v), 4) for v in mean]}, std {[round(float(v), 4) for v in std]}")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,80 @@
+"""Running the notebooks in batch: papermill, one parameters cell, results beside the runs they show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fedlib.experiments import OpenItem
+from fedlib.provenance import home
+
+TIMEOUT = 3600  # seconds for one cell
+
+
+def source_path(name: str) -> Path:
+    """The notebook of an item."""
+    return home() / "notebooks" / f"{name}.ipynb"
+
+
+def output_path(item: OpenItem) -> Path:
+    """Where an item's executed notebook goes."""
+    return item.root / "results" / item.place / "notebooks" / f"{item.item.name}.ipynb"
+
+
+def execute_all(items: list[OpenItem], jobs: int) -> dict[str, str]:
+    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged" or "failed: why"."""
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        return dict(zip([item.item.name for item in items], pool.map(_execute, items)))
+
+
+def _execute(item: OpenItem) -> str:
+    source, output = source_path(item.item.name), output_path(item)
+    if not source.exists():
+        return f"failed: there is no {source}"
+    parameters = {"profile": item.profile, **{name: _plain(value) for name, value in item.changed.items()}}
+    stamp = _stamp(source, parameters, item)
+    if _stamp_of(output) == stamp:
+        return "unchanged"
+    import nbformat
+    import papermill
+
+    os.environ["FEDLIB_PROFILE"] = item.profile  # what the kernels inherit
+    output.parent.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            papermill.execute_notebook(
+                str(source), str(output), parameters, kernel_name="python3", progress_bar=False, log_output=False, execution_timeout=TIMEOUT,
+            )  # fmt: skip
+    except Exception as error:  # a cell's error, a dead kernel, a timeout: the others still run
+        return f"failed: {type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"
+    notebook = nbformat.read(output, as_version=4)
+    notebook.metadata["fedlib"] = {"stamp": stamp}
+    nbformat.write(notebook, output)
+    return "executed"
+
+
+def _plain(value):
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
+    """Changes when the notebook's cells, its parameters or the item's saved tables and claims change."""
+    paper, name = item.item.name.split("/")
+    cells = [cell["source"] for cell in json.loads(source.read_text())["cells"]]
+    saved = (item.root / "results" / item.place / paper / f"{name}.json").read_text()
+    tables = [frame.to_csv(index=False) for frame in item.tables.values()]
+    return hashlib.sha256(json.dumps([cells, parameters, saved, tables]).encode()).hexdigest()[:16]
+
+
+def _stamp_of(output: Path) -> str | None:
+    try:
+        return json.loads(output.read_text())["metadata"]["fedlib"]["stamp"]
+    except (OSError, ValueError, KeyError):
+        return None
