@@ -60,13 +60,17 @@ def reproduce(
     rounds: Annotated[int, typer.Option(help="Use another number of rounds.")] = 0,
     methods: Annotated[str, typer.Option(help="Use other methods, separated by commas.")] = "",
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Write the executed notebooks' outputs back to notebooks/ (for developers)."),
+    ] = False,
 ):
     """Regenerate figures, tables, notebooks and report (the main job).
 
     Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are written,
     its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
     """
-    from fedlib.notebooks import execute_all
+    from fedlib.notebooks import execute_all, refresh_source
     from fedlib.report import tally, write_report
 
     started = time.monotonic()
@@ -86,6 +90,10 @@ def reproduce(
     shown = [item for item in opened if item.item.name in summaries]
     executed = execute_all(shown, jobs or 2) if notebooks and shown else {}
     failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
+    if refresh:
+        for item in shown:
+            if item.item.name not in failures and executed:
+                refresh_source(item)
     reports = sorted({str(write_report(place)) for place in {item.place for item in shown}})
 
     print()
@@ -214,33 +222,34 @@ def run(
     """
     import dataclasses
 
+    from tqdm import tqdm
+
     from fedlib import algorithms
+    from fedlib.engine.backends import BACKENDS
+    from fedlib.engine.simulate import find_device
     from fedlib.results import Store
     from fedlib.spec import RunSpec
+    from fedlib.sweep import check_inputs
 
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
-        "partition": {"alpha": alpha, "min_size": min_size}, "eval_every": max(1, rounds // 10),
+        "eval_every": max(1, rounds // 10),
     }  # fmt: skip
     own = [f.name for f in dataclasses.fields(algorithms.find(method))]
+    task = [f.name for f in dataclasses.fields(RunSpec) if f.name not in ("method", "hyper")]
     hyper = {}
     for assignment in set_ or []:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise BadValue(f"--set {assignment!r} is not accepted; expected NAME=VALUE")
-        choose(
-            "name in --set",
-            name,
-            [*own, *(f.name for f in dataclasses.fields(RunSpec) if f.name not in ("method", "hyper"))],
-        )
+        choose("name in --set", name, [*own, *task])
         (hyper if name in own else fields)[name] = _value(text)
-    if fields.get("scheme", "dirichlet") != "dirichlet" and fields["partition"] == {
-        "alpha": alpha,
-        "min_size": min_size,
-    }:
-        fields["partition"] = {}
+    if fields.get("scheme", "dirichlet") == "dirichlet":
+        fields.setdefault("partition", {"alpha": alpha, "min_size": min_size})
     spec = RunSpec(method, hyper=hyper, **fields)
-    from tqdm import tqdm
+    check_inputs([spec])
+    find_device(device)
+    choose("backend", backend, ("auto", *BACKENDS))
 
     with tqdm(total=spec.rounds, unit="round", desc=spec.label, leave=False) as bar:
         result = Store("single").get_or_run(

@@ -36,7 +36,10 @@ def _execute(item: OpenItem) -> str:
     source, output = source_path(item.item.name), output_path(item)
     if not source.exists():
         return f"failed: there is no {source}"
-    parameters = {"profile": item.profile, **{name: _plain(value) for name, value in item.changed.items()}}
+    parameters = (
+        {} if item.profile == "quick" else {"profile": item.profile}
+    )  # quick is what the notebooks say themselves
+    parameters |= {name: _plain(value) for name, value in item.changed.items()}
     stamp = _stamp(source, parameters, item)
     if _stamp_of(output) == stamp:
         return "unchanged"
@@ -78,3 +81,17 @@ def _stamp_of(output: Path) -> str | None:
         return json.loads(output.read_text())["metadata"]["fedlib"]["stamp"]
     except (OSError, ValueError, KeyError):
         return None
+
+
+def refresh_source(item: OpenItem) -> None:
+    """Write the outputs of an executed notebook back to its source, without the traces of this execution."""
+    import nbformat
+
+    notebook = nbformat.read(output_path(item), as_version=4)
+    for trace in ("papermill", "fedlib", "widgets"):
+        notebook.metadata.pop(trace, None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+    nbformat.write(notebook, source_path(item.item.name))

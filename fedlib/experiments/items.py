@@ -194,5 +194,6 @@ def paper_table(paper: str, table: str) -> pd.DataFrame:
 def mean_std(values) -> str:
     """ "mean (std)" over seeds, std with one degree of freedom less; the mean alone for one seed."""
     values = pd.Series(list(values), dtype=float)
-    spread = f" ({values.std(ddof=1):.2g})" if len(values) > 1 else ""
-    return f"{values.mean():.3g}{spread}"
+    digits = ".3f" if values.abs().max() >= 0.01 else ".2g"
+    spread = f" ({values.std(ddof=1):{digits}})" if len(values) > 1 else ""
+    return f"{values.mean():{digits}}{spread}"

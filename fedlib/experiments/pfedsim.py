@@ -406,6 +406,14 @@ def analyse_partitions(s: dict, results: list[RunResult]) -> dict[str, pd.DataFr
     return {"tidy": tidy, "stats": stats, "compare": pd.DataFrame(compare)}
 
 
+def drawn_counts(tidy: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Counts [N, C] of the drawn partitions, by title."""
+    return {
+        f"Dir({alpha:g})": rows.pivot(index="client", columns="class", values="samples").to_numpy()
+        for alpha, rows in tidy.groupby("alpha")
+    }
+
+
 def check_fewer_classes(tables) -> Verdict:
     means = (
         only(tables["stats"], dataset="cifar10", cap=True).groupby("alpha")[["classes_owned", "label_entropy"]].mean()
@@ -488,7 +496,7 @@ FIG3 = Item(
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     specs=lambda s: [],
     analyse=analyse_partitions,
-    figure=lambda tables: figures.partitions(tables["tidy"]),
+    figure=lambda tables: figures.partitions(drawn_counts(tables["tidy"])),
     claims=(
         Claim("A smaller alpha gives clients fewer classes, more unequally.", check_fewer_classes),
         Claim("The mean number of samples per client is the same for both alphas.", check_same_mean),

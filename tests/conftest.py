@@ -1,0 +1,18 @@
+"""Tests run in folders of their own and in the smoke profile; nothing of the user's results, checkpoints or data is touched."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+if "FEDLIB_TEST_HOME" not in os.environ:  # notebooks/conftest.py runs this file as well
+    home = Path(tempfile.mkdtemp(prefix="fedlib-tests-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ |= {
+        "FEDLIB_TEST_HOME": str(home),
+        "FEDLIB_HOME": str(home),
+        "FEDLIB_CACHE": str(home / "cache"),
+        "FEDLIB_PROFILE": "smoke",
+    }
+    os.environ.setdefault("FEDLIB_DATA", str(home / "data"))

@@ -1,0 +1,179 @@
+"""The command line from outside: the main job end to end, exit statuses, and one-line errors that name the value."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedlib import cli
+from fedlib.experiments import ITEMS, OpenItem
+
+STUDY = "pfedsim/fig2_classifier_similarity"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name in ("home", "cache", "data"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
+    return tmp_path / "home"
+
+
+def call(*args: str):
+    return CliRunner().invoke(cli.app, [str(a) for a in args])
+
+
+def test_main_job_leaves_figures_tables_claims_and_a_report(home):
+    result = call("reproduce", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 items" in result.output
+    for name in ("fig2_classifier_similarity", "fig3_partitions"):
+        assert (home / f"figures/smoke/pfedsim/{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (home / f"results/smoke/pfedsim/{name}.csv").stat().st_size > 100
+        summary = json.loads((home / f"results/smoke/pfedsim/{name}.json").read_text())
+        assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]
+    report = (home / "results/smoke/report.md").read_text()
+    assert "not tested at this scale" in report and "| pair |" in report
+
+
+def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
+    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"
+    before = table.read_bytes()
+    monkeypatch.setattr("fedlib.engine.simulate.simulate", lambda *a, **k: pytest.fail("trained again"))
+    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert table.read_bytes() == before
+
+
+def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
+    assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
+    summary = json.loads((home / "results/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
+    assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
+    assert "Changed on the command line" in (home / "results/smoke+seeds=2/report.md").read_text()
+
+
+def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no such column")
+
+    item = ITEMS["pfedsim/fig3_partitions"]
+    monkeypatch.setitem(ITEMS, item.name, type(item)(**{**item.__dict__, "analyse": broken}))
+    result = call("reproduce", item.name, STUDY, "--profile", "smoke", "--no-notebooks")
+    assert result.exit_code == 1
+    assert "FAILED: RuntimeError: no such column" in result.output and "1 of 2 items" in result.output
+    assert (home / "figures/smoke/pfedsim/fig2_classifier_similarity.png").exists()
+
+
+ERRORS = [
+    (("reproduce", "pfedsim/fig1"), ["'pfedsim/fig1'", "pfedsim/fig1_cka"]),
+    (("reproduce", "fedavg/*"), ["'fedavg/*'", "pfedsim/table6_rho"]),
+    (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, paper"]),
+    (("reproduce", "--methods", "pfedsims"), ["'pfedsims'", "did you mean pfedsim"]),
+    (("reproduce", STUDY, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
+    (("reproduce", STUDY, "--seeds", -1), ["seeds = -1", "at least 1"]),
+    (("reproduce", STUDY, "--profile", "paper"), ["'cifar10' is not prepared", "here now: digits", "FEDLIB_DATA"]),
+    (("reproduce", STUDY, "--profile", "smoke", "--dataset", "../x"), ["'../x'", "letters"]),
+    (("reproduce", STUDY, "--profile", "smoke", "--jobs", 0), ["jobs = 0", "at least 1"]),
+    (("run", "fedsim"), ["'fedsim'", "did you mean pfedsim"]),
+    (("run", "pfedsim", "--set", "rhoo=1"), ["'rhoo'", "did you mean rho"]),
+    (("run", "pfedsim", "--set", "rho=2"), ["rho = 2", "from 0 to 1"]),
+    (("run", "pfedsim", "--set", "rho"), ["'rho'", "NAME=VALUE"]),
+    (("run", "pfedsim", "--set", 'rho="much"'), ["rho = 'much'", "a number"]),
+    (("run", "fedavg", "--lr", 0), ["lr = 0.0", "positive"]),
+    (("run", "fedavg", "--clients", 100, "--min-size", 40), ["min_size = 40", "4000", "1797"]),
+    (("run", "fedavg", "--device", "tpu"), ["'tpu'", "auto, cpu, cuda"]),
+    (("run", "fedavg", "--backend", "ray"), ["'ray'", "serial, vmap"]),
+    (("data", "cifer10"), ["'cifer10'", "here now: digits"]),
+    (("report", "--profile", "paper"), ["'paper'", "fedlib reproduce --profile paper"]),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), ERRORS, ids=[" ".join(map(str, a)) for a, _ in ERRORS])
+def test_bad_input_is_one_clear_line_and_status_2(home, args, said):
+    result = call(*args)
+    assert result.exit_code == 2, result.output
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    for words in said:
+        assert words in lines[0]
+    assert not (home / "results").exists() or not list((home / "results").rglob("runs/*.json"))
+
+
+def test_damaged_stored_run_is_kept_aside_and_done_again(home):
+    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    (stored,) = (home / "results/smoke/runs").glob("*.json")
+    whole = json.loads(stored.read_text())
+    stored.write_text(stored.read_text()[:-40])
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert list(stored.parent.glob("*.damaged"))
+    assert json.loads(stored.read_text())["history"] == whole["history"]
+
+
+def test_run_prints_the_curve_and_stores_it(home):
+    args = ("run", "pfedsim", "--clients", 4, "--rounds", 3, "--set", "rho=0.34", "--set", "local_epochs=1")
+    first = call(*args)
+    assert first.exit_code == 0, first.output
+    assert "round    3:" in first.output and "evaluated at post" in first.output
+    assert call(*args).output.splitlines()[-4:] == first.output.splitlines()[-4:]
+
+
+def test_list_and_data_show_what_there_is(home):
+    listed = call("list").output
+    for name in (*ITEMS, "pfedsim", "fedper", "digits", "dirichlet", "lenet5_bn"):
+        assert name in listed
+    assert "1797 images" in call("data", "digits").output
+
+
+def test_help_of_every_command(home):
+    for command in ("reproduce", "list", "run", "report", "data"):
+        result = call(command, "--help")
+        assert result.exit_code == 0 and "--help" in result.output
+
+
+def test_no_cuda_is_an_error_not_a_silent_cpu_run(home, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = call("run", "fedavg", "--device", "cuda")
+    assert result.exit_code == 2 and "device = 'cuda' is not there" in result.stderr
+
+
+def results_of(home) -> dict:
+    """What must not depend on interruptions: histories and arrays of all runs."""
+    out = {}
+    for path in sorted((home / "results").rglob("runs/*.json")):
+        body = json.loads(path.read_text())
+        with np.load(path.with_suffix(".npz")) as arrays:
+            out[path.name] = (body["history"], {name: arrays[name].tolist() for name in arrays.files})
+    return out
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how):
+    """The main job with two workers is interrupted at random moments until it gets through; its results equal those of one go."""
+    command = [sys.executable, "-c", "from fedlib.cli import main; main()"]
+    command += ["reproduce", "pfedsim/table6_rho", "--profile", "smoke", "--no-notebooks", "--jobs", "2"]
+
+    def environment(name):
+        places = {"FEDLIB_HOME": str(tmp_path / name), "FEDLIB_CACHE": str(tmp_path / name / "cache")}
+        return {k: v for k, v in os.environ.items() if k != "FEDLIB_PROFILE"} | places
+
+    moments = random.Random(int(how))
+    for kill in range(3):
+        job = subprocess.Popen(command, env=environment("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(4, 9))
+        job.send_signal(how)
+        status = job.wait(timeout=60)
+        assert status in (0, -signal.SIGKILL if how is signal.SIGKILL else 130), f"interruption {kill}: status {status}"
+    subprocess.run(command, env=environment("killed"), check=True, capture_output=True, timeout=300)
+    subprocess.run(command, env=environment("whole"), check=True, capture_output=True, timeout=300)
+    killed, whole = results_of(tmp_path / "killed"), results_of(tmp_path / "whole")
+    assert len(whole) == len({s.id for s in OpenItem(ITEMS["pfedsim/table6_rho"], "smoke").specs}) and killed == whole

@@ -1,0 +1,312 @@
+"""The round loop: draws, divergence, batch-norm statistics in transit, metrics, progress, devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from helpers import METHODS, close, exact, played, same, tiny
+
+from fedlib import draws, tree
+from fedlib.engine import simulate as engine
+from fedlib.engine.evaluate import summarise
+from fedlib.engine.simulate import check_finite, find_device, set_up, simulate
+from fedlib.errors import BadValue, Diverged
+from fedlib.results import Store
+
+# draws ---------------------------------------------------------------------------------------------------------------
+
+
+def test_draws_are_functions_of_their_ids():
+    def first(*args):
+        return draws.rng(*args).integers(2**62)
+
+    assert first(0, "batches", 1, 2) == first(0, "batches", 1, 2)
+    others = [(1, "batches", 1, 2), (0, "split", 1, 2), (0, "batches", 2, 1), (0, "batches", 1, 3), (0, "batches", 1), (0, "batches", 1, 2, 1)]
+    assert len({first(0, "batches", 1, 2), *(first(*args) for args in others)}) == 7
+    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() == draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() != draws.torch_seeded(4, "x", lambda: torch.rand(2)).tolist()
+
+
+def test_a_run_neither_reads_nor_moves_the_global_generators():
+    spec, results = tiny("pfedsim", hyper={"rho": 0.34}, rounds=2), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+        results.append(exact(simulate(spec)))
+        assert torch.equal(torch.get_rng_state(), before[0]) and np.random.get_state()[1].tolist() == before[1]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(("N", "r", "count"), [(10, 0.1, 1), (100, 0.1, 10), (7, 0.3, 2), (3, 0.1, 1), (10, 0.7, 7), (100, 0.29, 29), (5, 1, 5), (9, 0.999, 8)])
+def test_participants_are_max_1_floor_r_N_distinct_clients(N, r, count):
+    """0.7 * 10 and 0.29 * 100 are not whole numbers in floating point."""
+    rounds = [draws.participants(0, t, N, r) for t in range(1, 40)]
+    assert all(len(ids) == count and (np.diff(ids) > 0).all() and ids[0] >= 0 and ids[-1] < N for ids in rounds)
+    assert count == N or len({tuple(ids) for ids in rounds}) > 1
+    assert set(np.concatenate(rounds)) == set(range(N)) or count * 39 < 5 * N
+
+
+def test_every_method_sees_the_same_participants_and_initial_weights():
+    """What differs between methods must not reach the draws."""
+    seen = {}
+    for method in METHODS:
+        steps = [(state["trained"].tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed) for run, state, _ in played(tiny(method))]
+        seen[method] = steps
+    assert all(same(steps, seen["fedavg"]) for steps in seen.values())
+    assert sum(seen["fedavg"][1][0]) == 2  # floor(0.5 * 4) after the first round
+    assert "method" not in inspect.signature(draws.participants).parameters
+
+
+def test_seed_and_partition_seed_are_apart():
+    a, b, c = (set_up(tiny("fedavg", **change)) for change in ({}, {"seed": 1}, {"partition_seed": 1}))
+    assert a.partition.checksum == b.partition.checksum != c.partition.checksum
+    assert not torch.equal(a.work.model.theta0["head.weight"], b.work.model.theta0["head.weight"])
+    assert torch.equal(a.work.model.theta0["head.weight"], c.work.model.theta0["head.weight"])
+
+
+# divergence ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+@pytest.mark.parametrize("method", METHODS)
+def test_divergence_names_client_round_and_step(method, backend):
+    """The place is found again by hand: the first step of the first participant after which its model is not finite."""
+    spec = tiny(method, lr=1e15, rounds=5)
+    with pytest.raises(Diverged) as error:
+        simulate(spec, backend=backend)
+    client, t, step = error.value.client, error.value.round, error.value.step
+    assert f"client {client}" in str(error.value) and f"round {t}" in str(error.value) and f"step {step}" in str(error.value)
+    assert client in draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
+    finite = []
+
+    def watched(model, message, own, data):
+        data.watch = lambda number, theta: finite.append((number, all(torch.isfinite(leaf).all() for leaf in theta.values())))
+        return run.method.client_update(model, message, own, data)
+
+    run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
+    message, own = run.method.download(state["server"], client), tree.rows(state["clients"], client)
+    received = run.transport.received(tree.stack([message]), tree.rows(state["stats"], [client]), training=True)
+    engine.backends.serial(run.work, watched, [client], received, tree.stack([own]), draw=(engine.TRAIN, t))
+    assert (step, False) == next(entry for entry in finite if not entry[1])
+
+
+def test_a_diverged_run_is_stored_as_such_and_not_repeated(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+    store, spec = Store("t", tmp_path), tiny("fedavg", lr=1e15)
+    result = store.get_or_run(spec)
+    assert result.status == "diverged" and "client" in result.error and "round 1" in result.error
+    assert np.isnan(result.final()) and result.history == [] and result.point == ""
+    monkeypatch.setattr(engine, "simulate", lambda *_, **__: pytest.fail("the stored result was not used"))
+    assert exact(store.get_or_run(spec)) == exact(result) and store.get(spec).error == result.error
+
+
+def test_uploads_of_single_numbers_are_checked_too():
+    """A method may send one number a client (a loss, a count): leaves [K]. Finite ones pass, others name the client."""
+    run = next(played(tiny("fedavg")))[0]
+    messages = tree.repeat(run.work.model.theta0, 2)
+    check_finite(run, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, 2.0])}, {}))
+    with pytest.raises(Diverged) as error:
+        check_finite(run, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, float("nan")])}, {}))
+    assert (error.value.client, error.value.round, error.value.step) == (2, 1, None)
+
+
+# batch-norm statistics in transit ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Spy:
+    """A method that notes the running statistics with which every client starts and ends its local training."""
+
+    method: object
+    seen: list
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+    def client_update(self, model, message, client, data):
+        upload, kept = self.method.client_update(model, message, client, data)
+        pick = [{name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running} for node in ((message, client), (upload, kept))]
+        self.seen.append((data.draw[1], data.draw[2], *pick))  # round, client, before, after
+        return upload, kept
+
+
+def spied(method, bn_stats, **changes):
+    seen = []
+    states = [(run, {"server": dict(state["server"]), "stats": tree.map(torch.clone, state["stats"])}) for run, state, _ in
+              played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: dataclasses.replace(run, method=Spy(run.method, seen)))]
+    return states, seen
+
+
+def statistics(run, tree_of_theta) -> dict:
+    return {name: leaf for name, leaf in tree.leaves(tree_of_theta) if name in run.work.model.running}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim"])
+@pytest.mark.parametrize("bn_stats", ["local", "reset"])
+def test_statistics_stay_with_their_client(method, bn_stats):
+    """The server's never leave their initial values, the clients' are those at the end of their own last training."""
+    states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
+    run, last = states[-1]
+    for _, state in states:
+        for name, leaf in tree.leaves({k: v for k, v in state["server"].items() if isinstance(v, dict)}):
+            if name in run.work.model.running:
+                assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
+    ends = {i: after for _, i, _, after in seen}
+    for i in range(4):
+        assert same({n: last["stats"][n][i] for n in run.work.model.running}, {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running})
+    assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_local_statistics_persist_across_participations(method):
+    """A client starts with the statistics of the end of its own previous training, the first time with the initial ones."""
+    states, seen = spied(method, "local", rounds=4)
+    previous, again = {}, 0
+    for _, i, before, after in seen:
+        again += i in previous
+        assert same(before, previous.get(i, statistics(states[0][0], states[0][0].work.model.theta0)))
+        previous[i] = after
+    assert again > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_reset_statistics_start_every_training_anew(method):
+    states, seen = spied(method, "reset", rounds=4)
+    initial = statistics(states[0][0], states[0][0].work.model.theta0)
+    assert len({i for _, i, _, _ in seen}) < len(seen)  # someone took part twice
+    for _, _, before, after in seen:
+        assert same(before, initial) and not same(after, initial)
+
+
+def test_global_statistics_are_averaged_like_the_parameters():
+    """FedAvg: after a round the server's are the sample-weighted mean of the participants', with which the next round starts."""
+    states, seen = spied("fedavg", "global", rounds=2)
+    run = states[0][0]
+    for t in (1, 2):
+        mine = [(i, before, after) for round, i, before, after in seen if round == t]
+        share = run.sizes[[i for i, _, _ in mine]] / run.sizes[[i for i, _, _ in mine]].sum()
+        for name in run.work.model.running:
+            mean = sum(s * after[name] for s, (_, _, after) in zip(share, mine))
+            torch.testing.assert_close(states[t][1]["server"]["theta"][name], mean.to(torch.float32), rtol=1e-5, atol=1e-6)
+            assert all(torch.equal(before[name], states[t - 1][1]["server"]["theta"][name]) for _, before, _ in mine)
+            assert not torch.equal(states[t][1]["server"]["theta"][name], states[t - 1][1]["server"]["theta"][name])
+    assert states[2][1]["stats"] == {}
+
+
+def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
+    """The mixture of all clients' statistics with the similarity weights; under "local" a client's own."""
+    states, seen = spied("pfedsim", "global", hyper={"rho": 0}, rounds=3)
+    run, name = states[0][0], "extractor.bn1.running_mean"
+    for t in (2, 3):
+        server = states[t - 1][1]["server"]
+        for _, i, before, _ in (entry for entry in seen if entry[0] == t):
+            weights = run.method.mixing_weights(server, i)
+            mixed = (weights / weights.sum()) @ server["models"][name].double()
+            torch.testing.assert_close(before[name], mixed.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data():
+    """Under "local", FedAvg: mean and unbiased variance of the layer's inputs over the client's training images (one batch: fewer than 512)."""
+    *_, (run, state, ids) = played(tiny("fedavg", rounds=1, precision="float64"))
+    idle = int(np.setdiff1d(np.arange(4), ids)[0])
+    with torch.no_grad():
+        thetas = {int(i): tree.rows(rows, k) for chunk, rows in engine.personal_models(run, state, "glob") for k, i in enumerate(chunk)}
+        x = run.work.source.batch(torch.from_numpy(run.work.parts[idle]["train"])).x
+        z = torch.nn.functional.conv2d(x, thetas[idle]["extractor.conv1.weight"], thetas[idle]["extractor.conv1.bias"])
+    close(thetas[idle]["extractor.bn1.running_mean"][None], z.mean((0, 2, 3))[None], 1e-10)
+    close(thetas[idle]["extractor.bn1.running_var"][None], z.var((0, 2, 3))[None], 1e-10)
+    trained = int(ids[0])
+    assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state["stats"]["extractor.bn1.running_mean"][trained])
+    assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
+
+
+# evaluation ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_by_hand():
+    """Three clients, three classes.
+
+    tests: (8, 2, 0), (0, 5, 5), (1, 0, 0); correct: (8, 1, 0), (0, 2, 3), (0, 0, 0).
+    pooled (8+1+2+3)/21 = 14/21. Accuracies 0.9, 0.5, 0: mean 7/15, variance (0.81+0.25)/3 - (7/15)^2 = 0.135556.
+    10th percentile of (0, 0.5, 0.9): position 0.2 between 0 and 0.5 = 0.1.
+    balanced: (1 + 0.5)/2 = 0.75, (0.4 + 0.6)/2 = 0.5, 0: mean 1.25/3. loss (2.1 + 4.2 + 0)/21 = 0.3.
+    """
+    correct, tests = np.array([[8, 1, 0], [0, 2, 3], [0, 0, 0]]), np.array([[8, 2, 0], [0, 5, 5], [1, 0, 0]])
+    expected = dict(pooled=14 / 21, client_mean=7 / 15, client_std=(1.06 / 3 - (7 / 15) ** 2) ** 0.5, client_p10=0.1, balanced=1.25 / 3, loss=0.3)
+    assert summarise(correct, np.array([2.1, 4.2, 0.0]), tests) == pytest.approx(expected)
+
+
+def test_history_has_every_evaluation_and_one_headline_each():
+    spec = tiny("fedper", rounds=5, eval_every=2)
+    result = simulate(spec)
+    assert [(h["round"], h["point"], h["headline"]) for h in result.history] == [(t, p, p == "recv") for t in (2, 4, 5) for p in ("recv", "post")]
+    assert result.curve()[0] == [2, 4, 5] and result.point == "recv"
+    assert result.final() == result.arrays["correct"].sum() / result.arrays["tests"].sum() == result.curve()[1][-1]
+    assert result.final("loss", "post") == result.history[-1]["loss"]
+    assert result.arrays["counts"].sum() == 1797 and result.status == "finished"
+
+
+def test_fine_tuning_is_more_training_of_a_copy():
+    """FedAvg: the summed loss falls from the global model to one and to three more epochs on its own data."""
+    *_, (run, state, _) = played(tiny("fedavg", join_ratio=1.0, rounds=2))
+    with torch.no_grad():
+        losses = {point: engine.evaluate(run, state, point)[1].sum() for point in ("glob", "ft(1)", "ft(3)")}
+    assert losses["ft(3)"] < losses["ft(1)"] < losses["glob"]
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_progress_counts_up_to_the_last_round(backend):
+    seen = []
+    simulate(tiny("local", rounds=2), backend=backend, progress=seen.append)
+    assert seen == [0, 1, 2]
+
+
+# devices -------------------------------------------------------------------------------------------------------------
+
+
+def test_missing_cuda_is_an_error(monkeypatch):
+    """Never a silent run on the CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for name in ("cuda", "cuda:0", "cuda:3"):
+        with pytest.raises(BadValue, match=name):
+            find_device(name)
+    with pytest.raises(BadValue, match="cuda"):
+        simulate(tiny("local"), device="cuda")
+    assert find_device("auto") == find_device("cpu") == torch.device("cpu")
+
+
+def test_a_cuda_device_beyond_the_last_is_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert find_device("auto") == torch.device("cuda") and find_device("cuda:0") == torch.device("cuda:0")
+    with pytest.raises(BadValue, match="cuda:1"):
+        find_device("cuda:1")
+
+
+@pytest.mark.parametrize("name", ["gpu", "tpu", "meta", "cuda:x", ""])
+def test_unknown_devices_are_errors_that_name_the_accepted(name):
+    with pytest.raises(BadValue, match="cpu") as error:
+        find_device(name)
+    assert repr(name) in str(error.value)
+
+
+def test_unknown_backends_are_errors():
+    with pytest.raises(BadValue, match="serial"):
+        simulate(tiny("local"), backend="seriel")
+
+
+def test_threads_are_as_before_after_a_run():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        simulate(tiny("local", rounds=1))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,390 @@
+"""Partitioners: who owns which sample, over thousands of random cases, and the published spread of client sizes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedlib.data.partition import SCHEMES, Partition, dirichlet_counts, label_entropy, make_partition, parameters_of
+from fedlib.errors import BadValue, FedlibError, InfeasiblePartition
+
+EVEN = np.repeat(np.arange(10), 100)  # ten classes of 100, sorted
+CASES = {
+    "dirichlet": {"alpha": 0.3, "min_size": 5},
+    "manual": {"label_sets": [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7], [7, 8, 9, 0]], "weights": [1, 2, 3, 4]},
+    "iid": {},
+}
+
+
+def many(examples):
+    """Settings of a property test: explicit size, no clock, the same cases every time."""
+    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """Turn a hang into a failure (only where the platform has SIGALRM)."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(*_):
+        raise TimeoutError(f"not finished after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(partition: Partition, labels, num_clients, dropped=()):
+    """The contract of every scheme: N sorted, disjoint arrays that cover everything but the classes `dropped`; counts that match them."""
+    assert len(partition.clients) == num_clients
+    assert all(own.dtype == np.int64 and np.array_equal(own, np.sort(own)) for own in partition.clients)
+    together = np.concatenate(partition.clients)
+    assert len(np.unique(together)) == len(together)
+    assert np.array_equal(np.sort(together), np.flatnonzero(~np.isin(labels, list(dropped))))
+    assert partition.counts.shape == (num_clients, labels.max() + 1)
+    for own, row in zip(partition.clients, partition.counts):
+        assert np.array_equal(np.bincount(labels[own], minlength=len(row)), row)
+    assert np.array_equal(partition.sizes, [len(own) for own in partition.clients])
+
+
+@st.composite
+def label_arrays(draw, most=30):
+    """Shuffled labels of 1 to 8 classes with 0 to `most` samples each; the last class has at least one."""
+    sizes = draw(st.lists(st.integers(0, most), min_size=0, max_size=7)) + [draw(st.integers(1, most))]
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(draw(st.integers(0, 99))).permutation(labels)
+
+
+# contract of every scheme ----------------------------------------------------------------------------------------------
+
+
+@many(1500)
+@given(st.data(), label_arrays(), st.integers(0, 2**31), st.floats(0.01, 20), st.booleans(), st.integers(0, 3))
+def test_dirichlet_contract(data, labels, seed, alpha, cap, min_size):
+    num_clients = data.draw(st.integers(1, min(12, len(labels))))
+    arguments = dict(alpha=alpha, cap=cap, min_size=min_size, max_tries=64)
+    try:
+        partition = make_partition(labels, num_clients, "dirichlet", seed, **arguments)
+        assert partition.sizes.min() >= min_size
+        assert 1 <= partition.tries <= 64
+    except InfeasiblePartition:
+        partition = make_partition(labels, num_clients, "dirichlet", seed, **arguments, on_fail="relax")
+        assert partition.sizes.min() < min_size
+    check(partition, labels, num_clients)
+    if num_clients == 1:
+        assert np.array_equal(partition.clients[0], np.arange(len(labels)))
+
+
+@many(1000)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 12), st.integers(0, 2**31), st.floats(0.01, 5), st.booleans())
+def test_dirichlet_counts_divide_every_class(class_sizes, num_clients, seed, alpha, cap):
+    counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=cap, min_size=0)
+    assert counts.shape == (num_clients, len(class_sizes)) and counts.dtype == np.int64
+    assert counts.min() >= 0
+    assert np.array_equal(counts.sum(0), class_sizes)
+
+
+@many(800)
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=8), st.integers(2, 12), st.integers(0, 2**31), st.floats(0.01, 5))
+def test_cap_stops_clients_at_the_mean_size(class_sizes, num_clients, seed, alpha):
+    """A client that holds at least n/N samples after classes 0..c-1 gets nothing of class c."""
+    counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=True, min_size=0)
+    before = np.cumsum(counts, axis=1) - counts
+    full = before * num_clients >= sum(class_sizes)
+    assert not counts[full].any()
+
+
+def test_without_cap_full_clients_get_more():
+    """The counterpart of the test above: over 50 seeds, uncapped draws do give samples to clients at or over n/N."""
+    given_to_full = 0
+    for seed in range(50):
+        counts, _ = dirichlet_counts([50] * 6, 5, seed, 0.3, cap=False, min_size=0)
+        given_to_full += counts[(np.cumsum(counts, axis=1) - counts) * 5 >= 300].sum()
+    assert given_to_full > 1000
+
+
+@many(1000)
+@given(st.data(), label_arrays(), st.integers(0, 2**31))
+def test_manual_contract(data, labels, seed):
+    """Each class goes to its owners only, in shares proportional to the weights within one sample; ownerless classes are dropped."""
+    classes = range(labels.max() + 1)
+    num_clients = data.draw(st.integers(1, min(6, len(labels))))
+    label_sets = data.draw(st.lists(st.sets(st.sampled_from(classes), min_size=1), min_size=num_clients, max_size=num_clients))
+    weights = data.draw(st.none() | st.lists(st.floats(0.1, 10), min_size=num_clients, max_size=num_clients))
+    partition = make_partition(labels, num_clients, "manual", seed, label_sets=[sorted(s) for s in label_sets], weights=weights)
+    check(partition, labels, num_clients, dropped=set(classes) - set().union(*label_sets))
+    for c in classes:
+        owners = [i for i, owned in enumerate(label_sets) if c in owned]
+        assert not partition.counts[[i for i in range(num_clients) if i not in owners], c].any()
+        if owners:
+            share = np.array([1.0 if weights is None else weights[i] for i in owners])
+            exact = share / share.sum() * (labels == c).sum()
+            assert np.abs(partition.counts[owners, c] - exact).max() < 1 + 1e-6
+
+
+@many(700)
+@given(st.data(), label_arrays(), st.integers(0, 2**31))
+def test_iid_contract(data, labels, seed):
+    num_clients = data.draw(st.integers(1, len(labels)))
+    partition = make_partition(labels, num_clients, "iid", seed)
+    check(partition, labels, num_clients)
+    assert partition.sizes.max() - partition.sizes.min() <= 1
+
+
+def test_manual_equal_shares_and_weights_by_hand():
+    """7 samples of class 0 over three owners: 3, 2, 2. With weights 1, 1, 5: exactly 1, 1, 5. Class 2 has no owner."""
+    labels = np.array([0] * 7 + [1] * 4 + [2] * 3)
+    sets = [[0], [0, 1], [0]]
+    assert make_partition(labels, 3, "manual", 0, label_sets=sets).counts.tolist() == [[3, 0, 0], [2, 4, 0], [2, 0, 0]]
+    assert make_partition(labels, 3, "manual", 0, label_sets=sets, weights=[1, 1, 5]).counts.tolist() == [[1, 0, 0], [1, 4, 0], [5, 0, 0]]
+
+
+@pytest.mark.parametrize("scheme, parameters", [("dirichlet", {"min_size": 0}), ("manual", {"label_sets": [range(10)]}), ("iid", {})])
+def test_one_client_gets_everything(scheme, parameters):
+    partition = make_partition(EVEN, 1, scheme, 3, **parameters)
+    assert np.array_equal(partition.clients[0], np.arange(1000))
+
+
+# randomness ------------------------------------------------------------------------------------------------------------
+
+
+def parts(scheme, seed):
+    return make_partition(EVEN, 4, scheme, seed, **CASES[scheme])
+
+
+@pytest.mark.parametrize("scheme", CASES)
+def test_samples_of_a_class_are_dealt_at_random(scheme):
+    """Not the first ones of the class to the first client: the owned part of a class is not one run of consecutive indices."""
+    partition = parts(scheme, 0)
+    client = int(partition.sizes.argmax())
+    own = partition.clients[client]
+    label = int(np.where(partition.counts[client] < 100, partition.counts[client], 0).argmax())
+    mine = own[EVEN[own] == label]
+    assert 3 < len(mine) < 100 and mine[-1] - mine[0] > len(mine) - 1
+
+
+@pytest.mark.parametrize("scheme", CASES)
+def test_seeds_differ(scheme):
+    assert len({parts(scheme, seed).checksum for seed in range(50)}) == 50
+
+
+@pytest.mark.parametrize("scheme", CASES)
+def test_global_generator_is_neither_used_nor_touched(scheme):
+    np.random.seed(1)
+    before = np.random.get_state()
+    first = parts(scheme, 5)
+    after = np.random.get_state()
+    assert np.array_equal(before[1], after[1]) and before[2] == after[2]
+    np.random.seed(2)
+    assert parts(scheme, 5).checksum == first.checksum
+
+
+def test_same_seed_same_partition_in_a_fresh_process():
+    """Arrays and checksums do not depend on the process, its hash seed or its global generator."""
+    code = (
+        "import json, sys, numpy as np\nnp.random.seed(7)\nfrom fedlib.data.partition import make_partition\n"
+        "out = {}\nfor scheme, parameters in json.load(sys.stdin).items():\n"
+        "    p = make_partition(np.repeat(np.arange(10), 100), 4, scheme, 5, **parameters)\n"
+        "    out[scheme] = [p.checksum, [own.tolist() for own in p.clients]]\nprint(json.dumps(out))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", code], input=json.dumps(CASES), env=environment, capture_output=True, text=True, timeout=120, check=True)
+    here = {scheme: [parts(scheme, 5).checksum, [own.tolist() for own in parts(scheme, 5).clients]] for scheme in CASES}
+    assert json.loads(done.stdout) == here
+
+
+def test_checksum_sees_every_change_of_ownership():
+    """Moving a sample, exchanging two clients and moving a boundary all change it; recomputing does not."""
+    def checksum(*clients):
+        return Partition("iid", tuple(np.array(own, dtype=np.int64) for own in clients), np.zeros((len(clients), 1), dtype=np.int64)).checksum
+
+    cases = [checksum([0, 1], [2, 3]), checksum([0, 2], [1, 3]), checksum([2, 3], [0, 1]), checksum([0, 1, 2], [3]), checksum([0, 1, 2, 3], [])]
+    assert len(set(cases)) == 5
+    assert cases[0] == checksum([0, 1], [2, 3])
+
+
+def test_sorted_labels_give_the_same_counts_as_shuffled_ones():
+    """Counts depend on the class sizes and the seed only, not on the order of the samples."""
+    shuffled = np.random.default_rng(0).permutation(EVEN)
+    assert np.array_equal(parts("dirichlet", 1).counts, make_partition(shuffled, 4, "dirichlet", 1, **CASES["dirichlet"]).counts)
+
+
+# the distribution ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha, cap, expected, band", [(0.1, True, 461, 30), (0.5, True, 187, 15), (0.1, False, 542, 35), (0.5, False, 257, 20)])
+def test_size_spread_of_pfedsim_table_4(alpha, cap, expected, band):
+    """Std of the sizes of 100 clients on CIFAR-10's class sizes, mean over 40 seeds.
+
+    The paper prints 487 / 170 for alpha .1 / .5. The expectations are those of an independent simulation of the scheme (at
+    least 40 samples a client). One partition varies with std 47 / 15 with cap and 46 / 20 without, so the mean of 40 with 7.5 / 2.4
+    and 7.3 / 3.1; the expectations have errors of their own. Each band is about four to six of these, and the bands with and
+    without cap do not meet.
+    """
+    spread = [dirichlet_counts([6000] * 10, 100, seed, alpha, cap=cap)[0].sum(1).std() for seed in range(40)]
+    assert abs(np.mean(spread) - expected) < band
+
+
+def reference_counts(class_sizes, num_clients, alpha, cap, generator):
+    """One try, written as in algorithm descriptions: class by class, p ~ Dir(alpha), full clients to zero, cut at the cumulative sums."""
+    sizes, columns = np.zeros(num_clients), []
+    for class_size in class_sizes:
+        p = generator.dirichlet([alpha] * num_clients)
+        if cap:
+            p = p * (sizes < sum(class_sizes) / num_clients)
+            p = p / p.sum()
+        cuts = (np.cumsum(p) * class_size).astype(int)[:-1]
+        columns.append(np.diff([0, *cuts, class_size]))
+        sizes += columns[-1]
+    return np.stack(columns, 1)
+
+
+@pytest.mark.parametrize("cap", [True, False])
+@pytest.mark.parametrize("alpha", [0.3, 2.0])
+def test_same_distribution_as_the_plain_loop(alpha, cap):
+    """Size spread, smallest client and label entropy agree with `reference_counts` within 4.5 standard errors over 400 draws each."""
+    class_sizes, generator = [120, 80, 200, 100], np.random.default_rng(5)
+    ours = [dirichlet_counts(class_sizes, 8, seed, alpha, cap=cap, min_size=0)[0] for seed in range(400)]
+    plain = [reference_counts(class_sizes, 8, alpha, cap, generator) for _ in range(400)]
+    for statistic in (lambda n: n.sum(1).std(), lambda n: n.sum(1).min(), lambda n: label_entropy(n).mean(), lambda n: n.sum(1)[-1], lambda n: n.sum(1)[0]):
+        a, b = np.array([statistic(n) for n in ours]), np.array([statistic(n) for n in plain])
+        assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt((a.var() + b.var()) / 400) + 1e-9
+
+
+@pytest.mark.parametrize("cap", [True, False])
+def test_tiny_alpha(cap):
+    """At alpha = 0.01 gamma variates underflow to 0 and a class goes to about one client; at 10^3 everybody gets nearly the same."""
+    with within(20):
+        partition = make_partition(EVEN, 20, "dirichlet", 0, alpha=0.01, cap=cap, min_size=0)
+        check(partition, EVEN, 20)
+        assert (partition.counts > 50).sum() >= 8
+        assert make_partition(EVEN, 20, "dirichlet", 0, alpha=1000.0, cap=cap).counts.max() < 10
+
+
+@pytest.mark.parametrize("alpha", [1e-9, 1e-300])
+def test_vanishing_alpha_does_not_hang(alpha):
+    """All gamma variates underflow: a valid partition or an error, never an endless redraw."""
+    with within(3), contextlib.suppress(FedlibError):
+        check(make_partition(EVEN, 10, "dirichlet", 0, alpha=alpha, min_size=0), EVEN, 10)
+
+
+def test_empty_last_class_does_not_hang():
+    """All samples are given away before the empty class: every client is at the cap, and there is nothing left to divide."""
+    with within(3):
+        counts, _ = dirichlet_counts([5, 0], 1, 0, 1.0, min_size=0)
+    assert counts.tolist() == [[5, 0]]
+
+
+# infeasible and wrong requests ------------------------------------------------------------------------------------------
+
+
+def test_too_few_samples_is_an_error_at_once():
+    started = time.monotonic()
+    with pytest.raises(InfeasiblePartition, match=r"min_size = 40 for 100 clients needs 4000 samples; the data set has 1000"):
+        make_partition(EVEN, 100, "dirichlet", 0)
+    assert time.monotonic() - started < 1
+
+
+def test_infeasible_names_the_best_and_relax_returns_it():
+    """The best smallest client in the message is what relax returns, and asking for it succeeds with the same seed."""
+    arguments = dict(alpha=0.05, max_tries=3000)
+    with within(20), pytest.raises(InfeasiblePartition) as caught:
+        make_partition(EVEN, 20, "dirichlet", 0, min_size=40, **arguments)
+    relaxed = make_partition(EVEN, 20, "dirichlet", 0, min_size=40, on_fail="relax", **arguments)
+    best = relaxed.sizes.min()
+    assert 0 < best < 40
+    assert f"smallest client of {best} samples" in str(caught.value) and "3000 tries" in str(caught.value) and "relax" in str(caught.value)
+    check(relaxed, EVEN, 20)
+    assert make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best), **arguments).sizes.min() == best
+    with pytest.raises(InfeasiblePartition):
+        make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best) + 1, **arguments)
+
+
+def test_relax_also_for_more_than_there_is():
+    partition = make_partition(EVEN, 20, "dirichlet", 0, alpha=0.5, min_size=51, max_tries=200, on_fail="relax")
+    check(partition, EVEN, 20)
+    assert 0 < partition.sizes.min() <= 50
+
+
+def test_relax_changes_nothing_where_the_request_is_met():
+    strict, relaxed = (make_partition(EVEN, 10, "dirichlet", 4, alpha=0.5, min_size=30, on_fail=mode) for mode in ("raise", "relax"))
+    assert strict.checksum == relaxed.checksum and strict.sizes.min() >= 30
+
+
+def test_number_of_tries_is_counted():
+    """An unlikely request needs several batches of tries; how many more were allowed does not matter."""
+    few, many_more = (make_partition(EVEN, 10, "dirichlet", 0, alpha=0.05, min_size=40, max_tries=most) for most in (50_000, 100_000))
+    assert 32 < few.tries == many_more.tries and few.checksum == many_more.checksum
+    assert make_partition(EVEN, 10, "dirichlet", 0, alpha=0.05, min_size=0).tries == 1
+
+
+def test_unknown_scheme_and_parameter_name_the_accepted_ones():
+    with pytest.raises(BadValue, match="'dirchlet'.*did you mean dirichlet.*" + ".*".join(SCHEMES)):
+        make_partition(EVEN, 4, "dirchlet", 0)
+    with pytest.raises(BadValue, match="'alhpa'.*did you mean alpha.*" + ".*".join(parameters_of("dirichlet"))):
+        make_partition(EVEN, 4, "dirichlet", 0, alhpa=1.0)
+    with pytest.raises(BadValue, match="'alpha'.*none"):
+        make_partition(EVEN, 4, "iid", 0, alpha=1.0)
+
+
+@pytest.mark.parametrize(
+    "field, value, accepted",
+    [
+        ("alpha", 0, "positive"),
+        ("alpha", -0.1, "positive"),
+        ("alpha", float("nan"), "positive"),
+        ("alpha", float("inf"), "positive"),
+        ("alpha", "0.1", "positive"),
+        ("min_size", -1, "0 or more"),
+        ("max_tries", 0, "1 or more"),
+        ("on_fail", "ignore", "raise, relax"),
+    ],
+)
+def test_dirichlet_values_out_of_range(field, value, accepted):
+    with pytest.raises(BadValue, match=field) as caught:
+        make_partition(EVEN, 4, "dirichlet", 0, **{"min_size": 1, field: value})
+    assert repr(value) in str(caught.value) and accepted in str(caught.value)
+
+
+@pytest.mark.parametrize("num_clients", [0, -1, 1001, 2.5])
+def test_number_of_clients_out_of_range(num_clients):
+    """The message promises "an integer from 1 to the 1000 samples"."""
+    with pytest.raises(BadValue, match=f"num_clients = {num_clients}.*1000"):
+        make_partition(EVEN, num_clients, "iid", 0)
+
+
+@pytest.mark.parametrize("label_sets", [None, [], [[0]], [[0], [1], [2]], [[0], []], [[0], [10]], [[-1], [0]], [[0], [1, 1]]])
+def test_label_sets_out_of_range(label_sets):
+    with pytest.raises(BadValue, match="label_sets = "):
+        make_partition(EVEN, 2, "manual", 0, label_sets=label_sets)
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [float("nan"), 1], [1, float("nan")], [1, float("inf")]])
+def test_weights_out_of_range(weights):
+    with pytest.raises(BadValue, match="weights = .*2 positive numbers"):
+        make_partition(EVEN, 2, "manual", 0, label_sets=[[0], [0, 1]], weights=weights)
+
+
+def test_no_labels_is_an_error():
+    with pytest.raises(BadValue, match="num_clients = 1 .*0 samples"):
+        make_partition(EVEN[:0], 1, "iid", 0)
+
+
+def test_label_entropy():
+    """One class: 0. Two equal classes: ln 2. Shares 1/4 and 3/4: ln 4 - 3/4 ln 3. A client without samples: 0."""
+    expected = [0, np.log(2), np.log(4) - 0.75 * np.log(3), 0]
+    assert label_entropy(np.array([[7, 0], [3, 3], [1, 3], [0, 0]])) == pytest.approx(expected, abs=1e-12)
