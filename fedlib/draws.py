@@ -19,7 +19,7 @@ def rng(seed: int, purpose: str, *ids: int) -> np.random.Generator:
 def torch_seeded(seed: int, purpose: str, make):
     """Call `make()` with torch's CPU generator seeded for `purpose`; the global generator is restored."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng(seed, purpose).integers(2**63)))
+        torch.default_generator.manual_seed(int(rng(seed, purpose).integers(2**63)))
         return make()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 from collections.abc import Iterable
 
 
@@ -55,17 +57,31 @@ def require(ok: bool, field: str, value: object, accepted: str) -> None:
         raise BadValue(f"{field} = {value!r} is not accepted; expected {accepted}")
 
 
-def like(default: object, field: str, value: object):
-    """`value` with the type of `default`, so that 1 and 1.0 are one setting. Raises BadValue if it is of another kind."""
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if isinstance(default, bool):
-        require(isinstance(value, bool), field, value, "true or false")
-    elif isinstance(default, int):
-        require(numeric and value == int(value), field, value, "an integer")
-        return int(value)
-    elif isinstance(default, float):
-        require(numeric and value == value and abs(value) != float("inf"), field, value, "a number")
+def like(default: object, field: str, value: object, kinds: str = ""):
+    """`value` with the type of `default`, so that 1 and 1.0 are one setting. Raises BadValue if it is of another kind.
+
+    Where the default is None, `kinds` names the types that are accepted, for example "float | str | None".
+    """
+    kinds = [k.strip() for k in (kinds if default is None else type(default).__name__).split("|")]
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    finite = number and math.isfinite(value)
+    if isinstance(value, bool):
+        require("bool" in kinds or kinds == [""], field, value, _spoken(kinds))
+    elif value is None or isinstance(value, str):
+        require(
+            type(value).__name__.replace("NoneType", "None") in kinds or kinds == [""], field, value, _spoken(kinds)
+        )
+    elif "float" in kinds:
+        require(finite, field, value, _spoken(kinds))
         return float(value)
-    elif isinstance(default, str):
-        require(isinstance(value, str), field, value, "a name")
+    elif "int" in kinds:
+        require(finite and value == int(value), field, value, _spoken(kinds))
+        return int(value)
+    elif "bool" in kinds or "str" in kinds:
+        require(False, field, value, _spoken(kinds))
     return value
+
+
+def _spoken(kinds: list[str]) -> str:
+    words = {"int": "an integer", "float": "a number", "str": "a name", "bool": "true or false", "None": "none"}
+    return " or ".join(words.get(kind, kind) for kind in kinds)

@@ -5,7 +5,7 @@ A measure is a function (run, thetas) -> arrays. run: `fedlib.engine.simulate.Ru
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations_with_replacement
 
 import numpy as np
 import torch
@@ -25,16 +25,13 @@ def probe_images(run) -> np.ndarray:
 
 def cka(run, thetas: dict) -> dict[str, np.ndarray]:
     """Linear CKA between all clients' models, layer by layer: `cka` [layers, N, N] (pFedSim Fig. 1)."""
-    model, x = run.work.model, run.work.source.batch(torch.from_numpy(probe_images(run))).x
-    grams: list[list[torch.Tensor]] = []  # [client][layer]
-    for i in range(run.setting.num_clients):
-        outputs = model.layer_outputs(tree.rows(thetas, i), x)
-        grams.append([similarity.centred_gram(activation) for activation in outputs.values()])
-    N, layers = len(grams), len(grams[0])
-    matrix = np.ones((layers, N, N))
-    for i, j in combinations(range(N), 2):
-        for layer in range(layers):
-            matrix[layer, i, j] = matrix[layer, j, i] = similarity.gram_cka(grams[i][layer], grams[j][layer])
+    model, x, N = run.work.model, run.work.source.batch(torch.from_numpy(probe_images(run))).x, run.setting.num_clients
+    outputs = [model.layer_outputs(tree.rows(thetas, i), x) for i in range(N)]
+    matrix = np.zeros((len(outputs[0]), N, N))
+    for layer, name in enumerate(outputs[0]):
+        grams = [similarity.centred_gram(output[name]) for output in outputs]  # [s, s] each, one layer at a time
+        for i, j in combinations_with_replacement(range(N), 2):
+            matrix[layer, i, j] = matrix[layer, j, i] = similarity.gram_cka(grams[i], grams[j])
     return {"cka": matrix}
 
 

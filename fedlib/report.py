@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedlib.engine.checkpoint import write_atomically
 from fedlib.errors import BadValue, FedlibError
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.provenance import home
-from fedlib.results import write_atomically
 
 BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
 

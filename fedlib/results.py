@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -14,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.engine.checkpoint import cache_root
+from fedlib.engine.checkpoint import cache_root, write_atomically
 from fedlib.errors import Diverged
-from fedlib.provenance import home
+from fedlib.provenance import home, provenance
 from fedlib.spec import RunSpec
 
 FORMAT = 1
@@ -79,14 +80,12 @@ class Store:
         try:
             return self._read(path)
         except (ValueError, KeyError, OSError, TypeError) as error:
-            aside = next(
-                p for k in range(10_000) if not (p := path.with_name(f"{path.name}.damaged{k or ''}")).exists()
-            )
-            os.replace(path, aside)
-            warnings.warn(
-                f"stored run {path.name} ({spec.label}) is damaged: {error}; kept as {aside.name}, the run is done again",
-                stacklevel=2,
-            )
+            number = next(k for k in range(10_000) if not path.with_name(f"{path.name}.damaged{k or ''}").exists())
+            for part in (path, path.with_suffix(".npz")):
+                if part.exists():
+                    os.replace(part, part.with_name(f"{part.name}.damaged{number or ''}"))
+            message = f"stored run {path.name} ({spec.label}) is damaged: {error}; kept aside as *.damaged, the run is done again"
+            warnings.warn(message, stacklevel=2)
             return None
 
     def put(self, result: RunResult) -> None:
@@ -114,33 +113,40 @@ class Store:
         """The stored result, or a new one. Two processes that ask for the same run do it once; a killed run is continued."""
         from filelock import FileLock
 
+        from fedlib.engine.backends import pick
         from fedlib.engine.simulate import find_device, simulate
 
-        find_device(device)
-        locks = cache_root() / "locks"
+        where = find_device(device)
+        locks = self.folder / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(locks / f"{spec.id}.lock"):
             found = self.get(spec)
             if found is not None:
                 return found
+            options = dict(backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every)
             try:
-                result = simulate(
-                    spec, backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every
-                )
+                result = simulate(spec, **options)
             except Diverged as error:
-                result = RunResult(spec, "diverged", error=str(error))
+                origin = provenance(where, pick(backend, where)[0])
+                result = RunResult(spec, "diverged", error=str(error), provenance=origin)
             self.put(result)
-            for leftover in (cache_root() / "checkpoints").glob(f"{spec.id}-*.pt"):
-                leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for leftover in (cache_root() / "checkpoints").glob(f"*{spec.id}-*"):
+                    leftover.unlink()
         return result
 
     def _read(self, path: Path) -> RunResult:
         body = json.loads(path.read_text())
+        if not isinstance(body, dict):
+            raise ValueError("it does not hold a run")
         digest = body.pop("sha256")
         if digest != _digest(body):
             raise ValueError("its checksum does not match")
         if body.pop("format") != FORMAT:
             raise ValueError("its format is not the one this version reads")
+        spec = RunSpec.from_dict(body["spec"])
+        if spec.id != path.stem:
+            raise ValueError(f"it holds another run, {spec.id}")
         arrays = {}
         expected = body.pop("arrays_sha256", None)
         if expected:
@@ -149,21 +155,7 @@ class Store:
                 raise ValueError("the checksum of its arrays does not match")
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-        return RunResult(**{**body, "spec": RunSpec.from_dict(body["spec"])}, arrays=arrays)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return RunResult(**{**body, "spec": spec}, arrays=arrays)
 
 
 def _digest(body: dict) -> str:

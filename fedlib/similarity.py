@@ -80,11 +80,11 @@ def loss_difference_similarity(loss_own: float, loss_other: float, theta_own: di
 
 def centred_gram(activations: Tensor) -> Tensor:
     """Gram matrix [s, s] of column-centred activations [s, ...] in float64, divided by its Frobenius norm (zero if constant)."""
-    flat = activations.flatten(1).double()
-    flat = flat - flat.mean(0)
+    raw = activations.flatten(1).double()
+    flat = raw - raw.mean(0)
     gram = flat @ flat.T
     norm = gram.norm()
-    return gram / norm if norm > 1e-20 * max(len(flat), 1) else torch.zeros_like(gram)
+    return gram / norm if norm > 1e-26 * raw.square().sum() else torch.zeros_like(gram)
 
 
 def linear_cka(x: Tensor, y: Tensor) -> float:

@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass, field
 
 from fedlib import algorithms
-from fedlib.data.partition import SCHEMES, parameters_of
+from fedlib.data.partition import SCHEMES, checked_parameters
 from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
-from fedlib.models import MODELS, options_of
+from fedlib.models import MODELS, checked_options
 
 PRECISIONS = ("float32", "float64")
 
@@ -49,25 +49,25 @@ class RunSpec:
     def __post_init__(self):
         from fedlib.measures import MEASURES
 
+        def put(name, value):
+            object.__setattr__(self, name, value)
+
         for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
             if isinstance(f.default, (bool, int, float, str)):
-                object.__setattr__(self, f.name, like(f.default, f.name, getattr(self, f.name)))
+                put(f.name, like(f.default, f.name, value))
+            elif f.name in ("hyper", "partition", "model_options"):
+                require(isinstance(value, dict), f.name, value, "a dict")
+            elif f.name != "method":
+                listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+                require(listed, f.name, value, "a list of names")
+                put(f.name, tuple(value))
         method = algorithms.make(self.method, **self.hyper)
-        object.__setattr__(self, "hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
-        object.__setattr__(self, "eval_points", tuple(self.eval_points))
-        object.__setattr__(self, "measures", tuple(self.measures))
+        put("hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
         choose("partition scheme", self.scheme, SCHEMES)
+        put("partition", checked_parameters(self.scheme, self.partition))
         choose("model", self.model, MODELS)
-        object.__setattr__(
-            self,
-            "partition",
-            _accepted(f"parameter of partition scheme {self.scheme!r}", parameters_of(self.scheme), self.partition),
-        )
-        object.__setattr__(
-            self,
-            "model_options",
-            _accepted(f"option of model {self.model!r}", options_of(self.model), self.model_options),
-        )
+        put("model_options", checked_options(self.model, self.model_options))
         choose("bn_stats", self.bn_stats, POLICIES)
         choose("precision", self.precision, PRECISIONS)
         for measure in self.measures:
@@ -75,7 +75,7 @@ class RunSpec:
         for name in ("num_clients", "rounds", "local_epochs", "batch_size", "eval_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
         for name in ("seed", "partition_seed"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "an integer of at least 0")
+            require(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "an integer from 0 to 2^32 - 1")
         require(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "a number between 0 and 1")
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
@@ -112,10 +112,3 @@ class RunSpec:
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
         return " ".join([*parts, f"seed {self.seed}"])
-
-
-def _accepted(what: str, defaults: dict, given: dict) -> dict:
-    """`given` with every name checked against `defaults` and every value of its default's type."""
-    for name in given:
-        choose(what, name, defaults)
-    return {name: like(defaults[name], name, value) for name, value in given.items()}

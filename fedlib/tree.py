@@ -15,6 +15,8 @@ from torch import Tensor
 def map(fn: Callable, tree, *rest):
     """Apply `fn` to the corresponding leaves of trees that have the same structure."""
     if isinstance(tree, dict):
+        if any(other.keys() != tree.keys() for other in rest):
+            raise ValueError(f"trees differ: {sorted(tree)} and {[sorted(other) for other in rest]}")
         return {key: map(fn, tree[key], *(other[key] for other in rest)) for key in tree}
     if isinstance(tree, tuple):
         return tuple(map(fn, *leaves) for leaves in zip(tree, *rest, strict=True))
@@ -73,6 +75,8 @@ def weighted_sum(stacked, weights):
     """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last."""
 
     def combine(leaf):
+        if not leaf.is_floating_point():
+            raise ValueError(f"a weighted sum needs floating-point leaves, not {leaf.dtype}")
         w = torch.as_tensor(weights, dtype=torch.float64, device=leaf.device).to(leaf.dtype)
         return torch.tensordot(w, leaf, dims=1)
 

@@ -40,7 +40,7 @@ def outcome(spec, backend, device="cpu"):
 
 def wide(method, **changes):
     hyper = {"rho": 0.5} if method == "pfedsim" else {}
-    return tiny(method, num_clients=6, rounds=2, precision="float64", eval_points=POINTS[method], **{"hyper": hyper, **changes})
+    return tiny(method, **{"num_clients": 6, "rounds": 2, "precision": "float64", "eval_points": POINTS[method], "hyper": hyper, **changes})
 
 
 @pytest.mark.parametrize(("method", "bn_stats"), [*((m, "local") for m in METHODS), ("fedavg", "global"), ("pfedsim", "global"), ("fedper", "reset")])

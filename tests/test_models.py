@@ -85,8 +85,8 @@ def test_unknown_names_and_values_name_the_accepted_ones():
         build("lenet5", (3, 32, 32), 10)
     with pytest.raises(BadValue, match="'pool'.*did you mean pools.*" + ".*".join(options_of("lenet5_bn"))):
         build("lenet5_bn", (3, 32, 32), 10, pool=1)
-    for value in (0, 3, "two"):
-        with pytest.raises(BadValue, match=f"pools = {value!r} .*1 .*2 "):
+    for value, accepted in ((0, "1 .*2 "), (3, "1 .*2 "), ("two", "an integer")):
+        with pytest.raises(BadValue, match=f"pools = {value!r} .*{accepted}"):
             build("lenet5_bn", (3, 32, 32), 10, pools=value)
 
 
@@ -255,11 +255,19 @@ def test_functions_of_theta_do_not_depend_on_earlier_calls():
 
 @pytest.mark.parametrize("block", ["head.", "extractor."])
 def test_training_a_subset(block):
-    """Only the chosen parameters move, and by as much as when everything is trained."""
+    """Only the chosen parameters move: the extractor's as when everything is trained; the head's on top of an extractor
+    whose batch norm runs in evaluation mode, and then no running statistics move either (specification, section 0.3)."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)
     chosen = [name for name in lenet.trainable if name.startswith(block)]
     new, full = lenet.sgd_step(theta, b, 0.1, train=chosen), lenet.sgd_step(theta, b, 0.1)
+    if block == "head.":
+        leaves = {name: theta[name].clone().requires_grad_() for name in chosen}
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(lenet.logits({**theta, **leaves}, b.x), b.y)
+        full = {name: theta[name] - 0.1 * grad for name, grad in zip(leaves, torch.autograd.grad(loss, list(leaves.values())))}
+    for name in lenet.running:
+        assert torch.equal(new[name], theta[name]) == (block == "head.")
     for name in lenet.trainable:
         if name in chosen:
             torch.testing.assert_close(new[name], full[name], **CLOSE)

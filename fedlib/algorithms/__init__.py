@@ -28,7 +28,7 @@ def find(name: str) -> type:
 def make(name: str, **hyper):
     """An instance of a method. Raises BadValue for an unknown method, hyper-parameter or value."""
     method = find(name)
-    defaults = {f.name: f.default for f in dataclasses.fields(method)}
+    fields = {f.name: f for f in dataclasses.fields(method)}
     for field in hyper:
-        choose(f"hyper-parameter of {name!r}", field, defaults)
-    return method(**{field: like(defaults[field], field, value) for field, value in hyper.items()})
+        choose(f"hyper-parameter of {name!r}", field, fields)
+    return method(**{name: like(fields[name].default, name, value, fields[name].type) for name, value in hyper.items()})

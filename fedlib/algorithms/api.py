@@ -69,4 +69,4 @@ class Algorithm(Protocol):
         """The points evaluated now; the first one is the headline."""
 
     # Optional, for algorithms whose server keeps every client's last upload:
-    # def stored_upload(self, server, i) -> Tree      what is evaluated at `post`; otherwise the engine remembers the uploads
+    # def stored_upload(self, server, i) -> Tree | None   what is evaluated at `post`; None: the engine remembers the uploads

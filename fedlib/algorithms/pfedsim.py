@@ -56,29 +56,16 @@ class PFedSim:
         require(0 <= self.rho <= 1, "rho", self.rho, "a number from 0 to 1")
         require(0 < self.phi_cap < 1, "phi_cap", self.phi_cap, "a number between 0 and 1")
         require(0 < self.eps < 1, "eps", self.eps, "a small positive number")
-        own = self.phi_self
-        require(
-            own in (None, "eq3") or not isinstance(own, str) and own > 0,
-            "phi_self",
-            own,
-            "None, 'eq3' or a positive number",
-        )
+        own_fits = self.phi_self in (None, "eq3") or not isinstance(self.phi_self, str) and self.phi_self > 0
+        require(own_fits, "phi_self", self.phi_self, "None, 'eq3' or a positive number")
         require(self.max_age is None or self.max_age >= 0, "max_age", self.max_age, "None or a number of rounds >= 0")
 
     def init(self, model, setting):
         N, T_g = setting.num_clients, floor(self.rho * setting.rounds + 1e-9)
         models = tree.repeat(model.theta0, N) if T_g == 0 else None
-        trained = torch.zeros(N, dtype=torch.int64)  # round in which a client last trained, for max_age
         phi = torch.eye(N, dtype=torch.float64)
-        return {
-            "round": 0,
-            "T_g": T_g,
-            "N": N,
-            "theta": model.theta0,
-            "models": models,
-            "phi": phi,
-            "trained": trained,
-        }, {}
+        trained = torch.full((N,), T_g)  # round in which a client last trained its own model, for max_age
+        return {"round": 0, "T_g": T_g, "theta": model.theta0, "models": models, "phi": phi, "trained": trained}, {}
 
     def download(self, server, i):
         if server["models"] is None:  # generalisation phase: Algorithm 1
@@ -95,24 +82,18 @@ class PFedSim:
         if t <= server["T_g"]:
             theta = tree.weighted_mean(uploads, n)  # FedAvg
             last = t == server["T_g"] and self.rho < 1
-            models = tree.repeat(theta, server["N"]) if last else None  # every ω_i, φ_i := ω, φ
+            models = tree.repeat(theta, len(server["phi"])) if last else None  # every ω_i, φ_i := ω, φ
             return {**server, "round": t, "theta": theta, "models": models}
         models = tree.put(server["models"], ids, uploads)
+        phi = self.refreshed(server["phi"], models, ids)
         trained = server["trained"].index_fill(0, torch.as_tensor(ids), t)
-        return {
-            **server,
-            "round": t,
-            "models": models,
-            "phi": self.refreshed(server["phi"], models, ids),
-            "trained": trained,
-        }
+        return {**server, "round": t, "models": models, "phi": phi, "trained": trained}
 
     def refreshed(self, phi, models, ids):
-        """Φ with the entries of this round's pairs computed anew; the diagonal stays."""
+        """Φ with the entries of this round's pairs computed anew; symmetric, and the diagonal stays 1."""
         ids, everyone = torch.as_tensor(ids), torch.arange(len(phi))
-        rows, cols = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}[
-            self.phi_refresh
-        ]
+        pairs = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}
+        rows, cols = pairs[self.phi_refresh]
         heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
         cos = class_cosines(heads[rows], heads[cols], self.eps).cpu()  # [rows, cols, C], float64
         if self.phi == "eq3":
@@ -120,9 +101,10 @@ class PFedSim:
         else:
             fresh = cos.mean(-1).clamp(min=0)  # Eq. 2, negative similarity cut off
         phi = phi.clone()
-        phi[rows[:, None], cols] = fresh
         phi[cols[:, None], rows] = fresh.T
-        return phi.fill_diagonal_(1.0)
+        phi[rows[:, None], cols] = fresh
+        upper = phi.triu(1)
+        return upper + upper.T + torch.eye(len(phi), dtype=phi.dtype)
 
     def mixing_weights(self, server, i):
         """Φ_ij of Eq. 4 for all j [N], before their sum is divided out."""
@@ -131,13 +113,12 @@ class PFedSim:
             weights = -torch.log(1 - weights.clamp(max=1 - self.phi_cap))
         if self.max_age is not None:
             weights = torch.where(server["round"] + 1 - server["trained"] > self.max_age, 0.0, weights)
-        own = {None: -log(self.phi_cap) if self.phi == "reference" else 1.0, "eq3": -log(self.eps)}.get(
-            self.phi_self, self.phi_self
-        )
+        identity = -log(self.phi_cap) if self.phi == "reference" else 1.0
+        own = {None: identity, "eq3": -log(self.eps)}.get(self.phi_self, self.phi_self)
         return weights.index_fill(0, torch.tensor([i]), own)
 
     def stored_upload(self, server, i):
-        return server["theta"] if server["models"] is None else tree.rows(server["models"], i)
+        return None if server["models"] is None else tree.rows(server["models"], i)
 
     def personal_model(self, model, message, client, data):
         return message

@@ -110,22 +110,30 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
 def _load_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
     """Open and verify one prepared folder; cached until one of its files changes."""
     try:
-        meta = json.loads((path / "meta.json").read_text())
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         images = np.load(path / "images.npy", mmap_mode="c", allow_pickle=False)  # copy-on-write: never written back
         labels = np.load(path / "labels.npy", allow_pickle=False)
-        classes = tuple(str(c) for c in meta["classes"])
+        is_test = np.load(path / "is_test.npy", allow_pickle=False)
+        if isinstance(meta["classes"], str):
+            raise ValueError("classes must be a list of names")
+        classes, expected = tuple(str(c) for c in meta["classes"]), meta.get("sha256")
     except (ValueError, KeyError, EOFError, OSError, TypeError) as error:
         raise DataError(f"dataset {name!r} in {path} is damaged ({error}); prepare it again") from error
-    if images.ndim != 4 or images.dtype != np.uint8 or labels.shape != images.shape[:1] or labels.dtype != np.int64:
-        raise DataError(
-            f"dataset {name!r} in {path} is not in the prepared form: images {images.dtype}{list(images.shape)}, labels "
-            f"{labels.dtype}{list(labels.shape)}; expected uint8 [n, h, w, c] and int64 [n]"
-        )
-    if len(labels) == 0 or labels.min() < 0 or labels.max() >= len(classes):
+    arrays = {"images": (images, np.uint8, 4), "labels": (labels, np.int64, 1), "is_test": (is_test, np.bool_, 1)}
+    for what, (array, dtype, axes) in arrays.items():
+        fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == axes and array.size > 0
+        if not fits or len(array) != len(labels):
+            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise DataError(
+                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; "
+                "expected images uint8 [n, h, w, c], labels int64 [n] and is_test bool [n], n >= 1"
+            )
+    if labels.min() < 0 or labels.max() >= len(classes):
         raise DataError(f"dataset {name!r} in {path}: labels must lie in 0..{len(classes) - 1}, one per image")
     digest = hashlib.sha256(memoryview(np.ascontiguousarray(images)).cast("B")).hexdigest()
-    if meta.get("sha256", digest) != digest:
+    if expected is not None and expected != digest:
         raise DataError(
-            f"dataset {name!r} in {path} fails its checksum (images.npy has {digest[:12]}…, meta.json {meta['sha256'][:12]}…); prepare it again"
+            f"dataset {name!r} in {path} fails its checksum: images.npy has {digest[:12]}…, meta.json says "
+            f"{str(expected)[:12]}…; prepare it again"
         )
     return Dataset(name, torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels), classes, digest)

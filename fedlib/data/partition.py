@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import numbers
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedlib.draws import rng
-from fedlib.errors import InfeasiblePartition, choose, require
+from fedlib.errors import InfeasiblePartition, choose, like, require
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,36 @@ def make_partition(labels, num_clients: int, scheme: str, seed: int, **parameter
     """
     labels = np.asarray(labels, dtype=np.int64)
     make = SCHEMES[choose("partition scheme", scheme, SCHEMES)]
-    for name in parameters:
-        choose(f"parameter of partition scheme {scheme!r}", name, parameters_of(scheme))
+    parameters = checked_parameters(scheme, parameters)
     require(
-        1 <= num_clients <= len(labels), "num_clients", num_clients, f"an integer from 1 to the {len(labels)} samples"
+        labels.ndim == 1 and len(labels) > 0 and labels.min() >= 0, "labels", labels.shape, "one label >= 0 per sample"
     )
+    whole = isinstance(num_clients, numbers.Integral) and 1 <= num_clients <= len(labels)
+    require(whole, "num_clients", num_clients, f"an integer from 1 to the {len(labels)} samples")
+    require(isinstance(seed, numbers.Integral) and seed >= 0, "seed", seed, "an integer of at least 0")
     clients, tries = make(labels, num_clients, seed, **parameters)
     num_classes = int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in clients])
     return Partition(scheme, tuple(np.sort(indices) for indices in clients), counts, tries)
+
+
+def checked_parameters(scheme: str, given: dict) -> dict:
+    """`given` completed by the scheme's defaults. Raises BadValue for an unknown name or a value out of range."""
+    defaults = parameters_of(scheme)
+    for name in given:
+        choose(f"parameter of partition scheme {scheme!r}", name, defaults)
+    full = {name: like(default, name, given.get(name, default)) for name, default in defaults.items()}
+    if scheme == "dirichlet":
+        check_dirichlet(**full)
+    return full
+
+
+def check_dirichlet(alpha: float, cap: bool, min_size: int, max_tries: int, on_fail: str) -> None:
+    """Raise BadValue for a parameter of Dirichlet partitions that is out of range."""
+    require(1e-4 <= alpha < float("inf"), "alpha", alpha, "a positive number, at least 0.0001")
+    require(min_size >= 0, "min_size", min_size, "0 or more")
+    require(max_tries >= 1, "max_tries", max_tries, "1 or more")
+    choose("on_fail", on_fail, ("raise", "relax"))
 
 
 def parameters_of(scheme: str) -> dict[str, object]:
@@ -80,35 +103,27 @@ def dirichlet_counts(
     least n/N samples get nothing more. A draw whose smallest client has fewer than `min_size` samples is rejected.
     Only counts are drawn here, many tries at a time: at N = 100, alpha = 0.1 fewer than 1 % are accepted.
     """
-    require(alpha > 0, "alpha", alpha, "a positive number")
-    require(min_size >= 0, "min_size", min_size, "0 or more")
-    require(max_tries >= 1, "max_tries", max_tries, "1 or more")
-    choose("on_fail", on_fail, ("raise", "relax"))
+    check_dirichlet(alpha, cap, min_size, max_tries, on_fail)
     class_sizes = np.asarray(class_sizes, dtype=np.int64)
     total = int(class_sizes.sum())
     if min_size * num_clients > total and on_fail == "raise":
         raise InfeasiblePartition(
             f"min_size = {min_size} for {num_clients} clients needs {min_size * num_clients} samples; the data set has {total}"
         )
+    limit = total / num_clients if cap else np.inf
     best, best_counts, tries, batch = -1, None, 0, 16
     most = max(16, 4_000_000 // (num_clients * len(class_sizes)))  # tries held in memory at a time
     while tries < max_tries:
-        batch = min(batch * 2, most, max_tries - tries)
-        counts = _dirichlet_tries(
-            class_sizes,
-            num_clients,
-            alpha,
-            total / num_clients if cap else np.inf,
-            batch,
-            rng(seed, "partition", tries),
-        )
+        batch = min(batch * 2, most)
+        draw = rng(seed, "partition", tries)
+        counts = _dirichlet_tries(class_sizes, num_clients, alpha, limit, batch, draw)[: max_tries - tries]
         smallest = counts.sum(2).min(1)
         accepted = np.flatnonzero(smallest >= min_size)
         if len(accepted):
             return counts[accepted[0]], tries + int(accepted[0]) + 1
         if smallest.max() > best:
             best, best_counts = int(smallest.max()), counts[smallest.argmax()]
-        tries += batch
+        tries += len(counts)
     if on_fail == "relax":
         return best_counts, tries
     raise InfeasiblePartition(
@@ -123,14 +138,13 @@ def _dirichlet_tries(class_sizes, num_clients, alpha, limit, tries, generator) -
     sizes = np.zeros((tries, num_clients), dtype=np.int64)
     for c, class_size in enumerate(class_sizes):
         shares = np.zeros((tries, num_clients))
-        empty = np.ones(tries, dtype=bool)
-        while (
-            empty.any()
-        ):  # a small alpha underflows, and the cap can remove every client with a share: draw that class again
+        empty = np.full(tries, class_size > 0)
+        while empty.any():  # a small alpha underflows, and the cap can leave nobody with a share: draw that class again
             drawn = generator.standard_gamma(alpha, size=(int(empty.sum()), num_clients))
             shares[empty] = np.where(sizes[empty] < limit, drawn, 0.0)
             empty = shares.sum(1) <= 0
-        cuts = np.floor(np.cumsum(shares / shares.sum(1, keepdims=True), axis=1) * class_size + 1e-6).astype(np.int64)
+        shares /= np.maximum(shares.sum(1, keepdims=True), 1e-300)
+        cuts = np.floor(np.cumsum(shares, axis=1) * class_size + 1e-6).astype(np.int64)
         cuts[:, -1] = class_size
         counts[:, :, c] = np.diff(np.minimum(cuts, class_size), prepend=0, axis=1)
         sizes += counts[:, :, c]
@@ -177,10 +191,17 @@ def manual(labels, num_clients, seed, label_sets=None, weights=None):
         f"one set of labels for each of the {num_clients} clients",
     )
     for owned in label_sets:
+        require(
+            isinstance(owned, Collection) and not isinstance(owned, str),
+            "label_sets",
+            owned,
+            "a list of labels for each client",
+        )
         fine = len(owned) > 0 and len(set(owned)) == len(owned) and set(owned) <= classes
         require(fine, "label_sets", list(owned), f"distinct labels from 0..{max(classes)}, at least one")
     weights = [1.0] * num_clients if weights is None else list(weights)
-    require(len(weights) == num_clients and min(weights) > 0, "weights", weights, f"{num_clients} positive numbers")
+    positive = all(isinstance(w, numbers.Real) and 0 < w < float("inf") for w in weights)
+    require(len(weights) == num_clients and positive, "weights", weights, f"{num_clients} positive numbers")
     counts = np.zeros((num_clients, max(classes) + 1), dtype=np.int64)
     for c in classes:
         owners = [i for i, owned in enumerate(label_sets) if c in owned]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import io
 import os
 import time
 import warnings
@@ -20,41 +24,68 @@ def cache_root() -> Path:
 
 
 class Checkpoint:
-    """The last saved state of one run. `every` seconds at least pass between two saves (0: save every round)."""
+    """The last saved state of one run. `every` seconds at least pass between two saves (0: save every round).
+
+    A file holds 64 hex digits, the sha256 of what follows, and torch's archive of the state. The name carries a hash of
+    fedlib's source, so that a state is never continued by other code than the one that wrote it.
+    """
 
     def __init__(self, name: str, every: float = 15.0):
-        self.path = cache_root() / "checkpoints" / f"{name}.pt"
+        self.path = cache_root() / "checkpoints" / f"{name}-{source_hash()}.pt"
         self.every, self.saved_at = every, time.monotonic()
 
     def load(self) -> dict | None:
-        """The saved state, or None if there is none or it cannot be read (then it is removed and the run starts over)."""
-        if not self.path.exists():
-            return None
+        """The saved state, or None if there is none or it is damaged (then it is removed and the run starts over)."""
         try:
-            return torch.load(self.path, weights_only=True, map_location="cpu")
-        except Exception as error:  # whatever is wrong with the file, starting over is right
-            warnings.warn(
-                f"checkpoint {self.path.name} is damaged ({type(error).__name__}) and is ignored; the run starts over",
-                stacklevel=2,
-            )
+            content = self.path.read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(content[64:]).hexdigest().encode() != content[:64]:
+            message = f"checkpoint {self.path.name} is damaged and is ignored; the run starts over"
+            warnings.warn(message, stacklevel=2)
             self.remove()
             return None
+        return torch.load(io.BytesIO(content[64:]), weights_only=True)
 
     def save(self, state: dict) -> None:
-        """Write the state if `every` seconds have passed since the last save."""
+        """Write the state if `every` seconds have passed since the last save. A full disk costs the checkpoint, not the run."""
         if time.monotonic() - self.saved_at < self.every:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        archive = io.BytesIO()
+        torch.save(state, archive)
+        content = archive.getvalue()
         try:
-            torch.save(state, temporary)
-            os.replace(temporary, self.path)
-        except OSError as error:  # a full disk costs the checkpoint, not the run
+            write_atomically(self.path, hashlib.sha256(content).hexdigest().encode() + content)
+        except OSError as error:
             warnings.warn(f"checkpoint not written: {error}", stacklevel=2)
-        finally:
-            temporary.unlink(missing_ok=True)
         self.saved_at = time.monotonic()
 
     def remove(self) -> None:
-        """Delete the saved state, after the run is finished."""
-        self.path.unlink(missing_ok=True)
+        """Delete the saved state."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+@functools.cache
+def source_hash() -> str:
+    """8 hex digits of the hash of fedlib's source files."""
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]

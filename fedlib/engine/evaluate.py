@@ -49,28 +49,25 @@ def personal_models(run, state: dict, point: str):
     def recalibrated(model, message, client, data):
         return with_fresh_stats(model, run.method.personal_model(model, message, client, data), data)
 
-    fresh = ~state["trained"] if run.transport.keeps_stats else np.zeros_like(state["trained"])
+    trained = state["trained"].numpy()
+    fresh = ~trained if run.transport.keeps_stats else np.zeros_like(trained)
     for group, fn in ((np.flatnonzero(~fresh), plain), (np.flatnonzero(fresh), recalibrated)):
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
-                messages = run.transport.received(
-                    evaluated_messages(run, state, point, ids), tree.rows(state["stats"], ids), training=False
-                )
-                yield (
-                    ids,
-                    run.backend(
-                        run.work, fn, ids, messages, tree.rows(state["clients"], ids), draw=(FINETUNE, state["round"])
-                    ),
-                )
+                messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state["clients"], ids)
+                messages = run.transport.received(messages, tree.rows(state["stats"], ids), training=False)
+                yield ids, run.backend(run.work, fn, ids, messages, owned, draw=(FINETUNE, state["round"]))
 
 
 def evaluated_messages(run, state: dict, point: str, ids):
     """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
     if point != "post":
         return tree.stack([run.method.download(state["server"], int(i)) for i in ids])
-    if state["uploads"] is not None:
-        return tree.rows(state["uploads"], ids)
-    return tree.stack([run.method.stored_upload(state["server"], int(i)) for i in ids])
+    if hasattr(run.method, "stored_upload"):
+        stored = [run.method.stored_upload(state["server"], int(i)) for i in ids]
+        if stored[0] is not None:
+            return tree.stack(stored)
+    return tree.rows(state["uploads"], ids)
 
 
 def count_correct(model, theta: dict, data, num_classes: int):

@@ -43,6 +43,7 @@ class Run:
     backend_name: str
     device: torch.device
     tests: np.ndarray  # test samples by client and class, int64 [N, C]
+    data_checksum: str
 
     @property
     def sizes(self) -> np.ndarray:
@@ -69,12 +70,11 @@ def simulate(
     with _one_thread(), torch.no_grad():
         started = time.monotonic()
         run = set_up(spec, backend, device)
-        checkpoint = (
-            Checkpoint(f"{spec.id}-{run.backend_name}-{run.device.type}", checkpoint_every)
-            if checkpoint_every is not None
-            else None
-        )
-        state = restored(run, checkpoint) or first_state(run)
+        checkpoint = None
+        if checkpoint_every is not None:
+            place = str(run.device).replace(":", "")
+            checkpoint = Checkpoint(f"{spec.id}-{run.backend_name}-{place}", checkpoint_every)
+        state = (checkpoint and checkpoint.load()) or first_state(run)
         for t in range(state["round"] + 1, spec.rounds + 1):
             if progress:
                 progress(t - 1)
@@ -123,6 +123,7 @@ def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: D
         backend_name,
         where,
         tests,
+        dataset.sha256,
     )
 
 
@@ -135,13 +136,14 @@ def first_state(run: Run) -> dict:
         "clients": clients,
         "uploads": None,
         "stats": run.transport.initial_stats(run.setting.num_clients),
-        "trained": np.zeros(run.setting.num_clients, dtype=bool),
+        "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
         "floats": {"down": 0, "up": 0},
         "samples": 0,
         "seconds": {"train": 0.0, "server": 0.0, "evaluate": 0.0, "wall": 0.0},
         "history": [],
     }
-    if "post" in (run.spec.eval_points or run.method.eval_points(server)) and not hasattr(run.method, "stored_upload"):
+    points = run.spec.eval_points or run.method.eval_points(server)
+    if "post" in points and (run.spec.eval_points or not hasattr(run.method, "stored_upload")):
         state["uploads"] = tree.stack([run.method.download(server, i) for i in range(run.setting.num_clients)])
     return state
 
@@ -153,12 +155,12 @@ def play_round(run: Run, state: dict, t: int) -> None:
     messages = tree.stack([run.method.download(state["server"], int(i)) for i in ids])
     state["floats"]["down"] += len(ids) * run.transport.floats(tree.rows(messages, 0))
     received = run.transport.received(messages, tree.rows(state["stats"], ids), training=True)
-    clients = tree.rows(state["clients"], ids)
+    owned = run.transport.before_training(tree.rows(state["clients"], ids))
     state["seconds"]["server"] += time.monotonic() - clock
 
     clock = time.monotonic()
-    uploads, clients = run.backend(run.work, run.method.client_update, ids, received, clients, draw=(TRAIN, t))
-    check_finite(run, t, ids, received, tree.rows(state["clients"], ids), (uploads, clients))
+    uploads, clients = run.backend(run.work, run.method.client_update, ids, received, owned, draw=(TRAIN, t))
+    check_finite(run, t, ids, received, owned, (uploads, clients))
     state["seconds"]["train"] += time.monotonic() - clock
     state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
 
@@ -179,7 +181,7 @@ def check_finite(run: Run, t: int, ids, messages, clients, results) -> None:
     """Raise Diverged, naming client, round and step, if a client's result is not finite. The step is found by a second, watched run."""
     finite = torch.ones(len(ids), dtype=torch.bool, device=run.device)
     for _, leaf in tree.leaves(results):
-        finite &= torch.isfinite(leaf).flatten(1).all(1)
+        finite &= torch.isfinite(leaf).reshape(len(ids), -1).all(1)
     if finite.all():
         return
     k = int((~finite).nonzero()[0])
@@ -250,9 +252,11 @@ def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
         status="finished",
         history=history,
         partition={
+            "data": run.data_checksum[:16],
             "checksum": run.partition.checksum,
             "tries": run.partition.tries,
             "never_trained": int((~state["trained"]).sum()),
+            "smallest_client": int(run.partition.sizes.min()),
         },
         communication={
             direction: {"floats": floats, "bytes": floats * bytes_per_float}
@@ -262,22 +266,6 @@ def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
         provenance=provenance(run.device, run.backend_name),
         arrays={"correct": final[headline], "tests": run.tests, "counts": run.partition.counts, **arrays},
     )
-
-
-def restored(run: Run, checkpoint: Checkpoint | None) -> dict | None:
-    """The checkpointed state, on the run's device."""
-    state = checkpoint.load() if checkpoint else None
-    if state is None:
-        return None
-
-    def to_device(node):
-        if isinstance(node, dict):
-            return {key: to_device(child) for key, child in node.items()}
-        return node.to(run.device) if isinstance(node, torch.Tensor) else node
-
-    for name in ("server", "clients", "uploads", "stats"):
-        state[name] = to_device(state[name])
-    return state
 
 
 def find_device(name: str) -> torch.device:

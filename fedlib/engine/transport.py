@@ -39,6 +39,15 @@ class Transport:
             stats = {name: self.theta0[name].expand_as(rows) for name, rows in stats.items()}
         return _replaced(messages, stats)
 
+    def before_training(self, clients):
+        """Stacked client states as training starts from them: their own copies of statistics are reset too under "reset"."""
+        if self.policy != "reset" or not clients:
+            return clients
+        count = len(next(leaf for _, leaf in tree.leaves(clients)))
+        return _replaced(
+            clients, {name: self.theta0[name].expand(count, *self.theta0[name].shape) for name in self.running}
+        )
+
     def sent(self, uploads) -> tuple[object, dict[str, Tensor]]:
         """Stacked uploads as the server sees them (statistics blanked to their initial values), and the statistics the clients keep."""
         if not self.keeps_stats:

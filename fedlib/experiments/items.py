@@ -12,9 +12,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.engine.checkpoint import write_atomically
 from fedlib.errors import BadValue, FedlibError, choose, require
 from fedlib.provenance import home, provenance
-from fedlib.results import RunResult, Store, write_atomically
+from fedlib.results import RunResult, Store
 from fedlib.spec import RunSpec
 from fedlib.sweep import run_all
 

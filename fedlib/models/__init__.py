@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 
+import torch
 from torch import nn
 
 from fedlib.draws import torch_seeded
-from fedlib.errors import choose
+from fedlib.errors import choose, like
 from fedlib.models.lenet import lenet5_bn
 from fedlib.models.model import Model
 
@@ -20,10 +21,20 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 
     Raises BadValue for an unknown model or option, an option out of range and an input that is too small.
     """
     make = MODELS[choose("model", name, MODELS)]
-    for option in options:
-        choose(f"option of model {name!r}", option, options_of(name))
+    options = checked_options(name, options)
     module: nn.Module = torch_seeded(seed, "initial weights", lambda: make(shape, num_classes, **options))
     return Model(module)
+
+
+def checked_options(name: str, given: dict) -> dict:
+    """`given` completed by the model's defaults. Raises BadValue for an unknown option or a value out of range."""
+    defaults = options_of(name)
+    for option in given:
+        choose(f"option of model {name!r}", option, defaults)
+    full = {option: like(default, option, given.get(option, default)) for option, default in defaults.items()}
+    with torch.device("meta"):  # builds nothing, checks everything
+        MODELS[name]((3, 64, 64), 10, **full)
+    return full
 
 
 def options_of(name: str) -> dict[str, object]:
@@ -31,4 +42,4 @@ def options_of(name: str) -> dict[str, object]:
     return {p.name: p.default for p in list(inspect.signature(MODELS[name]).parameters.values())[2:]}
 
 
-__all__ = ["MODELS", "Model", "build", "options_of"]
+__all__ = ["MODELS", "Model", "build", "checked_options", "options_of"]

@@ -63,9 +63,12 @@ class Model:
         """Inputs of every batch-norm layer in evaluation mode, by name."""
         return self._watch(theta, x, self.norms, lambda inputs, output: inputs[0])
 
-    def loss(self, theta: dict, batch) -> tuple[Tensor, dict]:
-        """Mean cross-entropy of a minibatch in training mode, and the new running statistics."""
-        logits, stats = self._train_forward(theta, batch)
+    def loss(self, theta: dict, batch, train: Iterable[str] | None = None) -> tuple[Tensor, dict]:
+        """Mean cross-entropy of a minibatch in training mode, and the new running statistics.
+
+        Batch-norm layers none of whose parameters are in `train` (default: all trainable) run in evaluation mode.
+        """
+        logits, stats = self._train_forward(theta, batch, self.trainable if train is None else train)
         each = functional.cross_entropy(logits, batch.y, reduction="none")
         if batch.mask is None:
             return each.mean(), stats
@@ -77,7 +80,7 @@ class Model:
         for layer in momenta:
             layer.momentum = 1.0
         try:
-            return self._train_forward(theta, batch)[1]
+            return self._train_forward(theta, batch, self.trainable)[1]
         finally:
             for layer, momentum in momenta.items():
                 layer.momentum = momentum
@@ -87,7 +90,7 @@ class Model:
     def sgd_step(self, theta: dict, batch, lr: float, train: Iterable[str] | None = None) -> dict:
         """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable)."""
         part = {name: theta[name] for name in (self.trainable if train is None else train)}
-        grads, stats = self.gradient(lambda p: self.loss({**theta, **p}, batch), part)
+        grads, stats = self.gradient(lambda p: self.loss({**theta, **p}, batch, part), part)
         return {**theta, **stats, **{name: part[name] - lr * grads[name] for name in part}}
 
     def gradient(self, fn: Callable[[dict], tuple[Tensor, dict]], params: dict) -> tuple[dict, dict]:
@@ -97,20 +100,24 @@ class Model:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
         with torch.enable_grad():
             value, aux = fn(leaves)
-        grads = torch.autograd.grad(value, list(leaves.values()))
+        grads = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)  # 0 where fn does not depend
         return dict(zip(leaves, grads)), {name: leaf.detach() for name, leaf in aux.items()}
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _train_forward(self, theta: dict, batch) -> tuple[Tensor, dict]:
+    def _train_forward(self, theta: dict, batch, train: Iterable[str]) -> tuple[Tensor, dict]:
         self._mode(training=True)
-        for layer in self.norms.values():
-            layer.mask = batch.mask
+        active = {
+            name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
+        }
+        for name, layer in self.norms.items():
+            layer.mask, layer.training = batch.mask, name in active
         logits = functional_call(self.module, theta, (batch.x,))
         stats = {}
-        for name, layer in self.norms.items():
+        for name, layer in active.items():
             stats[f"{name}.running_mean"], stats[f"{name}.running_var"] = layer.new_stats
-            layer.mask = layer.new_stats = None
+        for layer in self.norms.values():
+            layer.mask, layer.new_stats, layer.training = None, None, True
         return logits, stats
 
     def _watch(self, theta: dict, x: Tensor, layers: dict[str, nn.Module], pick: Callable) -> dict[str, Tensor]:
