@@ -59,6 +59,10 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="Use another number of seeds.")] = 0,
     rounds: Annotated[int, typer.Option(help="Use another number of rounds.")] = 0,
     methods: Annotated[str, typer.Option(help="Use other methods, separated by commas.")] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
+    ] = None,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
     refresh: Annotated[
         bool,
@@ -74,11 +78,10 @@ def reproduce(
     from fedlib.report import tally, write_report
 
     started = time.monotonic()
-    opened = [
-        _open(name, profile, device, jobs, dataset, seeds, rounds, methods, alone=len(names) == 1)
-        for names in [_matching(items)]
-        for name in names
-    ]
+    named = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    overrides = {name: value for name, value in named.items() if value} | _assignments(set_)
+    names = _matching(items)
+    opened = [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
     failures = _train(opened, jobs, device)
     summaries = {}
     for item in opened:
@@ -127,21 +130,27 @@ def _matching(patterns: list[str] | None) -> list[str]:
     return chosen
 
 
-def _open(name, profile, device, jobs, dataset, seeds, rounds, methods, alone):
-    from fedlib import algorithms
+def _open(name, profile, device, jobs, overrides, alone):
     from fedlib.experiments import ITEMS, OpenItem
     from fedlib.experiments.items import PROFILES
 
-    methods = tuple(choose("method", m.strip(), algorithms.names()) for m in methods.split(",") if m.strip())
-    overrides = {
-        key: value for key, value in dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods).items() if value
-    }
     has = ITEMS[name].settings[choose("profile", profile, PROFILES)]
     left_out = [key for key in overrides if key not in has]
     if left_out and not alone:
         print(f"{name}: has no setting {', '.join(left_out)}, which is left as it is")
         overrides = {key: value for key, value in overrides.items() if key in has}
     return OpenItem(ITEMS[name], profile, device=device, jobs=jobs, **overrides)
+
+
+def _assignments(texts: list[str] | None) -> dict:
+    """["a=1", "b=x"] -> {"a": 1, "b": "x"}."""
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadValue(f"--set {text!r} is not accepted; expected NAME=VALUE")
+        pairs[name] = _value(value)
+    return pairs
 
 
 def _train(opened, jobs, device) -> dict[str, str]:
@@ -238,12 +247,9 @@ def run(
     own = [f.name for f in dataclasses.fields(algorithms.find(method))]
     task = [f.name for f in dataclasses.fields(RunSpec) if f.name not in ("method", "hyper")]
     hyper = {}
-    for assignment in set_ or []:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise BadValue(f"--set {assignment!r} is not accepted; expected NAME=VALUE")
+    for name, value in _assignments(set_).items():
         choose("name in --set", name, [*own, *task])
-        (hyper if name in own else fields)[name] = _value(text)
+        (hyper if name in own else fields)[name] = value
     if fields.get("scheme", "dirichlet") == "dirichlet":
         fields.setdefault("partition", {"alpha": alpha, "min_size": min_size})
     spec = RunSpec(method, hyper=hyper, **fields)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib import algorithms
 from fedlib.engine.checkpoint import write_atomically
-from fedlib.errors import BadValue, FedlibError, choose, require
+from fedlib.errors import BadValue, FedlibError, choose, like, require
 from fedlib.provenance import home, provenance
 from fedlib.results import RunResult, Store
 from fedlib.spec import RunSpec
@@ -60,11 +61,8 @@ class Item:
     claims: tuple[Claim, ...] = field(default=())
 
 
-OVERRIDES = ("dataset", "seeds", "rounds", "methods")
-
-
 class OpenItem:
-    """An item with a profile and overrides: what notebooks and the command line work with."""
+    """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
 
     def __init__(
         self,
@@ -76,17 +74,17 @@ class OpenItem:
         **overrides,
     ):
         self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
-        self.settings = dict(item.settings[profile])
-        changed = {name: value for name, value in overrides.items() if value not in (None, "", 0, ())}
-        for name, value in changed.items():
-            choose(f"setting of {item.name}", name, [s for s in OVERRIDES if s in self.settings])
-            require(not isinstance(value, int) or value >= 1, name, value, "an integer of at least 1")
-            self.settings[name] = value
-        self.changed = {name: value for name, value in changed.items() if value != item.settings[profile][name]}
-        suffix = "".join(
-            f"+{name}={'_'.join(value) if isinstance(value, tuple) else value}" for name, value in self.changed.items()
-        )
-        self.place = profile + suffix  # folder under results/ and figures/
+        own = item.settings[profile]
+        given = {name: value for name, value in overrides.items() if value not in (None, "", 0, ())}
+        for name in given:
+            choose(f"setting of {item.name}", name, own)
+        given = {name: _like_setting(own[name], name, value) for name, value in given.items()}
+        self.changed = {name: value for name, value in given.items() if value != own[name]}
+        self.settings = {**own, **self.changed}
+        named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
+        self.place = "".join(
+            [profile, *named]
+        )  # folder under results/ and figures/: changed settings never mix with the profile's
         self.root = home() if root is None else Path(root)
         self.store = Store(self.place, self.root / "results")
         self.specs = item.specs(self.settings)
@@ -173,6 +171,16 @@ class OpenItem:
         origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
         distinct = {json.dumps({k: v for k, v in origin.items() if k != "date"}, sort_keys=True) for origin in origins}
         return [json.loads(text) for text in sorted(distinct)]
+
+
+def _like_setting(default, name: str, value):
+    """An override with the type of the setting it replaces; several names may come as "a,b"."""
+    if isinstance(default, tuple):
+        value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+        return tuple(choose("method", m, algorithms.names()) for m in value) if name == "methods" else value
+    value = like(default, name, value)
+    require(isinstance(value, str) or value > 0, name, value, "a positive number")
+    return value
 
 
 def open_item(name: str, profile: str = "quick", **options) -> OpenItem:

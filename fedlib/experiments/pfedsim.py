@@ -24,23 +24,16 @@ PAIRS = {"i-i'": (0, 1), "i-j": (0, 2), "j-k": (2, 3), "i-k": (0, 3)}  # in the 
 MEASURES = {"data": "data similarity", "cs": "CS", "wdb": "WDB", "mdb": "MDB", "ldb": "LDB"}
 
 STUDY = {
-    "smoke": {"dataset": "digits", "seeds": 1, "epochs": 2, "lr": 0.05, "min_size": 10},
-    "quick": {"dataset": "digits", "seeds": 5, "epochs": 20, "lr": 0.05, "min_size": 10},
-    "paper": {"dataset": "cifar10", "seeds": 5, "epochs": 20, "lr": 0.01, "min_size": 40},
+    "smoke": {"dataset": "digits", "seeds": 1, "epochs": 2, "lr": 0.05, "min_size": 10, "pools": 1},
+    "quick": {"dataset": "digits", "seeds": 5, "epochs": 20, "lr": 0.05, "min_size": 10, "pools": 1},
+    "paper": {"dataset": "cifar10", "seeds": 5, "epochs": 20, "lr": 0.01, "min_size": 40, "pools": 1},
 }
 
 
 def independent_runs(s: dict, **what) -> list[RunSpec]:
     """One run per seed in which all clients train alone for the study's epochs, counted as rounds of one local epoch."""
-    common = dict(
-        dataset=s["dataset"],
-        join_ratio=1.0,
-        rounds=s["epochs"],
-        local_epochs=1,
-        lr=s["lr"],
-        eval_every=s["epochs"],
-        **what,
-    )
+    training = dict(join_ratio=1.0, rounds=s["epochs"], local_epochs=1, lr=s["lr"], eval_every=s["epochs"])
+    common = dict(dataset=s["dataset"], model_options={"pools": s["pools"]}, **training, **what)
     return [RunSpec("local", seed=seed, partition_seed=seed, **common) for seed in range(s["seeds"])]
 
 
