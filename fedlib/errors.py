@@ -85,3 +85,24 @@ def like(default: object, field: str, value: object, kinds: str = ""):
 def _spoken(kinds: list[str]) -> str:
     words = {"int": "an integer", "float": "a number", "str": "a name", "bool": "true or false", "None": "none"}
     return " or ".join(words.get(kind, kind) for kind in kinds)
+
+
+def check_fields(record: object, **accepted: tuple) -> None:
+    """Check fields of a dataclass: (low, high) is a closed interval of numbers, strings are names. None passes.
+
+    Raises BadValue naming the field, its value and what is accepted.
+    """
+    for name, allowed in accepted.items():
+        value = getattr(record, name)
+        limits, names = [a for a in allowed if not isinstance(a, str)], [a for a in allowed if isinstance(a, str)]
+        if not limits:
+            choose(name, value, names)
+        elif isinstance(value, str) or value is None:
+            require(value is None or value in names, name, value, _interval(limits, names))
+        else:
+            require(limits[0] <= value <= limits[1], name, value, _interval(limits, names))
+
+
+def _interval(limits: list[float], names: list[str]) -> str:
+    upper = "up" if limits[1] == math.inf else f"{limits[1]:g}"
+    return " or ".join([f"a number from {limits[0]:g} {'' if upper == 'up' else 'to '}{upper}", *map(repr, names)])

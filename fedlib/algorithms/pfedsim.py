@@ -27,14 +27,14 @@ Differences from the paper: exactly T rounds (the printed loop T_g..T is one rou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, log
+from math import floor, inf, log
 from typing import ClassVar
 
 import torch
 
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import choose, require
+from fedlib.errors import check_fields
 from fedlib.similarity import class_cosines, class_vectors
 
 
@@ -51,14 +51,11 @@ class PFedSim:
     points: ClassVar = ("glob", "agg", "post", "ft")
 
     def __post_init__(self):
-        choose("phi", self.phi, ("reference", "eq3"))
-        choose("phi_refresh", self.phi_refresh, ("cosampled", "one_fresh", "all"))
-        require(0 <= self.rho <= 1, "rho", self.rho, "a number from 0 to 1")
-        require(0 < self.phi_cap < 1, "phi_cap", self.phi_cap, "a number between 0 and 1")
-        require(0 < self.eps < 1, "eps", self.eps, "a small positive number")
-        own_fits = self.phi_self in (None, "eq3") or not isinstance(self.phi_self, str) and self.phi_self > 0
-        require(own_fits, "phi_self", self.phi_self, "None, 'eq3' or a positive number")
-        require(self.max_age is None or self.max_age >= 0, "max_age", self.max_age, "None or a number of rounds >= 0")
+        names = dict(phi=("reference", "eq3"), phi_refresh=("cosampled", "one_fresh", "all"))
+        numbers = dict(
+            rho=(0, 1), phi_cap=(1e-12, 0.99), phi_self=(1e-12, inf, "eq3"), max_age=(0, inf), eps=(1e-16, 0.99)
+        )
+        check_fields(self, **names, **numbers)
 
     def init(self, model, setting):
         N, T_g = setting.num_clients, floor(self.rho * setting.rounds + 1e-9)
@@ -96,10 +93,9 @@ class PFedSim:
         rows, cols = pairs[self.phi_refresh]
         heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
         cos = class_cosines(heads[rows], heads[cols], self.eps).cpu()  # [rows, cols, C], float64
-        if self.phi == "eq3":
-            fresh = -torch.log(1 - cos.clamp(0, 1 - 1e-8)).mean(-1)  # Eq. 3
-        else:
-            fresh = cos.mean(-1).clamp(min=0)  # Eq. 2, negative similarity cut off
+        eq2 = cos.mean(-1).clamp(min=0)  # negative similarity cut off
+        eq3 = -torch.log(1 - cos.clamp(0, 1 - 1e-8)).mean(-1)
+        fresh = eq3 if self.phi == "eq3" else eq2
         phi = phi.clone()
         phi[cols[:, None], rows] = fresh.T
         phi[rows[:, None], cols] = fresh
