@@ -109,21 +109,18 @@ def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: D
     ]
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
-    work = Workload(model, Source(dataset, where, dtype), training, parts)
-    transport = Transport(spec.bn_stats, model.running, model.theta0)
-    setting = Setting(spec.num_clients, spec.rounds, num_classes)
     return Run(
-        spec,
-        algorithms.make(spec.method, **spec.hyper),
-        setting,
-        partition,
-        work,
-        transport,
-        compute,
-        backend_name,
-        where,
-        tests,
-        dataset.sha256,
+        spec=spec,
+        method=algorithms.make(spec.method, **spec.hyper),
+        setting=Setting(spec.num_clients, spec.rounds, num_classes),
+        partition=partition,
+        work=Workload(model, Source(dataset, where, dtype), training, parts),
+        transport=Transport(spec.bn_stats, model.running, model.theta0),
+        backend=compute,
+        backend_name=backend_name,
+        device=where,
+        tests=tests,
+        data_checksum=dataset.sha256,
     )
 
 
