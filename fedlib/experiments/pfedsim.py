@@ -432,19 +432,23 @@ def check_std_shrinks(tables) -> Verdict:
     )
 
 
-def check_printed_std(cap: bool):
-    def check(tables) -> Verdict:
-        printed = only(paper_table("pfedsim", "4"), metric="samples_per_client")
-        inside, listed = [], []
-        for (dataset, alpha), ours in only(tables["stats"], cap=cap).groupby(["dataset", "alpha"]):
-            (paper,) = only(printed, dataset=dataset, partition_param=alpha)["std"]
-            inside.append(ours["std_size"].min() <= paper <= ours["std_size"].max())
-            listed.append(
-                f"{dataset} {alpha}: {paper:.0f} {'in' if inside[-1] else 'outside'} [{ours['std_size'].min():.0f}, {ours['std_size'].max():.0f}]"
-            )
-        return verdict(all(inside), "; ".join(listed))
+def printed_std_inside(tables, cap: bool) -> dict[str, bool]:
+    """Per cell of Table 4: does the printed std lie within the range of our draws? By "data set alpha"."""
+    printed = only(paper_table("pfedsim", "4"), metric="samples_per_client")
+    inside = {}
+    for (dataset, alpha), ours in only(tables["stats"], cap=cap).groupby(["dataset", "alpha"]):
+        (paper,) = only(printed, dataset=dataset, partition_param=alpha)["std"]
+        inside[f"{dataset} {alpha:g}"] = bool(ours["std_size"].min() <= paper <= ours["std_size"].max())
+    return inside
 
-    return check
+
+def check_printed_std(tables) -> Verdict:
+    with_cap, without = printed_std_inside(tables, cap=True), printed_std_inside(tables, cap=False)
+    draws, cells = tables["stats"]["seed"].nunique(), len(with_cap)
+    outside = ", ".join(cell for cell, fits in without.items() if not fits)
+    counts = f"{sum(with_cap.values())} of {cells} cells with the cap, {sum(without.values())} without"
+    holds = all(with_cap.values()) and not all(without.values())
+    return verdict(holds, f"inside the range of {draws} draws: {counts} (outside: {outside or 'none'})")
 
 
 def check_more_classes_less_spread(tables) -> Verdict:
@@ -496,9 +500,9 @@ FIG3 = Item(
         Claim("Its std over clients shrinks from alpha 0.1 to 0.5.", check_std_shrinks),
         Claim("Relative to the mean, the std shrinks with the number of classes.", check_more_classes_less_spread),
         Claim(
-            "The printed stds lie within the range of our draws, with the cap on client sizes.", check_printed_std(True)
+            "(Ours) The printed stds fit a partitioner that caps the clients' sizes, and not one that does not.",
+            check_printed_std,
         ),
-        Claim("The printed stds lie within the range of our draws, without the cap.", check_printed_std(False)),
     ),
 )
 
