@@ -63,12 +63,8 @@ def cka_by_layer(tidy: pd.DataFrame) -> Figure:
     ax = axes[0, -1]
     sns.boxplot(tidy, x="layer", y="cka", ax=ax, color="#9fc5e8", linewidth=0.8, fliersize=1.5)
     seeds = tidy["seed"].nunique()
-    ax.set(
-        title=f"all pairs, {seeds} seed{'s' * (seeds > 1)}",
-        xlabel="layer",
-        ylabel="CKA of two models",
-        ylim=(-0.02, 1.02),
-    )
+    title = f"CKA of all pairs, {seeds} seed{'s' * (seeds > 1)}"
+    ax.set(title=title, xlabel="layer", ylabel="", ylim=(-0.02, 1.02))
     return figure
 
 
