@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,10 +51,12 @@ def _execute(item: OpenItem) -> str:
     output.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedlib-") as sockets:
             warnings.simplefilter("ignore")
             papermill.execute_notebook(
-                str(source), str(output), parameters, kernel_name="python3", progress_bar=False, log_output=False, execution_timeout=TIMEOUT,
+                str(source), str(output), parameters, kernel_name="python3", progress_bar=False, log_output=False,
+                execution_timeout=TIMEOUT, kernel_manager_class=_kernel_manager(sockets), shutdown_kernel="immediate",
+                coalesce_streams=True,
             )  # fmt: skip
     except Exception as error:  # a cell's error, a dead kernel, a timeout: the others still run
         return f"failed: {type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"
@@ -61,6 +64,19 @@ def _execute(item: OpenItem) -> str:
     notebook.metadata["fedlib"] = {"stamp": stamp}
     nbformat.write(notebook, output)
     return "executed"
+
+
+def _kernel_manager(folder: str) -> type:
+    """Kernels that talk through sockets in `folder`, one for each kernel: nothing is open to the network, nothing warns."""
+    from jupyter_client import AsyncKernelManager
+
+    local = {"transport": "ipc", "ip": f"{folder}/kernel"}
+
+    class LocalKernelManager(AsyncKernelManager):
+        def __init__(self, **options):
+            super().__init__(**options | (local if os.name == "posix" else {}))
+
+    return LocalKernelManager
 
 
 def _plain(value):
