@@ -29,7 +29,10 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 not reproduced"."""
+    """For example "3 reproduced, 1 not reproduced (own: 1 reproduced)"; claims of our own begin with "(Ours)" and are counted apart."""
+    own = [c for c in claims if c["claim"].startswith("(Ours)")]
+    if own and len(own) < len(claims):
+        return f"{tally([c for c in claims if c not in own])} (own: {tally(own)})"
     counts = [
         (status, sum(c["verdict"] == status for c in claims)) for status in (REPRODUCED, NOT_REPRODUCED, NOT_TESTED)
     ]
@@ -91,7 +94,7 @@ def scoreboard(items: list[dict]) -> str:
 
 def _data(item: dict) -> list[str]:
     settings = item["settings"]
-    return list(settings["datasets"]) if "datasets" in settings else [settings["dataset"]]
+    return settings["datasets"] if "datasets" in settings else [settings["dataset"]]
 
 
 def readme_block() -> str:

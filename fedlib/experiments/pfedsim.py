@@ -156,7 +156,7 @@ FIG1 = Item(
         Claim("At layer 0 it is almost impossible to tell the models apart.", check_layer0_blind),
         Claim("The last layer, the classifier, tells the models apart best.", check_layer4_best),
         Claim(
-            "(Ours, not the paper's) The classifier's CKA follows the similarity of the data best.",
+            "(Ours) The classifier's CKA follows the similarity of the data best.",
             check_layer4_follows_data,
         ),
     ),
@@ -335,7 +335,7 @@ TABLE2 = Item(
         Claim("CS orders the four pairs as the data does.", check_cs_follows),
         *(breaks_order(measure) for measure in ("wdb", "mdb", "ldb")),
         Claim(
-            "(Ours, on 45 pairs instead of 4) CS has the highest rank correlation with data similarity of the four measures.",
+            "(Ours) On 45 pairs instead of 4, CS has the highest rank correlation with data similarity of the four measures.",
             check_cs_best_of_ten,
         ),
     ),
