@@ -1,7 +1,7 @@
 """The contract of an algorithm: what it is made of, and nothing that behaves.
 
 An algorithm is a frozen dataclass in a file of its own in this folder. Its fields are the hyper-parameters, named after
-the paper's symbols, with the paper's values as defaults. It has five pure methods, which never modify their arguments.
+the paper's symbols, with the paper's values as defaults. It has six pure methods, which never modify their arguments.
 Four things are never mixed: what the **server** keeps, what goes **down** (message), what a **client** keeps between
 its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.tree`); the server may also keep numbers.
 

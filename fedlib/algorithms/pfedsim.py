@@ -12,14 +12,20 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
 
 Readings of what the paper leaves open (each an option):
-- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - cos); phi="reference" is what the authors' code does:
-  the mean cosine is stored, -ln(1 - Φ) is taken when aggregating. Only the second keeps Φ in [0, 1] as the text says.
+- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors' code
+  does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below phi_cap.
+  Only the second keeps Φ in [0, 1] as the text says.
 - phi_self, the weight of the own extractor: None is the identity's 1 taken through the reading's transform (1 for
-  "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, -ln(eps) = 18.4; or a number.
+  "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, about -ln(eps) = 18.4 (for class
+  vectors of norm 1); or a number.
 - phi_refresh: the pairs whose similarity is renewed after a round: "cosampled" (Alg. 2: both took part), "one_fresh"
   (at least one took part) or "all" (the server has every classifier anyway).
 - max_age: leave out partners that last trained more than this many rounds ago (None: use them as they are).
 - phi_bias: count the bias as one more component of a class vector.
+- A client that does not take part keeps ω_i, its last upload (the phase's ω if there is none), as it keeps φ_i.
+- Which θ_i is tested: "post", as last trained (the headline); "agg", Eq. 4 applied once more.
+- Batch norm's weights and biases are mixed with ω; its running statistics follow the run's bn_stats (default: they stay
+  on the client).
 
 Differences from the paper: exactly T rounds (the printed loop T_g..T is one round longer).
 """
@@ -93,9 +99,10 @@ class PFedSim:
         rows, cols = pairs[self.phi_refresh]
         heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
         cos = class_cosines(heads[rows], heads[cols], self.eps).cpu()  # [rows, cols, C], float64
-        eq2 = cos.mean(-1).clamp(min=0)  # negative similarity cut off
-        eq3 = -torch.log(1 - cos.clamp(0, 1 - 1e-8)).mean(-1)
-        fresh = eq3 if self.phi == "eq3" else eq2
+        if self.phi == "eq3":
+            fresh = -torch.log(1 - cos.clamp(0, 1 - self.eps)).mean(-1)  # Eq. 3
+        else:
+            fresh = cos.mean(-1).clamp(min=0)  # Eq. 2, negative similarity cut off
         phi = phi.clone()
         phi[cols[:, None], rows] = fresh.T
         phi[rows[:, None], cols] = fresh

@@ -2,9 +2,9 @@
 
 | code | model tested |
 |---|---|
-| glob, recv, agg | what the client would hold after the next download (the same model for all, shared part + own part, own mixture) |
+| glob, recv, agg | what the client would hold after the next download (one model for all but for running statistics that clients keep, shared part + own part, own mixture) |
 | post | the model as it left the client's most recent local training (what it started from, if it never trained) |
-| ft(k) | a copy of glob/recv after k epochs on the client's training data |
+| ft(k) | a copy of glob/recv/agg after k epochs on the client's training data |
 """
 
 from __future__ import annotations

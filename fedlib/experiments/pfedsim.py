@@ -92,13 +92,13 @@ def analyse_cka(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
         include_groups=False,
     )
     summary = by_seed.groupby(["layer", "name"]).mean().reset_index()
-    in_words = {0: "cannot tell models apart", 3: "better, still worse than layer 4", 4: "tells models apart best"}
+    in_words = {0: "cannot tell models apart", 3: "between layers 0 and 4", 4: "tells models apart best"}
     compare = pd.DataFrame(
         {
             "layer": [f"{n} ({name})" for n, name in enumerate(LAYERS)],
             "paper (in words; no numbers printed)": [in_words.get(n, "not shown") for n in range(5)],
             "ours: mean CKA of two models": [mean_std(by_seed.loc[n]["mean"]) for n in range(5)],
-            "lowest pair": [f"{v:.3f}" for v in summary["lowest"]],
+            "lowest pair (mean over seeds)": [f"{v:.3f}" for v in summary["lowest"]],
             "rank correlation with data similarity": [mean_std(by_seed.loc[n]["rank_correlation"]) for n in range(5)],
         }
     )
@@ -121,7 +121,7 @@ def check_layer0_blind(tables) -> Verdict:
     lowest = only(tables["tidy"], layer=0)["cka"].min()
     return verdict(
         bool((means[0] > 0.9).all()),
-        f"mean CKA at layer 0 {mean_std(means[0])}, lowest pair {lowest:.3f}; two models count as alike above 0.9",
+        f"mean CKA at layer 0 {mean_std(means[0])}, lowest pair of all seeds {lowest:.3f}; two models count as alike above 0.9",
     )
 
 
@@ -153,7 +153,7 @@ FIG1 = Item(
     figure=lambda tables: figures.cka_by_layer(tables["tidy"]),
     claims=(
         Claim("CKA between models falls with depth: layer 0 > layer 3 > layer 4.", check_falls_with_depth),
-        Claim("At layer 0 it is almost impossible to tell the models apart.", check_layer0_blind),
+        Claim("Layer 0 does not separate the models.", check_layer0_blind),
         Claim("The last layer, the classifier, tells the models apart best.", check_layer4_best),
         Claim(
             "(Ours) The classifier's CKA follows the similarity of the data best.",
@@ -223,7 +223,7 @@ def check_owned_by_one_low(tables) -> Verdict:
     cosine = tables["tidy"].groupby("owned_by")["cosine"].mean()
     return verdict(
         bool(cosine["one"] < 0.5),
-        f"mean cosine of classes owned by one client only: {cosine['one']:.3f} (counted as very low below 0.5)",
+        f"mean cosine of classes owned by one client only: {cosine['one']:.3f}",
     )
 
 
@@ -231,7 +231,7 @@ FIG2 = Item(
     name="pfedsim/fig2_classifier_similarity",
     title="pFedSim Figure 2: cosine similarity of classifiers, total and by class",
     claim="The more alike the data of two clients, the more alike are their classifiers, class by class.",
-    smaller="digits (16x16) instead of CIFAR-10; about 225 training images per client instead of 6,000 to 12,000; lr 0.05 instead of 0.01",
+    smaller="digits (16x16) instead of CIFAR-10; 180 to 360 training images per client instead of 6,000 to 12,000; lr 0.05 instead of 0.01",
     settings=STUDY,
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 15},
     specs=subset_study,
@@ -246,7 +246,7 @@ FIG2 = Item(
             "A class vector is more alike if both clients own the class or both miss it than if only one owns it.",
             check_owned_by_one,
         ),
-        Claim("The similarity is very low for a class that only one client owns.", check_owned_by_one_low),
+        Claim("Class vectors of a class with a single owner hardly agree (cosine below 0.5).", check_owned_by_one_low),
     ),
 )
 
@@ -290,9 +290,9 @@ def _order(values: pd.Series) -> str:
     return " > ".join(values.sort_values(ascending=False, kind="stable").index)
 
 
-def _in_data_order(tables, measure: str) -> tuple[int, int, str]:
+def _in_data_order(tables, measure: str, column: str = "value") -> tuple[int, int, str]:
     """In how many seeds a measure orders the pairs as the data does, of how many, and its means."""
-    wide = only(tables["tidy"], measure=measure).pivot(index="seed", columns="pair", values="value")[list(PAIRS)]
+    wide = only(tables["tidy"], measure=measure).pivot(index="seed", columns="pair", values=column)[list(PAIRS)]
     holds = int((wide.diff(axis=1).iloc[:, 1:] < 0).all(axis=1).sum())
     return holds, len(wide), ", ".join(f"{p} {mean_std(wide[p])}" for p in PAIRS)
 
@@ -305,7 +305,11 @@ def check_cs_follows(tables) -> Verdict:
 def breaks_order(measure: str):
     def check(tables) -> Verdict:
         holds, seeds, means = _in_data_order(tables, measure)
-        return verdict(holds < seeds / 2, f"{means}; in the data's order in {holds} of {seeds} seeds")
+        evidence = f"{means}; in the data's order in {holds} of {seeds} seeds"
+        if measure == "ldb":
+            other = _in_data_order(tables, measure, "value_other_way")[0]
+            evidence += f" (judged on the other client's data: in {other} of {seeds})"
+        return verdict(holds < seeds / 2, evidence)
 
     return Claim(f"{MEASURES[measure]} does not order the four pairs as the data does.", check)
 
@@ -325,7 +329,7 @@ TABLE2 = Item(
     name="pfedsim/table2_similarity_metrics",
     title="pFedSim Table 2: measures of client similarity",
     claim="Only the similarity of classifiers (CS) orders pairs of clients as their data does.",
-    smaller="digits (16x16) instead of CIFAR-10; about 225 training images per client instead of 6,000 to 12,000; lr 0.05 instead of 0.01",
+    smaller="digits (16x16) instead of CIFAR-10; 180 to 360 training images per client instead of 6,000 to 12,000; lr 0.05 instead of 0.01",
     settings=STUDY,
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 30},
     specs=lambda s: [*subset_study(s), *dirichlet_study(s)],
@@ -591,7 +595,7 @@ def check_rises(tables) -> Verdict:
 
 def check_plateau(tables) -> Verdict:
     return _each_alpha(
-        tables, lambda m: np.ptp(m[PLATEAU]) <= 3.8, lambda m: f"spread {np.ptp(m[PLATEAU]):.1f} points on [0.3, 0.7]"
+        tables, lambda m: np.ptp(m[PLATEAU]) <= 2.8, lambda m: f"spread {np.ptp(m[PLATEAU]):.1f} points on [0.3, 0.7]"
     )
 
 
@@ -686,22 +690,29 @@ TABLE6 = Item(
             "eval_every": 10,
         },
     },
-    minutes={"smoke": 0.5, "quick": 5, "paper": 1800},
+    minutes={"smoke": 0.5, "quick": 3.5, "paper": 1800},
     specs=rho_specs,
     analyse=analyse_rho,
     figure=lambda tables: figures.rho_curve(tables["tidy"], paper_table("pfedsim", "6")),
     claims=(
         Claim("Accuracy rises from rho = 0 to the range [0.3, 0.7].", check_rises),
-        Claim("Within [0.3, 0.7] rho matters little (the paper's columns spread by 0.3 to 3.8 points).", check_plateau),
+        Claim(
+            "Within [0.3, 0.7] rho matters little (the paper's LeNet5 columns spread by at most 2.8 points).",
+            check_plateau,
+        ),
         Claim("Accuracy drops at rho = 0.9.", check_drop_at_09),
-        Claim("rho = 1, which is FedAvg, is always worst.", check_collapse),
+        Claim(
+            "rho = 1, which is FedAvg, is always worst (the paper's text; its table disagrees for Tiny-ImageNet, Dir(0.5)).",
+            check_collapse,
+        ),
         Claim(
             "rho = 0 is always worse than every rho between 0 and 1 (the paper's text; its table disagrees at 0.9).",
             check_zero_worse,
         ),
         Claim("rho = 0.7 is best for LeNet5.", check_best_07),
         Claim(
-            "pFedSim (rho = 0.5) is more accurate than Local-Only, FedAvg and FedPer (Table 3).", check_beats_references
+            "pFedSim (rho = 0.5, post) is more accurate than Local-Only (post), FedAvg (glob) and FedPer (recv), as in Table 3.",
+            check_beats_references,
         ),
         Claim(
             "A larger model wants a smaller rho.",
