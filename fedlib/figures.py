@@ -133,7 +133,9 @@ def similarity_measures(
         ax.set_title(f"{label}: data's order in {falls} of {len(wide)} seeds")
     ax = axes[1, 2]
     shown = [m for m in names if m in set(ten_clients["measure"])]
-    sns.stripplot(ten_clients, x="measure", y="rank_correlation", order=shown, ax=ax, color=INK, alpha=0.6, size=4)
+    sns.stripplot(
+        ten_clients, x="measure", y="rank_correlation", order=shown, ax=ax, color=INK, alpha=0.6, size=4, jitter=False
+    )
     ax.set_xticks(range(len(shown)), [names[m] for m in shown])
     ax.axhline(0, color="black", linewidth=0.6)
     ax.set(title="rank correlation with the data, 10 clients", xlabel="", ylabel="", ylim=(-1, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -112,6 +113,16 @@ def test_cka_claims_follow_the_numbers():
     claims = ITEMS["pfedsim/fig1_cka"].claims
     assert [c.check(tables([0.99, 0.9, 0.7, 0.5, 0.2])).status for c in claims] == [REPRODUCED] * 4
     assert [c.check(tables([0.5, 0.6, 0.7, 0.8, 0.9])).status for c in claims[:3]] == [NOT_REPRODUCED] * 3
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_the_same_tables_give_the_same_picture(smoke, name):
+    def picture() -> bytes:
+        buffer = io.BytesIO()
+        smoke[name].figure().savefig(buffer, format="png", dpi=50, metadata={"Software": None})
+        return buffer.getvalue()
+
+    assert picture() == picture()
 
 
 # figures, notebooks, README ------------------------------------------------------------------------------------------
