@@ -93,9 +93,12 @@ def reproduce(
     shown = [item for item in opened if item.item.name in summaries]
     executed = execute_all(shown, jobs or 2) if notebooks and shown else {}
     failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
+    for name, how in executed.items():
+        if how.startswith("skipped"):
+            print(f"{name}: notebook {how}")
     if refresh:
         for item in shown:
-            if item.item.name not in failures and executed:
+            if executed.get(item.item.name) in ("executed", "unchanged"):
                 refresh_source(item)
     reports = sorted({str(write_report(place)) for place in {item.place for item in shown}})
 
@@ -108,7 +111,7 @@ def reproduce(
     print(
         f"\n{done}\nfigures: {', '.join(f'figures/{p}/' for p in places)}\ntables:  {', '.join(f'results/{p}/' for p in places)}"
     )
-    if executed:
+    if set(executed.values()) & {"executed", "unchanged"}:
         print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
     for path in reports:
         print(f"report:  {path}")

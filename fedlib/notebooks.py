@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import logging
@@ -28,7 +29,7 @@ def output_path(item: OpenItem) -> Path:
 
 
 def execute_all(items: list[OpenItem], jobs: int) -> dict[str, str]:
-    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged" or "failed: why"."""
+    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged", "skipped: why" or "failed: why"."""
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         return dict(zip([item.item.name for item in items], pool.map(_execute, items)))
 
@@ -41,6 +42,9 @@ def _execute(item: OpenItem) -> str:
         {} if item.profile == "quick" else {"profile": item.profile}
     )  # quick is what the notebooks say themselves
     parameters |= {name: _plain(value) for name, value in item.changed.items()}
+    unknown = [name for name in parameters if name not in _parameters_of(source)]
+    if unknown:  # it would show the unchanged settings
+        return f"skipped: the notebook has no parameter {', '.join(unknown)}"
     stamp = _stamp(source, parameters, item)
     if _stamp_of(output) == stamp:
         return "unchanged"
@@ -77,6 +81,13 @@ def _kernel_manager(folder: str) -> type:
             super().__init__(**options | (local if os.name == "posix" else {}))
 
     return LocalKernelManager
+
+
+def _parameters_of(source: Path) -> set[str]:
+    """Names assigned in a notebook's parameters cell."""
+    cells = json.loads(source.read_text())["cells"]
+    text = "".join("".join(c["source"]) + "\n" for c in cells if "parameters" in c["metadata"].get("tags", []))
+    return {target.id for node in ast.parse(text).body if isinstance(node, ast.Assign) for target in node.targets}
 
 
 def _plain(value):

@@ -28,8 +28,11 @@ def run_all(
 
     jobs: processes (default: one per core, one for a GPU). Interrupted by Ctrl-C or killed, the next call continues.
     """
+    from fedlib.engine.simulate import find_device
+
     unique = {spec.id: spec for spec in specs}
-    jobs = (1 if device != "cpu" else os.cpu_count() or 1) if jobs is None else jobs
+    on_cpu = find_device(device).type == "cpu"
+    jobs = (os.cpu_count() or 1 if on_cpu else 1) if jobs is None else jobs
     require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
     done: dict[str, RunResult | FedlibError] = {
         key: found for key, spec in unique.items() if (found := store.get(spec)) is not None

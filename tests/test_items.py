@@ -170,6 +170,13 @@ def test_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_pa
     assert notebooks.execute_all([item], 1) == {item.item.name: "unchanged"}
 
 
+def test_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebooks, "source_path", lambda name: PROJECT / "notebooks" / f"{name}.ipynb")
+    item = OpenItem(ITEMS["pfedsim/fig2_classifier_similarity"], "smoke", root=tmp_path, lr=0.1)
+    assert notebooks.execute_all([item], 1) == {item.item.name: "skipped: the notebook has no parameter lr"}
+    assert not notebooks.output_path(item).exists()
+
+
 def test_readme_says_what_ci_runs_and_its_table_is_the_reports(monkeypatch):
     readme, ci = (PROJECT / "README.md").read_text(), (PROJECT / ".ci" / "run").read_text()
     assert "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/fedlib reproduce" in readme

@@ -15,7 +15,7 @@ import torch
 
 
 def cache_root() -> Path:
-    """Where checkpoints and locks live: $FEDLIB_CACHE, else the user's cache folder."""
+    """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
     if os.environ.get("FEDLIB_CACHE"):
         return Path(os.environ["FEDLIB_CACHE"]).expanduser()
     import platformdirs

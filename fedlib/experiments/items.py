@@ -82,9 +82,8 @@ class OpenItem:
         self.changed = {name: value for name, value in given.items() if value != own[name]}
         self.settings = {**own, **self.changed}
         named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
-        self.place = "".join(
-            [profile, *named]
-        )  # folder under results/ and figures/: changed settings never mix with the profile's
+        # folder under results/ and figures/: changed settings never mix with the profile's
+        self.place = "".join([profile, *named])
         self.root = home() if root is None else Path(root)
         self.store = Store(self.place, self.root / "results")
         self.specs = item.specs(self.settings)
