@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fedlib.experiments import OpenItem
-from fedlib.provenance import home
+from fedlib.provenance import CHECKOUT
 
 TIMEOUT = 3600  # seconds for one cell
 
 
 def source_path(name: str) -> Path:
-    """The notebook of an item."""
-    return home() / "notebooks" / f"{name}.ipynb"
+    """The notebook of an item, which lies in the checkout also when results go elsewhere (FEDLIB_HOME)."""
+    return CHECKOUT / "notebooks" / f"{name}.ipynb"
 
 
 def output_path(item: OpenItem) -> Path:

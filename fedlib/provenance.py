@@ -10,6 +10,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+CHECKOUT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
 
 
@@ -17,8 +18,7 @@ def home() -> Path:
     """The project folder, where results/, figures/ and notebooks/ lie: $FEDLIB_HOME, else the checkout, else the working directory."""
     if os.environ.get("FEDLIB_HOME"):
         return Path(os.environ["FEDLIB_HOME"]).expanduser()
-    checkout = Path(__file__).resolve().parent.parent
-    return checkout if (checkout / "notebooks").is_dir() else Path.cwd()
+    return CHECKOUT if (CHECKOUT / "notebooks").is_dir() else Path.cwd()
 
 
 @functools.cache
