@@ -328,4 +328,7 @@ def data(
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before or after a command
+        sys.exit(130)
