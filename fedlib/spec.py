@@ -14,7 +14,7 @@ from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
 from fedlib.models import MODELS, checked_options
 
-PRECISIONS = ("float32", "float64")
+PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
 @dataclass(frozen=True)

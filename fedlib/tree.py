@@ -66,13 +66,21 @@ def concat(trees: Sequence):
     return map(lambda *parts: torch.cat(parts), trees[0], *trees[1:])
 
 
+def joined(trees: Sequence):
+    """Like `concat`; a single tree is not copied."""
+    return trees[0] if len(trees) == 1 else concat(trees)
+
+
 def where(condition: Tensor, new, old):
     """`new` where the scalar `condition` holds, else `old`."""
     return map(lambda a, b: torch.where(condition, a, b), new, old)
 
 
 def weighted_sum(stacked, weights):
-    """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last."""
+    """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last.
+
+    Weights [R, K] give R sums, stacked: one matrix product for each leaf.
+    """
 
     def combine(leaf):
         if not leaf.is_floating_point():
@@ -84,6 +92,6 @@ def weighted_sum(stacked, weights):
 
 
 def weighted_mean(stacked, weights):
-    """Like `weighted_sum`, with the weights divided by their sum first (avg_S of the specification)."""
+    """Like `weighted_sum`, with the weights (of each sum) divided by their own sum first (avg_S of the specification)."""
     weights = torch.as_tensor(weights, dtype=torch.float64)
-    return weighted_sum(stacked, weights / weights.sum())
+    return weighted_sum(stacked, weights / weights.sum(-1, keepdim=True))

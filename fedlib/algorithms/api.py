@@ -4,6 +4,8 @@ An algorithm is a frozen dataclass in a file of its own in this folder. Its fiel
 the paper's symbols, with the paper's values as defaults. It has six pure methods, which never modify their arguments.
 Four things are never mixed: what the **server** keeps, what goes **down** (message), what a **client** keeps between
 its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.tree`); the server may also keep numbers.
+`model` says how to compute with parameters; its initial values theta0 are for `init` only, for the engine trains runs
+with different seeds in one stack.
 
 theta, the parameters of a model, is a flat dict of tensors by name (`fedlib.models.Model`). Batch norm's running
 statistics are entries of theta like any other; the engine's transport applies the run's policy to them (`bn_stats`).
@@ -68,5 +70,10 @@ class Algorithm(Protocol):
     def eval_points(self, server: Tree) -> tuple[str, ...]:
         """The points evaluated now; the first one is the headline."""
 
-    # Optional, for algorithms whose server keeps every client's last upload:
-    # def stored_upload(self, server, i) -> Tree | None   what is evaluated at `post`; None: the engine remembers the uploads
+    # Optional:
+    # def warm_up(self, setting) -> (Algorithm, int)                        another algorithm's rounds that come first, 0..T; runs
+    #                                                                       that share them can compute them once
+    # def take_over(self, model, setting, server, clients) -> (Tree, Tree)  the state after a warm-up, from the other algorithm's
+    # def downloads(self, server, ids) -> Tree                              many messages at once, stacked [K, ...]
+    # def stored_upload(self, server, i) -> Tree                            a server that keeps every client's last upload: what
+    #                                                                       is evaluated at `post`

@@ -6,7 +6,7 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | paper | here | meaning | default and its source |
 |---|---|---|---|
 | ρ | rho | share of the rounds spent on FedAvg | 0.5 (§5.1) |
-| T_g | server["T_g"] | rounds of the generalisation phase, ⌊ρT⌋ | |
+| T_g | warm_up | rounds of the generalisation phase, ⌊ρT⌋ | |
 | ω_i, φ_i | extractor and head of server["models"][i] | client i's model as last uploaded | |
 | Φ | server["phi"] | similarity of classifiers, N x N, starts as the identity | |
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
@@ -39,6 +39,7 @@ from typing import ClassVar
 import torch
 
 from fedlib import tree
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
 from fedlib.errors import check_fields
 from fedlib.similarity import class_cosines, class_vectors
@@ -63,34 +64,46 @@ class PFedSim:
         )
         check_fields(self, **names, **numbers)
 
+    def warm_up(self, setting):
+        return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # generalisation phase: Algorithm 1 for T_g rounds
+
     def init(self, model, setting):
-        N, T_g = setting.num_clients, floor(self.rho * setting.rounds + 1e-9)
-        models = tree.repeat(model.theta0, N) if T_g == 0 else None
-        phi = torch.eye(N, dtype=torch.float64)
+        return self.personalisation_phase(model.theta0, setting), {}
+
+    def take_over(self, model, setting, server, clients):
+        return self.personalisation_phase(server["theta"], setting), {}
+
+    def personalisation_phase(self, theta, setting):
+        """The server before round T_g + 1: every ω_i, φ_i := ω, φ and Φ := I."""
+        N, T_g = setting.num_clients, self.warm_up(setting)[1]
         trained = torch.full((N,), T_g)  # round in which a client last trained its own model, for max_age
-        return {"round": 0, "T_g": T_g, "theta": model.theta0, "models": models, "phi": phi, "trained": trained}, {}
+        return {
+            "round": T_g,
+            "models": tree.repeat(theta, N),
+            "phi": torch.eye(N, dtype=torch.float64),
+            "trained": trained,
+        }
 
     def download(self, server, i):
-        if server["models"] is None:  # generalisation phase: Algorithm 1
-            return server["theta"]
-        own = tree.rows(server["models"], i)  # φ_i stays as it is
-        mixed = tree.weighted_mean(tree.select(server["models"], "extractor."), self.mixing_weights(server, i))
-        return {**own, **mixed}  # Eq. 4
+        return tree.rows(self.downloads(server, [i]), 0)
+
+    def downloads(self, server, ids):
+        own = tree.rows(server["models"], ids)  # φ_i stays as it is
+        weights = self.mixing_weights(server, ids)
+        return {
+            **own,
+            **tree.weighted_mean(tree.select(server["models"], "extractor."), weights),
+        }  # Eq. 4, for all i at once
 
     def client_update(self, model, message, client, data):
         return local_sgd(model, message, data), client  # ω_i and φ_i jointly
 
     def server_update(self, server, ids, uploads, n):
         t = server["round"] + 1
-        if t <= server["T_g"]:
-            theta = tree.weighted_mean(uploads, n)  # FedAvg
-            last = t == server["T_g"] and self.rho < 1
-            models = tree.repeat(theta, len(server["phi"])) if last else None  # every ω_i, φ_i := ω, φ
-            return {**server, "round": t, "theta": theta, "models": models}
         models = tree.put(server["models"], ids, uploads)
         phi = self.refreshed(server["phi"], models, ids)
         trained = server["trained"].index_fill(0, torch.as_tensor(ids), t)
-        return {**server, "round": t, "models": models, "phi": phi, "trained": trained}
+        return {"round": t, "models": models, "phi": phi, "trained": trained}
 
     def refreshed(self, phi, models, ids):
         """Φ with the entries of this round's pairs computed anew; symmetric, and the diagonal stays 1."""
@@ -109,22 +122,23 @@ class PFedSim:
         upper = phi.triu(1)
         return upper + upper.T + torch.eye(len(phi), dtype=phi.dtype)
 
-    def mixing_weights(self, server, i):
-        """Φ_ij of Eq. 4 for all j [N], before their sum is divided out."""
-        weights = server["phi"][i]
+    def mixing_weights(self, server, ids):
+        """Φ_ij of Eq. 4 for i in ids and all j [len(ids), N], before their sum is divided out."""
+        ids = torch.as_tensor(ids)
+        weights = server["phi"][ids]
         if self.phi == "reference":
             weights = -torch.log(1 - weights.clamp(max=1 - self.phi_cap))
         if self.max_age is not None:
             weights = torch.where(server["round"] + 1 - server["trained"] > self.max_age, 0.0, weights)
         identity = -log(self.phi_cap) if self.phi == "reference" else 1.0
         own = {None: identity, "eq3": -log(self.eps)}.get(self.phi_self, self.phi_self)
-        return weights.index_fill(0, torch.tensor([i]), own)
+        return weights.scatter(1, ids[:, None], own)
 
     def stored_upload(self, server, i):
-        return None if server["models"] is None else tree.rows(server["models"], i)
+        return tree.rows(server["models"], i)
 
     def personal_model(self, model, message, client, data):
         return message
 
     def eval_points(self, server):
-        return ("glob",) if server["models"] is None else ("post", "agg")
+        return ("post", "agg")

@@ -33,6 +33,13 @@ class Dataset:
     labels: Tensor
     classes: tuple[str, ...]
     sha256: str
+    folder: str = ""  # of its prepared form
+
+    def __reduce__(self):
+        """Pickled as its place, where it has one: other processes map the same file instead of getting a copy."""
+        if self.folder:
+            return load, (self.name, self.folder)
+        return Dataset, (self.name, self.images, self.labels, self.classes, self.sha256)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -136,4 +143,5 @@ def _load_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
             f"dataset {name!r} in {path} fails its checksum: images.npy has {digest[:12]}…, meta.json says "
             f"{str(expected)[:12]}…; prepare it again"
         )
-    return Dataset(name, torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels), classes, digest)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+    return Dataset(name, pixels, torch.from_numpy(labels), classes, digest, str(path.parent))

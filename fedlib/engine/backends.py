@@ -1,67 +1,203 @@
-"""How many clients are computed: one after the other, or stacked. Every backend returns what `serial` returns."""
+"""How clients are computed: one after the other, stacked in one program, or side by side in worker processes.
+
+A backend is called as backend(fn, turns, *trees): fn(model, *trees of client k, data of client k) for every turn k, the
+results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what `Serial`, the reference, returns: `Process`
+bit for bit, `Vmap` up to rounding. `seconds` adds up the time spent on data and on steps.
+"""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from fedlib import tree
-from fedlib.engine.fold import PlainData, Source, StackedData, Training
-from fedlib.errors import choose
+from fedlib.engine.fold import PlainData, StackedData, Turn
+from fedlib.engine.workers import Workers
+from fedlib.errors import choose, require
 from fedlib.models import Model
 
-STACK = 32  # most clients in one stack; bounds memory, changes no number
+STACK = 32  # most clients in one stack on a CPU; on a GPU its memory decides
+LAUNCH = {
+    "cpu": 0.5,
+    "cuda": 40.0,
+}  # cost of a stacked step beyond its clients', in client-steps; decides how stacks are cut
+WORTH_WORKERS = 60_000  # fewest client-samples of a run for which starting worker processes pays (about half a minute)
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What a backend needs to reach any client: the model, the data on its device, and who owns what."""
+class Serial:
+    """One client after the other."""
 
-    model: Model
-    source: Source
-    training: Training
-    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test")
+    name = "serial"
+
+    def __init__(self, model: Model, device: torch.device, watch: Callable | None = None):
+        self.model, self.seconds, self.watch = model, Counter(), watch
+
+    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+        """`watch(step, state)`, if given, is called after every training step."""
+        results = []
+        for k, turn in enumerate(turns):
+            data = PlainData(turn, self.seconds, self.watch)
+            results.append(fn(self.model, *(tree.rows(t, k) for t in trees), data))
+        return tree.stack(results)
+
+    def close(self) -> None:
+        """Give back what the backend holds."""
 
 
-def serial(
-    work: Workload, fn: Callable, ids: Sequence[int], *trees, draw: tuple[int, ...], watch: Callable | None = None
-):
-    """fn(model, *trees of client k, data of client k) for every client of `ids`, results stacked [K, ...]. The reference.
+class Vmap(Serial):
+    """All clients in one program (torch.func.vmap), in stacks of clients of similar size.
 
-    trees are stacked [K, ...]; `draw` names the round's random draws; `watch(step, state)` is called after every step.
+    Results go back into the order of `turns`. A stack that does not fit into the GPU's memory is halved.
     """
-    results = []
-    for k, i in enumerate(ids):
-        data = PlainData(work.source, work.training, work.parts[i], (*draw, int(i)), watch)
-        results.append(fn(work.model, *(tree.rows(t, k) for t in trees), data))
-    return tree.stack(results)
+
+    name = "vmap"
+
+    def __init__(self, model: Model, device: torch.device, capture: bool | None = None):
+        super().__init__(model.for_stack(), device)
+        self.device, self.capture, self.most = device, capture, None
+
+    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+        if self.most is None:
+            self.most = STACK if self.device.type == "cpu" else clients_that_fit(self.model, turns[0], self.device)
+        stacks = cut([len(turn.parts["train"]) for turn in turns], self.most, LAUNCH[self.device.type])
+        results = [
+            self._halving(fn, [turns[k] for k in chosen], [tree.rows(t, chosen) for t in trees]) for chosen in stacks
+        ]
+        order = np.argsort(np.concatenate(stacks))
+        return tree.rows(tree.concat(results), order)
+
+    def _halving(self, fn, turns, trees):
+        try:
+            return self._stacked(fn, turns, trees)
+        except torch.OutOfMemoryError:
+            if len(turns) == 1:
+                raise
+        torch.cuda.empty_cache()
+        self.most = half = (len(turns) + 1) // 2
+        parts = [
+            self._halving(fn, turns[a : a + half], [tree.rows(t, slice(a, a + half)) for t in trees]) for a in (0, half)
+        ]
+        return tree.concat(parts)
+
+    def _stacked(self, fn, turns, trees):
+        def one(slot, *mine):
+            return fn(self.model, *mine, StackedData(turns, slot, self.seconds, self.capture))
+
+        slots = torch.arange(len(turns), device=self.device)
+        return torch.func.vmap(one)(slots, *trees)
 
 
-def vmap(work: Workload, fn: Callable, ids: Sequence[int], *trees, draw: tuple[int, ...]):
-    """Like `serial`, all clients in one stacked program (torch.func.vmap), at most STACK at a time."""
-    model, results = work.model.for_stack(), []
-    for start in range(0, len(ids), STACK):
-        chunk = [int(i) for i in ids[start : start + STACK]]
-        parts, draws = [work.parts[i] for i in chunk], [(*draw, i) for i in chunk]
+class Process(Serial):
+    """Clients side by side in worker processes of one thread each, the largest first."""
 
-        def one(slot, *mine, parts=parts, draws=draws):
-            return fn(model, *mine, StackedData(work.source, work.training, parts, draws, slot))
+    name = "process"
 
-        slots = torch.arange(len(chunk), device=work.source.labels.device)
-        mine = [tree.map(lambda leaf: leaf[start : start + STACK], t) for t in trees]  # noqa: B023
-        results.append(torch.func.vmap(one)(slots, *mine))
-    return tree.concat(results)
+    def __init__(self, model: Model, device: torch.device, count: int | None = None):
+        super().__init__(model, device)
+        require(
+            device.type == "cpu", "backend", "process", "serial or vmap on a GPU, which workers would have to share"
+        )
+        self.workers, self.shared = Workers(count or os.cpu_count() or 1), None
+
+    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+        if len(turns) == 1:
+            return super().__call__(fn, turns, *trees)
+        if self.shared is None or self.shared[1] is not turns[0].source:
+            self.shared = self.model, turns[0].source
+            self.workers.share(self.shared)
+        order = np.argsort([-sum(map(len, turn.parts.values())) for turn in turns], kind="stable")
+        jobs = {
+            int(k): (
+                fn,
+                turns[k].training,
+                turns[k].parts,
+                turns[k].draw,
+                *(as_arrays(tree.rows(t, int(k))) for t in trees),
+            )
+            for k in order
+        }
+        done = self.workers.map(one_turn, jobs)
+        for _, seconds in done.values():
+            self.seconds.update(seconds)
+        return tree.stack([tree.map(torch.from_numpy, done[k][0]) for k in range(len(turns))])
+
+    def close(self) -> None:
+        self.workers.stop()
 
 
-BACKENDS = {"serial": serial, "vmap": vmap}
+def one_turn(shared, fn, training, parts, draw, *trees):
+    """In a worker: the result of one client and the seconds it took, by purpose."""
+    model, source = shared
+    seconds = Counter()
+    data = PlainData(Turn(source, training, parts, draw), seconds)
+    with torch.no_grad():
+        result = fn(model, *(tree.map(torch.from_numpy, t) for t in trees), data)
+    return as_arrays(result), seconds
 
 
-def pick(name: str, device: torch.device) -> tuple[str, Callable]:
-    """The backend called `name`; "auto" is vmap on a GPU and serial on a CPU, where stacking small convolutions gains nothing."""
+def as_arrays(node):
+    """A tree of tensors as a tree of NumPy arrays, which travel between processes without shared memory."""
+    return tree.map(lambda leaf: torch.as_tensor(leaf).contiguous().numpy(), node)
+
+
+def cut(sizes: Sequence[int], most: int, launch: float) -> list[np.ndarray]:
+    """Divide clients into stacks of at most `most`, each as long as its largest client, at the least cost.
+
+    A stacked step costs launch + its clients, so a stack costs size of its largest client * (launch + clients). Returns
+    the positions in every stack, largest clients first.
+    """
+    order = np.argsort(-np.asarray(sizes), kind="stable")
+    best, start = [0.0], []
+    for end in range(1, len(order) + 1):
+        first = np.arange(max(0, end - most), end)
+        costs = np.array(best)[first] + (np.asarray(sizes)[order[first]] + 1) * (launch + end - first)
+        start.append(int(first[costs.argmin()]))
+        best.append(float(costs.min()))
+    stacks, end = [], len(order)
+    while end:
+        stacks.insert(0, order[start[end - 1] : end])
+        end = start[end - 1]
+    return stacks
+
+
+def clients_that_fit(model: Model, turn: Turn, device: torch.device) -> int:
+    """How many clients' training steps fit into the free memory of a GPU: an estimate, corrected by halving."""
+    free, _ = torch.cuda.mem_get_info(device)
+    size = torch.empty((), dtype=turn.source.dtype).element_size()
+    parameters = sum(leaf.numel() for leaf in model.theta0.values())
+    activations = model.activations(turn.source.images.shape[1:]) * turn.training.batch_size
+    return max(1, int(0.6 * free / (size * (8 * parameters + 4 * activations))))
+
+
+def make(name: str, model: Model, device: torch.device, workers: int | None = None) -> Serial:
+    """The backend called `name`; `workers`: processes of "process" (default: one per core)."""
+    return Process(model, device, workers) if name == "process" else BACKENDS[name](model, device)
+
+
+BACKENDS = {"serial": Serial, "vmap": Vmap, "process": Process}
+
+
+def check(name: str) -> None:
+    """Raise BadValue unless `name` is a backend or "auto"."""
     choose("backend", name, ("auto", *BACKENDS))
-    if name == "auto":
-        name = "serial" if device.type == "cpu" else "vmap"
-    return name, BACKENDS[name]
+
+
+def pick(name: str, device: torch.device, samples: int = 0, cores: int = 1) -> tuple[str, str]:
+    """The backend to use for `name`, and why.
+
+    "auto" is vmap on a GPU. On a CPU, where stacking small convolutions gains nothing, it is process for one run alone
+    on several cores (`cores` > 1) that trains on `samples` >= WORTH_WORKERS samples, and serial otherwise: runs side by
+    side use the cores better than the clients of one run, because no run waits for its slowest client.
+    """
+    check(name)
+    if name != "auto":
+        return name, "as asked"
+    if device.type != "cpu":
+        return "vmap", "a GPU is kept busy by many clients at once"
+    if cores > 1 and samples >= WORTH_WORKERS:
+        return "process", f"one run alone on {cores} cores, {samples:,} samples to train on"
+    return "serial", "short, or runs side by side already use the cores"

@@ -9,6 +9,7 @@ import io
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -34,7 +35,7 @@ class Checkpoint:
         self.path = cache_root() / "checkpoints" / f"{name}-{source_hash()}.pt"
         self.every, self.saved_at = every, time.monotonic()
 
-    def load(self) -> dict | None:
+    def load(self):
         """The saved state, or None if there is none or it is damaged (then it is removed and the run starts over)."""
         try:
             content = self.path.read_bytes()
@@ -47,7 +48,7 @@ class Checkpoint:
             return None
         return torch.load(io.BytesIO(content[64:]), weights_only=True)
 
-    def save(self, state: dict) -> None:
+    def save(self, state) -> None:
         """Write the state if `every` seconds have passed since the last save. A full disk costs the checkpoint, not the run."""
         if time.monotonic() - self.saved_at < self.every:
             return
@@ -64,6 +65,14 @@ class Checkpoint:
         """Delete the saved state."""
         with contextlib.suppress(OSError):
             self.path.unlink()
+
+
+def group_name(specs: Sequence, backend: str, device) -> str:
+    """Name of the checkpoint of runs that are trained together."""
+    ids = (
+        specs[0].id if len(specs) == 1 else hashlib.sha256("".join(spec.id for spec in specs).encode()).hexdigest()[:16]
+    )
+    return f"{ids}-{backend}-{str(device).replace(':', '')}"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

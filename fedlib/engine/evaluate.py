@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch.nn import functional
 
 from fedlib import tree
-from fedlib.engine.fold import local_sgd
+from fedlib.engine.fold import Turn, local_sgd
 
 CHUNK = 64  # clients whose models are held at a time
 FINETUNE = 1  # first number of a draw; 0 is training
@@ -23,51 +25,76 @@ FINETUNE = 1  # first number of a draw; 0 is training
 def evaluate(run, state: dict, point: str) -> tuple[np.ndarray, np.ndarray]:
     """Test all N clients: correct predictions per class int64 [N, C] and summed cross-entropy [N]. Changes nothing."""
     epochs = int(point[3:-1]) if point.startswith("ft") else 0
-
-    def tested(model, theta, data):
-        theta = local_sgd(model, theta, data, epochs) if epochs else theta
-        return count_correct(model, theta, data, run.setting.num_classes)
-
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     loss = np.zeros(run.setting.num_clients)
-    for ids, thetas in personal_models(run, state, point):
-        hits, losses = run.backend(run.work, tested, ids, thetas, draw=(FINETUNE, state["round"]))
+    for ids, fresh, messages, owned in chunks(run, state, point):
+        fn = partial(tested, run.acting(state), fresh, epochs, run.setting.num_classes)
+        hits, losses = run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
         correct[ids], loss[ids] = hits.cpu().numpy(), losses.cpu().numpy()
     return correct, loss
 
 
 def personal_models(run, state: dict, point: str):
-    """Yield (client ids, their thetas stacked) until all N clients are covered.
+    """Yield (client ids, their thetas stacked) until all N clients are covered."""
+    for ids, fresh, messages, owned in chunks(run, state, point):
+        fn = partial(personal, run.acting(state), fresh)
+        yield ids, run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
+
+
+def chunks(run, state: dict, point: str):
+    """Yield (client ids, whether their statistics must be computed first, messages, clients' own states), at most CHUNK at a time.
 
     A client that keeps its batch-norm statistics but never trained has none yet: they are computed by one pass over its
     training data.
     """
-
-    def plain(model, message, client, data):
-        return run.method.personal_model(model, message, client, data)
-
-    def recalibrated(model, message, client, data):
-        return with_fresh_stats(model, run.method.personal_model(model, message, client, data), data)
-
     trained = state["trained"].numpy()
     fresh = ~trained if run.transport.keeps_stats else np.zeros_like(trained)
-    for group, fn in ((np.flatnonzero(~fresh), plain), (np.flatnonzero(fresh), recalibrated)):
+    for group in (np.flatnonzero(~fresh), np.flatnonzero(fresh)):
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
                 messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state["clients"], ids)
                 messages = run.transport.received(messages, tree.rows(state["stats"], ids), training=False)
-                yield ids, run.backend(run.work, fn, ids, messages, owned, draw=(FINETUNE, state["round"]))
+                yield ids, bool(fresh[ids[0]]), messages, owned
+
+
+def evaluation_turns(run, state: dict, ids) -> list[Turn]:
+    """What a backend needs to reach these clients outside of training."""
+    return [run.turn(int(i), FINETUNE, state["round"]) for i in ids]
+
+
+def personal(method, fresh: bool, model, message, client, data) -> dict:
+    """theta of one client as it is tested."""
+    theta = method.personal_model(model, message, client, data)
+    return with_fresh_stats(model, theta, data) if fresh else theta
+
+
+def tested(method, fresh: bool, epochs: int, num_classes: int, model, message, client, data):
+    """One client's test: `count_correct` of its personal model, after `epochs` of fine-tuning."""
+    theta = personal(method, fresh, model, message, client, data)
+    theta = local_sgd(model, theta, data, epochs) if epochs else theta
+    return count_correct(model, theta, data, num_classes)
 
 
 def evaluated_messages(run, state: dict, point: str, ids):
     """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
     if point != "post":
-        return tree.stack([run.method.download(state["server"], int(i)) for i in ids])
-    if hasattr(run.method, "stored_upload"):
-        stored = [run.method.stored_upload(state["server"], int(i)) for i in ids]
-        if stored[0] is not None:
-            return tree.stack(stored)
+        return downloads(run.acting(state), state["server"], ids)
+    if hasattr(run.acting(state), "stored_upload"):
+        return tree.stack([run.acting(state).stored_upload(state["server"], int(i)) for i in ids])
     return tree.rows(state["uploads"], ids)
+
+
+def downloads(method, server, ids):
+    """The messages to these clients, stacked; computed together where the method can (`downloads`)."""
+    if hasattr(method, "downloads"):
+        return method.downloads(server, ids)
+    messages = [method.download(server, int(i)) for i in ids]
+
+    def joined(*leaves):
+        same = all(leaf is leaves[0] for leaf in leaves)  # one message for all is not copied
+        return leaves[0].expand(len(ids), *leaves[0].shape) if same else torch.stack(leaves)
+
+    return tree.map(joined, messages[0], *messages[1:])
 
 
 def count_correct(model, theta: dict, data, num_classes: int):

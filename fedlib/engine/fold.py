@@ -1,7 +1,13 @@
-"""The paper's "for each minibatch": one client's data, in a plain form and in a form for clients stacked under vmap."""
+"""The paper's "for each minibatch": one client's data, in a plain form and in a form for clients stacked under vmap.
+
+Time is booked on a clock, seconds by purpose: "data" (which samples, look-up, scaling) and "step" (everything else in a
+pass). On a GPU, where work is only queued, both are the time it takes to queue it.
+"""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,8 +18,10 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.data.datasets import Dataset
 from fedlib.draws import rng
+from fedlib.engine.capture import repeated
 
 SCAN_BATCH = 512  # rows of a batch where nothing is trained
+KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
 
 
 @dataclass(frozen=True)
@@ -29,14 +37,21 @@ class Source:
     """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] and standardised per channel on the fly."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype):
-        self.images, self.labels = dataset.images.to(device), dataset.labels.to(device)
+        self.dataset, self.device, self.dtype = dataset, device, dtype
+        self.images, self.labels = dataset.images, dataset.labels.to(device)
+        if device.type != "cpu":
+            self.images = self.images.contiguous().to(device)
         mean, std = dataset.channel_stats
         self.scale = (1 / (255 * std)).to(device, dtype)
         self.shift = (-mean / std).to(device, dtype)
 
+    def __reduce__(self):
+        return Source, (self.dataset, self.device, self.dtype)
+
     def batch(self, index: Tensor, mask: Tensor | None = None) -> Batch:
         """The samples `index` int64 [B] as a Batch."""
-        return Batch(self.images[index].to(self.scale.dtype) * self.scale + self.shift, self.labels[index], mask)
+        x = self.images[index].to(self.dtype, memory_format=torch.contiguous_format)
+        return Batch(x.mul_(self.scale).add_(self.shift), self.labels[index], mask)
 
 
 @dataclass(frozen=True)
@@ -50,45 +65,66 @@ class Training:
     min_batch: int  # 2 for models with batch norm: a batch of one sample is skipped
 
 
-def training_batches(indices: np.ndarray, epochs: int, training: Training, *ids: int) -> list[np.ndarray]:
-    """Index arrays of all minibatches: shuffled anew every epoch, the last partial one kept. `ids` names the draw."""
-    generator = rng(training.seed, "batches", *ids)
-    size, batches = training.batch_size, []
-    for _ in range(epochs):
-        order = generator.permutation(indices)
-        batches += [order[start : start + size] for start in range(0, len(order), size)]
-    return [batch for batch in batches if len(batch) >= training.min_batch]
+@dataclass(frozen=True)
+class Turn:
+    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings, the name of its draws."""
+
+    source: Source
+    training: Training
+    parts: dict[str, np.ndarray]
+    draw: tuple[int, ...]  # (purpose, round, client)
+
+    def batches(self, epochs: int, phase: int) -> list[np.ndarray]:
+        """Positions in the client's training part of all minibatches: shuffled anew every epoch, the last partial one kept."""
+        generator = rng(self.training.seed, "batches", *self.draw, phase)
+        size, count, batches = self.training.batch_size, len(self.parts["train"]), []
+        for _ in range(epochs):
+            order = generator.permutation(count)
+            batches += [order[start : start + size] for start in range(0, count, size)]
+        return [batch for batch in batches if len(batch) >= self.training.min_batch]
 
 
 class PlainData:
-    """One client's data for the serial backend (contract: `fedlib.algorithms.api.ClientData`)."""
+    """One client's data, one minibatch after the other (contract: `fedlib.algorithms.api.ClientData`)."""
 
-    def __init__(
-        self,
-        source: Source,
-        training: Training,
-        parts: dict[str, np.ndarray],
-        draw: tuple[int, ...],
-        watch: Callable | None = None,
-    ):
-        self.source, self.training, self.parts = source, training, parts
-        self.local_epochs, self.lr, self.num_samples = training.local_epochs, training.lr, len(parts["train"])
-        self.draw, self.phase, self.watch = draw, 0, watch
+    def __init__(self, turn: Turn, clock: Counter | None = None, watch: Callable | None = None):
+        self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
+        self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
+        self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
 
     def fold(self, step, state, epochs: int | None = None):
-        batches = training_batches(
-            self.parts["train"], self.local_epochs if epochs is None else epochs, self.training, *self.draw, self.phase
-        )
+        start = time.perf_counter()
+        epochs = self.local_epochs if epochs is None else epochs
+        plan = self.turn.batches(epochs, self.phase)
         self.phase += 1
-        for number, index in enumerate(batches):
-            state = step(state, self.source.batch(torch.from_numpy(index)))
-            if self.watch:
-                self.watch(number, state)
-        return state
+        look_up = self._training_samples(keep=epochs > 1)
+        return self._run(step, state, [torch.from_numpy(positions) for positions in plan], look_up, start, self.watch)
 
     def scan(self, step, state, part: str = "train"):
-        for index in np.split(self.parts[part], range(SCAN_BATCH, len(self.parts[part]), SCAN_BATCH)):
-            state = step(state, self.source.batch(torch.from_numpy(index)))
+        start, indices = time.perf_counter(), self.turn.parts[part]
+        plan = [torch.from_numpy(index) for index in np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH))]
+        return self._run(step, state, plan, self.turn.source.batch, start)
+
+    def _training_samples(self, keep: bool) -> Callable[[Tensor], Batch]:
+        """Positions -> Batch. For several passes the client's scaled images are kept, if they are not too many."""
+        source, own = self.turn.source, torch.from_numpy(self.turn.parts["train"])
+        if self.kept is None and keep and source.images[0].numel() * len(own) <= KEPT:
+            self.kept = source.batch(own)
+        if self.kept is None:
+            return lambda positions: source.batch(own[positions])
+        x, y = self.kept.x, self.kept.y
+        return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
+
+    def _run(self, step, state, plan: list[Tensor], look_up, start: float, watch: Callable | None = None):
+        for number, chosen in enumerate(plan):
+            batch = look_up(chosen)
+            ready = time.perf_counter()
+            self.clock["data"] += ready - start
+            state = step(state, batch)
+            start = time.perf_counter()
+            self.clock["step"] += start - ready
+            if watch:
+                watch(number, state)
         return state
 
 
@@ -98,40 +134,44 @@ class StackedData:
     Minibatches are padded to the longest and masked. Where a client has no minibatch left, its old state is selected.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        training: Training,
-        clients: Sequence[dict[str, np.ndarray]],
-        draws: Sequence[tuple[int, ...]],
-        slot: Tensor,
-    ):
-        self.source, self.training, self.clients, self.draws, self.slot = source, training, clients, draws, slot
-        self.local_epochs, self.lr, self.phase = training.local_epochs, training.lr, 0
+    def __init__(self, turns: Sequence[Turn], slot: Tensor, clock: Counter, capture: bool | None = None):
+        self.turns, self.slot, self.clock, self.capture = turns, slot, clock, capture
+        training = turns[0].training
+        self.local_epochs, self.lr, self.batch_size, self.phase = (
+            training.local_epochs,
+            training.lr,
+            training.batch_size,
+            0,
+        )
 
     @property
     def num_samples(self) -> Tensor:
-        return self._mine(torch.tensor([len(parts["train"]) for parts in self.clients]))
+        return self._mine(torch.tensor([len(turn.parts["train"]) for turn in self.turns]))
 
     def fold(self, step, state, epochs: int | None = None):
+        start = time.perf_counter()
         epochs = self.local_epochs if epochs is None else epochs
-        plans = [
-            training_batches(parts["train"], epochs, self.training, *draw, self.phase)
-            for parts, draw in zip(self.clients, self.draws)
-        ]
+        plans = [[turn.parts["train"][batch] for batch in turn.batches(epochs, self.phase)] for turn in self.turns]
         self.phase += 1
-        return self._run(step, state, plans, self.training.batch_size)
+        return self._run(step, state, plans, self.batch_size, start)
 
     def scan(self, step, state, part: str = "train"):
-        plans = [np.split(parts[part], range(SCAN_BATCH, len(parts[part]), SCAN_BATCH)) for parts in self.clients]
-        return self._run(step, state, plans, min(SCAN_BATCH, max(len(batch) for plan in plans for batch in plan)))
+        start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
+        plans = [np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH)) for indices in own]
+        return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), start)
 
-    def _run(self, step, state, plans: list[list[np.ndarray]], width: int):
+    def _run(self, step, state, plans: list[list[np.ndarray]], width: int, start: float):
         index, real = padded(plans, width)
-        index, real = self._mine(index), self._mine(real)  # [S, B] each
-        for s in range(len(index)):
-            new = step(state, self.source.batch(index[s], real[s]))
-            state = tree.where(real[s].any(), new, state)
+        index, real = self._mine(index), self._mine(real)  # [S, B] each, for all steps on the device at once
+        source, ready = self.turns[0].source, time.perf_counter()
+        self.clock["data"] += ready - start
+
+        def padded_step(state, s):
+            rows, mask = index.index_select(0, s)[0], real.index_select(0, s)[0]
+            return tree.where(mask.any(), step(state, source.batch(rows, mask)), state)
+
+        state = repeated(padded_step, state, len(index), self.slot.device, self.capture)
+        self.clock["step"] += time.perf_counter() - ready
         return state
 
     def _mine(self, table: Tensor) -> Tensor:

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from fedlib import algorithms, draws, tree
 from fedlib.algorithms.api import Setting
-from fedlib.data import Dataset, Partition, load, make_partition, split_client
+from fedlib.data import Partition, load, make_partition, split_client
 from fedlib.engine import backends
-from fedlib.engine.backends import Workload
-from fedlib.engine.checkpoint import Checkpoint
-from fedlib.engine.evaluate import evaluate, personal_models, summarise
-from fedlib.engine.fold import Source, Training
+from fedlib.engine.checkpoint import Checkpoint, group_name
+from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
+from fedlib.engine.fold import Source, Training, Turn
+from fedlib.engine.prefix import prefix_name
 from fedlib.engine.transport import Transport
-from fedlib.errors import BadValue, Diverged
+from fedlib.errors import BadValue, Diverged, require
 from fedlib.measures import MEASURES
-from fedlib.models import build
+from fedlib.models import Model, build
 from fedlib.provenance import provenance
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 TRAIN = 0  # first number of a draw; evaluation uses 1
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32, "bf16": torch.float32}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The model, the data on its device, the local training settings, and who owns what."""
+
+    model: Model
+    source: Source
+    training: Training
+    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -35,12 +47,12 @@ class Run:
 
     spec: RunSpec
     method: object
+    warm_up: tuple[object, int]  # the method of the first rounds, and how many
     setting: Setting
     partition: Partition
     work: Workload
     transport: Transport
-    backend: Callable
-    backend_name: str
+    backend: backends.Serial
     device: torch.device
     tests: np.ndarray  # test samples by client and class, int64 [N, C]
     data_checksum: str
@@ -50,57 +62,103 @@ class Run:
         """Training samples of every client, int64 [N]."""
         return np.array([len(parts["train"]) for parts in self.work.parts])
 
+    def turn(self, client: int, purpose: int, round: int) -> Turn:
+        """What a backend needs to compute with one client."""
+        return Turn(self.work.source, self.work.training, self.work.parts[client], (purpose, round, client))
 
-def simulate(
-    spec: RunSpec,
+    def acting(self, state: dict):
+        """The method whose state this is: that of the warm-up, or the run's own."""
+        return self.warm_up[0] if state["warming_up"] else self.method
+
+    def points(self, state: dict) -> tuple[str, ...]:
+        """The evaluation points now."""
+        return self.spec.eval_points or self.acting(state).eval_points(state["server"])
+
+
+def simulate(spec: RunSpec, **options) -> RunResult:
+    """Train and evaluate one run; options as in `simulate_together`. Raises Diverged besides."""
+    (result,) = simulate_together([spec], **options)
+    if isinstance(result, Diverged):
+        raise result
+    return result
+
+
+def simulate_together(
+    specs: Sequence[RunSpec],
     *,
     backend: str = "auto",
     device: str = "cpu",
+    workers: int | None = None,
     progress: Callable[[int], None] | None = None,
     checkpoint_every: float | None = None,
-) -> RunResult:
-    """Train and evaluate one run.
+    milestones: Sequence[int] = (),
+    trace: Path | None = None,
+) -> list[RunResult | Diverged]:
+    """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
-    backend: auto, serial or vmap. device: "cpu", "cuda", "cuda:1", ... or "auto". progress: called with the number of
-    rounds done. checkpoint_every: seconds between checkpoints, None for none; a run that was killed continues from its
-    last checkpoint and ends with the numbers of an uninterrupted one.
+    backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
+    "cuda", "cuda:1", ... or "auto". progress: called with the number of rounds done. checkpoint_every: seconds between
+    checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of an
+    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike (`prefix_name`); where such
+    a state is there it is used. trace: write a PyTorch profiler trace of the second round to this file.
 
-    Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition, and Diverged.
+    Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
     """
-    with _one_thread(), torch.no_grad():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_arithmetic(specs[0].precision))
         started = time.monotonic()
-        run = set_up(spec, backend, device)
+        runs = set_up_together(specs, backend, device, workers)
+        stack.callback(runs[0].backend.close)
         checkpoint = None
         if checkpoint_every is not None:
-            place = str(run.device).replace(":", "")
-            checkpoint = Checkpoint(f"{spec.id}-{run.backend_name}-{place}", checkpoint_every)
-        state = (checkpoint and checkpoint.load()) or first_state(run)
-        for t in range(state["round"] + 1, spec.rounds + 1):
+            checkpoint = Checkpoint(group_name(specs, runs[0].backend.name, runs[0].device), checkpoint_every)
+        states = (checkpoint and checkpoint.load()) or from_prefix(runs) or [first_state(run) for run in runs]
+        first = max(state["round"] for state in states) + 1
+        for t in range(first, specs[0].rounds + 1):
+            if all(state["diverged"] for state in states):
+                break
             if progress:
                 progress(t - 1)
-            play_round(run, state, t)
-            if t % spec.eval_every == 0 or t == spec.rounds:
-                record(run, state)
-            if checkpoint and t < spec.rounds:
-                state["seconds"]["wall"] += time.monotonic() - started
-                started = time.monotonic()
-                checkpoint.save(state)
-        arrays = measured(run, state)
-        state["seconds"]["wall"] += time.monotonic() - started
-        result = finished(run, state, arrays)
+            with traced(trace) if trace and t == first + 1 else contextlib.nullcontext():
+                play_round(runs, states, t)
+            if t in milestones:
+                keep_milestone(runs, states)
+            for run, state in zip(runs, states):
+                take_over(run, state)
+                if t % run.spec.eval_every == 0 or t == run.spec.rounds:
+                    record(run, state)
+            if checkpoint and t < specs[0].rounds:
+                started = book_wall_time(states, started)
+                checkpoint.save(states)
+        arrays = [measured(run, state) for run, state in zip(runs, states)]
+        book_wall_time(states, started)
         if progress:
-            progress(spec.rounds)
-        return result
+            progress(specs[0].rounds)
+        return [finished(*each) for each in zip(runs, states, arrays)]
 
 
-def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: Dataset | None = None) -> Run:
-    """Load the data, divide it, build the model. `dataset` replaces the one that the spec names."""
+def set_up_together(specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None) -> list[Run]:
+    """Runs that share a backend and the data on their device."""
+    require(
+        len({spec.but(seed=0, partition_seed=0).id for spec in specs}) == 1,
+        "specs",
+        [spec.label for spec in specs],
+        "runs that differ in seed and partition_seed only",
+    )
+    first = set_up(specs[0], backend, device, workers)
+    return [first, *(set_up(spec, backend, device, workers, beside=first) for spec in specs[1:])]
+
+
+def set_up(
+    spec: RunSpec, backend: str = "auto", device: str = "cpu", workers: int | None = None, beside: Run | None = None
+) -> Run:
+    """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well."""
     where = find_device(device)
-    backend_name, compute = backends.pick(backend, where)
-    dataset = load(spec.dataset) if dataset is None else dataset
-    dtype = getattr(torch, spec.precision)
+    dataset, dtype = load(spec.dataset), DTYPES[spec.precision]
+    require(spec.precision != "tf32" or where.type == "cuda", "precision", "tf32", "float32, float64 or bf16 on a CPU")
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
+    model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
     labels = dataset.labels.numpy()
     partition = make_partition(labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition)
     parts = [
@@ -109,15 +167,18 @@ def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: D
     ]
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
+    method = algorithms.make(spec.method, **spec.hyper)
+    setting = Setting(spec.num_clients, spec.rounds, num_classes)
+    name, _ = backends.pick(backend, where)
     return Run(
         spec=spec,
-        method=algorithms.make(spec.method, **spec.hyper),
-        setting=Setting(spec.num_clients, spec.rounds, num_classes),
+        method=method,
+        warm_up=method.warm_up(setting) if hasattr(method, "warm_up") else (None, 0),
+        setting=setting,
         partition=partition,
-        work=Workload(model, Source(dataset, where, dtype), training, parts),
+        work=Workload(model, beside.work.source if beside else Source(dataset, where, dtype), training, parts),
         transport=Transport(spec.bn_stats, model.running, model.theta0),
-        backend=compute,
-        backend_name=backend_name,
+        backend=beside.backend if beside else backends.make(name, model, where, workers),
         device=where,
         tests=tests,
         data_checksum=dataset.sha256,
@@ -126,9 +187,11 @@ def set_up(spec: RunSpec, backend: str = "auto", device: str = "cpu", dataset: D
 
 def first_state(run: Run) -> dict:
     """The state before round 1: a dict of trees and numbers, all that a checkpoint needs."""
-    server, clients = run.method.init(run.work.model, run.setting)
+    warming_up = run.warm_up[1] > 0
+    server, clients = (run.warm_up[0] if warming_up else run.method).init(run.work.model, run.setting)
     state = {
         "round": 0,
+        "warming_up": warming_up,
         "server": server,
         "clients": clients,
         "uploads": None,
@@ -136,45 +199,109 @@ def first_state(run: Run) -> dict:
         "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
         "floats": {"down": 0, "up": 0},
         "samples": 0,
-        "seconds": {"train": 0.0, "server": 0.0, "evaluate": 0.0, "wall": 0.0},
+        "seconds": dict.fromkeys(("data", "step", "train", "server", "evaluate", "wall"), 0.0),
         "history": [],
+        "diverged": None,
+        "shared_rounds": 0,
     }
-    points = run.spec.eval_points or run.method.eval_points(server)
-    if "post" in points and (run.spec.eval_points or not hasattr(run.method, "stored_upload")):
-        state["uploads"] = tree.stack([run.method.download(server, i) for i in range(run.setting.num_clients)])
+    remember_uploads(run, state)
     return state
 
 
-def play_round(run: Run, state: dict, t: int) -> None:
-    """Round t: sample clients, send, train, receive, aggregate. Replaces the entries of `state`."""
-    ids = draws.participants(run.spec.seed, t, run.setting.num_clients, run.spec.join_ratio)
+def remember_uploads(run: Run, state: dict) -> None:
+    """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
+    kept_by_server = not run.spec.eval_points and hasattr(run.acting(state), "stored_upload")
+    if "post" in run.points(state) and not kept_by_server and state["uploads"] is None:
+        messages = downloads(run.acting(state), state["server"], range(run.setting.num_clients))
+        state["uploads"] = tree.map(torch.clone, messages)
+
+
+def take_over(run: Run, state: dict) -> None:
+    """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
+    if state["warming_up"] and state["round"] == run.warm_up[1] < run.spec.rounds and not state["diverged"]:
+        server, clients = run.method.take_over(run.work.model, run.setting, state["server"], state["clients"])
+        state |= {"server": server, "clients": clients, "warming_up": False}
+        remember_uploads(run, state)
+
+
+def from_prefix(runs: Sequence[Run]) -> list[dict] | None:
+    """The states at the end of the warm-up, if other runs that begin alike have left them."""
+    rounds = runs[0].warm_up[1]
+    places = [Checkpoint(prefix_name(run.spec, rounds, run.backend.name, run.device)) for run in runs]
+    states = [place.load() for place in places] if 0 < rounds < runs[0].spec.rounds else [None]
+    if any(state is None for state in states):
+        return None
+    for run, state in zip(runs, states):
+        state |= {"warming_up": True, "shared_rounds": rounds}
+        take_over(run, state)
+    return states
+
+
+def keep_milestone(runs: Sequence[Run], states: Sequence[dict]) -> None:
+    """Leave the states of this round to other runs."""
+    for run, state in zip(runs, states):
+        if not state["diverged"]:
+            Checkpoint(prefix_name(run.spec, state["round"], run.backend.name, run.device), every=0).save(state)
+
+
+def play_round(runs: Sequence[Run], states: Sequence[dict], t: int) -> None:
+    """Round t of all runs: sample clients, send, train everyone's clients at once, receive, aggregate. Changes `states`.
+
+    A run whose training diverges notes it in its state and takes no further part.
+    """
+    active = [(run, state, send(run, state, t)) for run, state in zip(runs, states) if not state["diverged"]]
+    if not active:
+        return
+    clock, run = time.monotonic(), active[0][0]
+    busy = dict(run.backend.seconds)
+    turns = [run.turn(int(i), TRAIN, t) for run, _, (ids, *_) in active for i in ids]
+    received, owned = (tree.joined([out[part] for _, _, out in active]) for part in (1, 2))
+    uploads, clients = run.backend(run.acting(active[0][1]).client_update, turns, received, owned)
+    seconds = {"train": time.monotonic() - clock}
+    seconds |= {name: run.backend.seconds[name] - busy.get(name, 0.0) for name in ("data", "step")}
+    start = 0
+    for run, state, out in active:
+        for name, value in seconds.items():
+            state["seconds"][name] += value / len(active)
+        mine = slice(start, start + len(out[0]))
+        receive(run, state, t, *out, tree.rows(uploads, mine), tree.rows(clients, mine))
+        start = mine.stop
+
+
+def send(run: Run, state: dict, t: int):
+    """The participants of round t (ids), what they receive, and what they own; both stacked."""
     clock = time.monotonic()
-    messages = tree.stack([run.method.download(state["server"], int(i)) for i in ids])
+    ids = draws.participants(run.spec.seed, t, run.setting.num_clients, run.spec.join_ratio)
+    messages = downloads(run.acting(state), state["server"], ids)
     state["floats"]["down"] += len(ids) * run.transport.floats(tree.rows(messages, 0))
     received = run.transport.received(messages, tree.rows(state["stats"], ids), training=True)
     owned = run.transport.before_training(tree.rows(state["clients"], ids))
     state["seconds"]["server"] += time.monotonic() - clock
+    return ids, received, owned
 
-    clock = time.monotonic()
-    uploads, clients = run.backend(run.work, run.method.client_update, ids, received, owned, draw=(TRAIN, t))
-    check_finite(run, t, ids, received, owned, (uploads, clients))
-    state["seconds"]["train"] += time.monotonic() - clock
-    state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
 
+def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:
+    """Keep what the participants keep, count and aggregate what they send. Replaces the entries of `state`."""
     clock = time.monotonic()
+    try:
+        check_finite(run, run.acting(state), t, ids, received, owned, (uploads, clients))
+    except Diverged as error:
+        state["diverged"] = (error.client, error.round, error.step)
+        return
     uploads, stats = run.transport.sent(uploads)
+    state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
     state["floats"]["up"] += len(ids) * run.transport.floats(tree.rows(uploads, 0))
     write_rows(state["clients"], ids, clients)
     write_rows({name: state["stats"][name] for name in stats}, ids, stats)
     if state["uploads"] is not None:
         write_rows(state["uploads"], ids, uploads)
-    state["server"] = run.method.server_update(state["server"], ids, uploads, run.sizes[ids])
+    state["server"] = run.acting(state).server_update(state["server"], ids, uploads, run.sizes[ids])
     state["trained"][ids] = True
     state["round"] = t
     state["seconds"]["server"] += time.monotonic() - clock
 
 
-def check_finite(run: Run, t: int, ids, messages, clients, results) -> None:
+def check_finite(run: Run, method, t: int, ids, messages, clients, results) -> None:
     """Raise Diverged, naming client, round and step, if a client's result is not finite. The step is found by a second, watched run."""
     finite = torch.ones(len(ids), dtype=torch.bool, device=run.device)
     for _, leaf in tree.leaves(results):
@@ -187,15 +314,8 @@ def check_finite(run: Run, t: int, ids, messages, clients, results) -> None:
         if not all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((state,))):
             raise Diverged(int(ids[k]), t, step)
 
-    backends.serial(
-        run.work,
-        run.method.client_update,
-        ids[k : k + 1],
-        tree.rows(messages, [k]),
-        tree.rows(clients, [k]),
-        draw=(TRAIN, t),
-        watch=watch,
-    )
+    again = backends.Serial(run.work.model, run.device, watch)
+    again(method.client_update, [run.turn(int(ids[k]), TRAIN, t)], tree.rows(messages, [k]), tree.rows(clients, [k]))
     raise Diverged(int(ids[k]), t, None)
 
 
@@ -207,8 +327,10 @@ def write_rows(table, ids, rows) -> None:
 
 def record(run: Run, state: dict) -> None:
     """Evaluate all clients now, at the spec's points or the method's own, and append to the history."""
+    if state["diverged"]:
+        return
     clock = time.monotonic()
-    for point in run.spec.eval_points or run.method.eval_points(state["server"]):
+    for point in run.points(state):
         correct, loss = evaluate(run, state, point)
         state["history"].append(
             {
@@ -223,17 +345,18 @@ def record(run: Run, state: dict) -> None:
 
 def measured(run: Run, state: dict) -> dict[str, np.ndarray]:
     """Arrays of the spec's measures on the final models (headline point)."""
-    if not run.spec.measures:
+    if not run.spec.measures or state["diverged"]:
         return {}
-    point = (run.spec.eval_points or run.method.eval_points(state["server"]))[0]
-    chunks = list(personal_models(run, state, point))
+    chunks = list(personal_models(run, state, run.points(state)[0]))
     order = np.argsort(np.concatenate([ids for ids, _ in chunks]))
     thetas = tree.rows(tree.concat([thetas for _, thetas in chunks]), order)
     return {name: array for measure in run.spec.measures for name, array in MEASURES[measure](run, thetas).items()}
 
 
-def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
+def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult | Diverged:
     """The result of a completed run."""
+    if state["diverged"]:
+        return Diverged(*state["diverged"])
     bytes_per_float = 8 if run.spec.precision == "float64" else 4
     history = [
         {"round": h["round"], "point": h["point"], **summarise(h["correct"].numpy(), h["loss"].numpy(), run.tests)}
@@ -259,8 +382,11 @@ def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult:
             direction: {"floats": floats, "bytes": floats * bytes_per_float}
             for direction, floats in state["floats"].items()
         },
-        seconds={**seconds, "per_sample": seconds["train"] / max(state["samples"], 1)},
-        provenance=provenance(run.device, run.backend_name),
+        seconds={
+            **seconds,
+            "per_sample": (state["seconds"]["data"] + state["seconds"]["step"]) / max(state["samples"], 1),
+        },
+        provenance=provenance(run.device, run.backend.name) | {"shared_rounds": state["shared_rounds"]},
         arrays={"correct": final[headline], "tests": run.tests, "counts": run.partition.counts, **arrays},
     )
 
@@ -282,12 +408,33 @@ def find_device(name: str) -> torch.device:
     return device
 
 
+def book_wall_time(states: Sequence[dict], started: float) -> float:
+    """Add the time since `started` to the runs, in equal parts; returns the time now."""
+    now = time.monotonic()
+    for state in states:
+        state["seconds"]["wall"] += (now - started) / len(states)
+    return now
+
+
 @contextlib.contextmanager
-def _one_thread():
-    """One operator thread: small convolutions gain little from more, and the numbers do not depend on the machine's cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+def traced(path: Path):
+    """Write what PyTorch does meanwhile to `path`, for chrome://tracing or Perfetto."""
+    with torch.profiler.profile() as profiler:
         yield
+    profiler.export_chrome_trace(str(path))
+
+
+@contextlib.contextmanager
+def _arithmetic(precision: str):
+    """No gradients, TF32 only where asked, and one operator thread: small convolutions gain little from more, and numbers
+    do not depend on the machine's cores."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = torch.get_num_threads(), matmul.allow_tf32, cudnn.allow_tf32
+    torch.set_num_threads(1)
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    try:
+        with torch.no_grad():
+            yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        matmul.allow_tf32, cudnn.allow_tf32 = before[1:]

@@ -164,11 +164,14 @@ class OpenItem:
         return summary
 
     def _provenance(self) -> list[dict]:
-        """The distinct origins of the runs (date and time left out), or this process where there are none."""
+        """The distinct origins of the runs (date and shared rounds left out), or this process where there are none."""
         import torch
 
         origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
-        distinct = {json.dumps({k: v for k, v in origin.items() if k != "date"}, sort_keys=True) for origin in origins}
+        distinct = {
+            json.dumps({k: v for k, v in origin.items() if k not in ("date", "shared_rounds")}, sort_keys=True)
+            for origin in origins
+        }
         return [json.loads(text) for text in sorted(distinct)]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.models.norm import BatchNorm2d
@@ -27,10 +26,14 @@ class Model:
         self.running = tuple(name for name, _ in module.named_buffers())
         self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *module.named_buffers())}
         self.stacked = False  # True inside the vmap backend
+        self.autocast: torch.dtype | None = None  # type of the forward pass, where it is not theta's
+        self._slots = {name: _slot(module, name) for name in self.theta0}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Model:
         """This model on another device or with another floating-point type."""
-        return Model(copy.deepcopy(self.module).to(device=device, dtype=dtype))
+        moved = Model(copy.deepcopy(self.module).to(device=device, dtype=dtype))
+        moved.autocast = self.autocast
+        return moved
 
     def for_stack(self) -> Model:
         """This model for use under torch.func.vmap."""
@@ -50,7 +53,7 @@ class Model:
     def logits(self, theta: dict, x: Tensor) -> Tensor:
         """Class scores [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
         self._mode(training=False)
-        return functional_call(self.module, theta, (x,))
+        return self._forward(theta, x)
 
     def layer_outputs(self, theta: dict, x: Tensor) -> dict[str, Tensor]:
         """Outputs of every convolution and linear layer in evaluation mode, by name, in order of depth."""
@@ -91,7 +94,13 @@ class Model:
         """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable)."""
         part = {name: theta[name] for name in (self.trainable if train is None else train)}
         grads, stats = self.gradient(lambda p: self.loss({**theta, **p}, batch, part), part)
-        return {**theta, **stats, **{name: part[name] - lr * grads[name] for name in part}}
+        return {**theta, **stats, **self.descended(part, grads, lr)}
+
+    def descended(self, params: dict, grads: dict, lr: float) -> dict:
+        """params - lr * grads."""
+        if self.stacked:
+            return {name: params[name] - lr * grads[name] for name in params}
+        return dict(zip(params, torch._foreach_sub(list(params.values()), [grads[n] for n in params], alpha=lr)))
 
     def gradient(self, fn: Callable[[dict], tuple[Tensor, dict]], params: dict) -> tuple[dict, dict]:
         """Gradient of fn(params) = (scalar, aux) with respect to params, and aux. One client at a time autograd is faster."""
@@ -105,6 +114,20 @@ class Model:
 
     # -----------------------------------------------------------------------------------------------------------------
 
+    def _forward(self, theta: dict, x: Tensor) -> Tensor:
+        """The module's output with the tensors of theta in the places of its own (functional_call at a tenth of its cost)."""
+        own = {name: table[key] for name, (table, key) in self._slots.items()}
+        for name, (table, key) in self._slots.items():
+            table[key] = theta[name]
+        try:
+            if self.autocast is None:
+                return self.module(x)
+            with torch.autocast(x.device.type, self.autocast):
+                return self.module(x).to(x.dtype)
+        finally:
+            for name, (table, key) in self._slots.items():
+                table[key] = own[name]
+
     def _train_forward(self, theta: dict, batch, train: Iterable[str]) -> tuple[Tensor, dict]:
         self._mode(training=True)
         active = {
@@ -112,7 +135,7 @@ class Model:
         }
         for name, layer in self.norms.items():
             layer.mask, layer.training = batch.mask, name in active
-        logits = functional_call(self.module, theta, (batch.x,))
+        logits = self._forward(theta, batch.x)
         stats = {}
         for name, layer in active.items():
             stats[f"{name}.running_mean"], stats[f"{name}.running_var"] = layer.new_stats
@@ -137,3 +160,10 @@ class Model:
     def _mode(self, training: bool) -> None:
         if self.module.training != training:
             self.module.train(training)
+
+
+def _slot(module: nn.Module, name: str) -> tuple[dict, str]:
+    """Where a module keeps the tensor called `name`: (the table of its owner, key)."""
+    path, _, key = name.rpartition(".")
+    owner = module.get_submodule(path)
+    return (owner._parameters if key in owner._parameters else owner._buffers), key

@@ -1,0 +1,54 @@
+"""Runs that begin alike compute their common beginning once.
+
+pFedSim's first rounds are FedAvg's, whatever its rho: a sweep over rho trains FedAvg once and keeps its state at the
+rounds where the others take over (`milestones` of `simulate_together`). A run that finds no such state computes it
+itself, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+
+from fedlib import algorithms
+from fedlib.algorithms.api import Setting
+from fedlib.spec import RunSpec
+
+
+def beginning(spec: RunSpec) -> tuple[str, int]:
+    """(key, rounds): runs with the same key do the same in their first rounds, this one up to `rounds`.
+
+    The key covers everything but what comes into play later: the method that takes over, and the measures at the end.
+    """
+    method = algorithms.make(spec.method, **spec.hyper)
+    first, rounds = method, spec.rounds
+    if hasattr(method, "warm_up"):
+        first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
+    name = type(first).__module__.rpartition(".")[2]
+    task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": []}
+    return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
+
+
+def prefix_name(spec: RunSpec, rounds: int, backend: str, device) -> str:
+    """Name of the checkpoint of the state after `rounds` common rounds."""
+    return f"prefix-{beginning(spec)[0]}-{rounds}-{backend}-{str(device).replace(':', '')}"
+
+
+def leaders(specs: Sequence[RunSpec]) -> dict[str, tuple[list[int], list[str]]]:
+    """Which runs to do first: {id of the leader: (its milestones, ids of the runs that wait for it)}.
+
+    Of runs that begin alike the one that stays in their common beginning longest leads.
+    """
+    alike: dict[str, list[tuple[int, str]]] = {}
+    for spec in specs:
+        key, rounds = beginning(spec)
+        if rounds:
+            alike.setdefault(key, []).append((rounds, spec.id))
+    plan = {}
+    for group in alike.values():
+        (_, leader), *others = sorted(group, reverse=True)
+        if others:
+            plan[leader] = sorted({rounds for rounds, _ in others}), [id for _, id in others]
+    return plan
