@@ -9,13 +9,13 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from fedlib.engine.checkpoint import cache_root, write_atomically
+from fedlib.engine.checkpoint import remove_checkpoints, write_atomically
 from fedlib.errors import Diverged
 from fedlib.provenance import home, provenance
 from fedlib.spec import RunSpec
@@ -101,39 +101,46 @@ class Store:
         body["sha256"] = _digest(body)
         write_atomically(self.path(result.spec), (json.dumps(body, indent=1) + "\n").encode())
 
-    def get_or_run(
+    def get_or_run(self, spec: RunSpec, **options) -> RunResult:
+        """The stored result, or a new one; options as in `get_or_run_together`."""
+        return self.get_or_run_together([spec], **options)[0]
+
+    def get_or_run_together(
         self,
-        spec: RunSpec,
+        specs: Sequence[RunSpec],
         *,
-        backend: str = "auto",
         device: str = "cpu",
-        progress: Callable[[int], None] | None = None,
         checkpoint_every: float = 15.0,
-    ) -> RunResult:
-        """The stored result, or a new one. Two processes that ask for the same run do it once; a killed run is continued."""
+        **options,
+    ) -> list[RunResult]:
+        """Stored results, and new ones of what is missing, trained together (options of `fedlib.engine.simulate.simulate_together`).
+
+        Two processes that ask for the same run do it once; a killed run is continued.
+        """
         from filelock import FileLock
 
         from fedlib.engine.backends import pick
-        from fedlib.engine.simulate import find_device, simulate
+        from fedlib.engine.simulate import find_device, simulate_together
 
         where = find_device(device)
         locks = self.folder / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{spec.id}.lock"):
-            found = self.get(spec)
-            if found is not None:
-                return found
-            options = dict(backend=backend, device=device, progress=progress, checkpoint_every=checkpoint_every)
-            try:
-                result = simulate(spec, **options)
-            except Diverged as error:
-                origin = provenance(where, pick(backend, where)[0])
-                result = RunResult(spec, "diverged", error=str(error), provenance=origin)
-            self.put(result)
-            with contextlib.suppress(OSError):
-                for leftover in (cache_root() / "checkpoints").glob(f"*{spec.id}-*"):
-                    leftover.unlink()
-        return result
+        with contextlib.ExitStack() as stack:
+            for id in sorted({spec.id for spec in specs}):  # in one order everywhere, so that nobody waits in a circle
+                stack.enter_context(FileLock(locks / f"{id}.lock"))
+            found = {spec.id: self.get(spec) for spec in specs}
+            missing = [spec for spec in specs if found[spec.id] is None]
+            if not missing:
+                return [found[spec.id] for spec in specs]
+            results = simulate_together(missing, device=device, checkpoint_every=checkpoint_every, **options)
+            for spec, result in zip(missing, results):
+                if isinstance(result, Diverged):
+                    origin = provenance(where, pick(options.get("backend", "auto"), where)[0])
+                    result = RunResult(spec, "diverged", error=str(result), provenance=origin)
+                self.put(result)
+                found[spec.id] = result
+            remove_checkpoints(missing)
+        return [found[spec.id] for spec in specs]
 
     def _read(self, path: Path) -> RunResult:
         body = json.loads(path.read_text())

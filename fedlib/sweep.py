@@ -1,57 +1,151 @@
-"""Many runs: shared ones once, side by side in processes of one thread each, resumable, with one progress bar."""
+"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable, with one progress bar."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
-import time
+import traceback
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 from tqdm import tqdm
 
 from fedlib.data import load, make_partition
+from fedlib.engine.backends import pick
+from fedlib.engine.checkpoint import cache_root
+from fedlib.engine.prefix import leaders, prefix_id
+from fedlib.engine.workers import Workers
 from fedlib.errors import FedlibError, require
 from fedlib.results import RunResult, Store
 from fedlib.spec import RunSpec
 
+Done = dict[str, RunResult | FedlibError]
+
 
 def run_all(
-    specs: Sequence[RunSpec], store: Store, *, jobs: int | None = None, device: str = "cpu", backend: str = "auto"
-) -> dict[str, RunResult | FedlibError]:
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    jobs: int | None = None,
+    device: str = "cpu",
+    backend: str = "auto",
+    engine: str = "",
+    gpu_share: float = 1.0,
+) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). Interrupted by Ctrl-C or killed, the next call continues.
+    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the runs
+    are done (`fedlib.cluster`), `gpu_share` of a GPU each. Interrupted by Ctrl-C or killed, the next call continues.
     """
     from fedlib.engine.simulate import find_device
 
     unique = {spec.id: spec for spec in specs}
-    on_cpu = find_device(device).type == "cpu"
-    jobs = (os.cpu_count() or 1 if on_cpu else 1) if jobs is None else jobs
+    where = find_device("cpu" if engine else device)
+    jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
     require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
-    done: dict[str, RunResult | FedlibError] = {
-        key: found for key, spec in unique.items() if (found := store.get(spec)) is not None
-    }
-    pending = {key: spec for key, spec in unique.items() if key not in done}
+    done: Done = {key: found for key, spec in unique.items() if (found := store.get(spec)) is not None}
+    pending = [spec for key, spec in unique.items() if key not in done]
     if not pending:
         return done
-    check_inputs(list(pending.values()))
-    total = sum(spec.rounds for spec in pending.values())
+    check_inputs(pending)
     with tqdm(
-        total=total, unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5
-    ) as bar:
-        if min(jobs, len(pending)) == 1:
-            for key, spec in pending.items():
-                bar.set_postfix_str(spec.label)
-                done[key] = _one(spec, store, device, backend, _advance(bar))
-        else:
-            _in_processes(pending, store, min(jobs, len(pending)), device, backend, bar, done)
+        total=sum(spec.rounds for spec in pending),
+        unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
+    ) as bar:  # fmt: skip
+        if engine:
+            from fedlib.cluster import run_on_cluster
+
+            run_on_cluster(pending, store, engine, device, backend, gpu_share, bar, done)
+            return done
+        milestones = {id: rounds for id, (rounds, _) in leaders(pending).items()}
+        waiting = {id for _, others in leaders(pending).values() for id in others}
+        try:
+            for stage in ([s for s in pending if s.id not in waiting], [s for s in pending if s.id in waiting]):
+                _stage(stage, milestones, store, jobs, device, where, backend, bar, done)
+        finally:
+            remove_milestones(pending, milestones)
     return done
+
+
+def _stage(
+    specs: list[RunSpec], milestones: dict, store: Store, jobs: int, device: str, where, backend: str, bar, done: Done
+):
+    """Do runs that do not wait for each other: those whose beginning others share first."""
+    if not specs:
+        return
+    specs = sorted(specs, key=lambda spec: spec.id not in milestones)
+    alone = len(specs) == 1 and jobs > 1
+    name, why = pick(backend, where, training_samples(specs[0]) if alone else 0, jobs if alone else 1)
+    groups = same_but_seed(specs) if name == "vmap" else [[spec] for spec in specs]
+    side_by_side = 1 if name == "process" else min(jobs, len(groups))
+    shared = sum(spec.id in milestones for spec in specs)
+    bar.write(
+        f"backend {name} on {where} ({why}); {len(specs)} runs, {side_by_side} at a time"
+        + (f"; {shared} of them also for runs that begin alike" if shared else ""),
+        file=sys.stderr,
+    )
+    options = dict(device=device, backend=name)
+    jobs_by_id = {
+        group[0].id: (group, store, sorted({t for spec in group for t in milestones.get(spec.id, ())}), options)
+        for group in groups
+    }
+    if side_by_side == 1:
+        for group, *arguments in jobs_by_id.values():
+            bar.set_postfix_str(group[0].label)
+            done |= _do(_advance(bar.update, len(group)), group, *arguments, workers=jobs)
+    else:
+        done |= _in_processes(jobs_by_id, side_by_side, bar)
+
+
+def _do(
+    progress, group: list[RunSpec], store: Store, milestones: list[int], options: dict, workers: int | None = None
+) -> Done:
+    """Results of runs that are trained together, or the error that each of them met."""
+    try:
+        results = store.get_or_run_together(group, progress=progress, milestones=milestones, workers=workers, **options)
+        return {spec.id: result for spec, result in zip(group, results)}
+    except FedlibError as error:
+        return {spec.id: error for spec in group}
+    except Exception as error:  # the other runs go on: memory or disk may suffice for them
+        traceback.print_exc()
+        return {spec.id: FedlibError(f"{type(error).__name__}: {error}") for spec in group}
+
+
+def _advance(update, runs: int = 1):
+    """A progress callback (rounds done in a group of runs) that moves a bar shared by all runs."""
+    last = [0]
+
+    def progress(rounds: int) -> None:
+        update(runs * (rounds - last[0]))
+        last[0] = rounds
+
+    return progress
+
+
+def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
+    """Do groups of runs in `count` processes, which report the rounds that they have done."""
+    queue = multiprocessing.get_context("spawn").SimpleQueue()
+    listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
+    listener.start()
+    try:
+        results = Workers(count, _connect, queue).map(_job, jobs)
+    finally:
+        queue.put(None)
+        listener.join(timeout=5)
+    return {id: result for group in results.values() for id, result in group.items()}
+
+
+_queue = None  # in a worker: where rounds done are sent
+
+
+def _connect(queue) -> None:
+    global _queue
+    _queue = queue
+
+
+def _job(group: list[RunSpec], store: Store, milestones: list[int], options: dict) -> Done:
+    return _do(_advance(_queue.put, len(group)), group, store, milestones, options)
 
 
 def check_inputs(specs: Sequence[RunSpec]) -> None:
@@ -66,76 +160,23 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
             seen.add(key)
 
 
-def _one(spec: RunSpec, store: Store, device: str, backend: str, progress) -> RunResult | FedlibError:
-    try:
-        return store.get_or_run(spec, device=device, backend=backend, progress=progress)
-    except FedlibError as error:
-        return error
+def same_but_seed(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    """Runs grouped by everything but their seeds: they can be trained in one stack."""
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault(spec.but(seed=0, partition_seed=0).id, []).append(spec)
+    return list(groups.values())
 
 
-def _advance(bar):
-    """A progress callback (rounds done in one run) that moves a bar shared by all runs."""
-    last = [0]
-
-    def progress(rounds: int) -> None:
-        bar.update(rounds - last[0])
-        last[0] = rounds
-
-    return progress
+def training_samples(spec: RunSpec) -> int:
+    """About how many samples a run trains on, every epoch counted."""
+    per_epoch = len(load(spec.dataset).labels) * (1 - spec.test_fraction) * spec.join_ratio
+    return int(per_epoch * spec.local_epochs * spec.rounds)
 
 
-def _in_processes(
-    pending: dict[str, RunSpec], store: Store, jobs: int, device: str, backend: str, bar, done: dict
-) -> None:
-    """Fill `done` from a pool of processes; if one of them is killed, start a new pool for what is left, at most three times in a row."""
-    context = multiprocessing.get_context("spawn")
-    failures = 0
-    while left := {key: spec for key, spec in pending.items() if key not in done}:
-        before, queue = len(done), context.SimpleQueue()
-        listener = threading.Thread(
-            target=lambda queue=queue: [bar.update(n) for n in iter(queue.get, None)], daemon=True
-        )
-        listener.start()
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(queue, os.getpid()))
-        try:
-            futures = {pool.submit(_job, spec, store.folder, device, backend): key for key, spec in left.items()}
-            for future in as_completed(futures):
-                done[futures[future]] = future.result()
-        except BrokenProcessPool:
-            failures = 0 if len(done) > before else failures + 1
-            if failures == 3:
-                raise FedlibError(
-                    f"worker processes died three times in a row; not finished: {', '.join(s.label for s in left.values())}"
-                ) from None
-        except KeyboardInterrupt:
-            for process in list(pool._processes.values()):
-                process.kill()  # their checkpoints are kept
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-            queue.put(None)
-            listener.join(timeout=5)
-
-
-_queue = None  # in a worker: where rounds done are sent
-
-
-def _start_worker(queue, parent: int) -> None:
-    global _queue
-    _queue = queue
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-
-    def leave_with_parent():
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=leave_with_parent, daemon=True).start()
-
-
-def _job(spec: RunSpec, folder: Path, device: str, backend: str) -> RunResult | FedlibError:
-    class Remote:
-        def update(self, rounds: int) -> None:
-            _queue.put(rounds)
-
-    return _one(spec, Store(folder.parent.name, folder.parent.parent), device, backend, _advance(Remote()))
+def remove_milestones(specs: Sequence[RunSpec], milestones: dict[str, list[int]]) -> None:
+    """Delete the states that were kept for runs that begin alike."""
+    for spec in specs:
+        for rounds in milestones.get(spec.id, ()):
+            for leftover in (cache_root() / "checkpoints").glob(f"{prefix_id(spec, rounds)}-*"):
+                leftover.unlink(missing_ok=True)

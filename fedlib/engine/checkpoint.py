@@ -67,12 +67,23 @@ class Checkpoint:
             self.path.unlink()
 
 
-def group_name(specs: Sequence, backend: str, device) -> str:
-    """Name of the checkpoint of runs that are trained together."""
-    ids = (
-        specs[0].id if len(specs) == 1 else hashlib.sha256("".join(spec.id for spec in specs).encode()).hexdigest()[:16]
-    )
-    return f"{ids}-{backend}-{str(device).replace(':', '')}"
+def group_id(specs: Sequence) -> str:
+    """The id of one run, or one for several runs that are trained together."""
+    if len(specs) == 1:
+        return specs[0].id
+    return hashlib.sha256("".join(spec.id for spec in specs).encode()).hexdigest()[:16]
+
+
+def checkpoint_name(id: str, backend: str, device) -> str:
+    """Name of a checkpoint: another backend or device continues no run, for it would end with slightly different numbers."""
+    return f"{id}-{backend}-{str(device).replace(':', '')}"
+
+
+def remove_checkpoints(specs: Sequence) -> None:
+    """Delete what is left of finished runs."""
+    for leftover in (cache_root() / "checkpoints").glob(f"{group_id(specs)}-*"):
+        with contextlib.suppress(OSError):
+            leftover.unlink()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

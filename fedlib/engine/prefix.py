@@ -31,9 +31,9 @@ def beginning(spec: RunSpec) -> tuple[str, int]:
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
 
 
-def prefix_name(spec: RunSpec, rounds: int, backend: str, device) -> str:
-    """Name of the checkpoint of the state after `rounds` common rounds."""
-    return f"prefix-{beginning(spec)[0]}-{rounds}-{backend}-{str(device).replace(':', '')}"
+def prefix_id(spec: RunSpec, rounds: int) -> str:
+    """Id of the state after `rounds` common rounds."""
+    return f"prefix-{beginning(spec)[0]}-{rounds}"
 
 
 def leaders(specs: Sequence[RunSpec]) -> dict[str, tuple[list[int], list[str]]]:

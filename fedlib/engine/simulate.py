@@ -15,10 +15,10 @@ from fedlib import algorithms, draws, tree
 from fedlib.algorithms.api import Setting
 from fedlib.data import Partition, load, make_partition, split_client
 from fedlib.engine import backends
-from fedlib.engine.checkpoint import Checkpoint, group_name
+from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
 from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
 from fedlib.engine.fold import Source, Training, Turn
-from fedlib.engine.prefix import prefix_name
+from fedlib.engine.prefix import beginning, prefix_id
 from fedlib.engine.transport import Transport
 from fedlib.errors import BadValue, Diverged, require
 from fedlib.measures import MEASURES
@@ -99,7 +99,7 @@ def simulate_together(
     backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
     "cuda", "cuda:1", ... or "auto". progress: called with the number of rounds done. checkpoint_every: seconds between
     checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of an
-    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike (`prefix_name`); where such
+    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike (`fedlib.engine.prefix`); where such
     a state is there it is used. trace: write a PyTorch profiler trace of the second round to this file.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
@@ -111,7 +111,7 @@ def simulate_together(
         stack.callback(runs[0].backend.close)
         checkpoint = None
         if checkpoint_every is not None:
-            checkpoint = Checkpoint(group_name(specs, runs[0].backend.name, runs[0].device), checkpoint_every)
+            checkpoint = saved_as(runs[0], group_id(specs), checkpoint_every)
         states = (checkpoint and checkpoint.load()) or from_prefix(runs) or [first_state(run) for run in runs]
         first = max(state["round"] for state in states) + 1
         for t in range(first, specs[0].rounds + 1):
@@ -123,10 +123,7 @@ def simulate_together(
                 play_round(runs, states, t)
             if t in milestones:
                 keep_milestone(runs, states)
-            for run, state in zip(runs, states):
-                take_over(run, state)
-                if t % run.spec.eval_every == 0 or t == run.spec.rounds:
-                    record(run, state)
+            end_round(runs, states)
             if checkpoint and t < specs[0].rounds:
                 started = book_wall_time(states, started)
                 checkpoint.save(states)
@@ -218,22 +215,27 @@ def remember_uploads(run: Run, state: dict) -> None:
 
 def take_over(run: Run, state: dict) -> None:
     """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
-    if state["warming_up"] and state["round"] == run.warm_up[1] < run.spec.rounds and not state["diverged"]:
+    if state["warming_up"] and state["round"] == run.warm_up[1] < run.spec.rounds:
         server, clients = run.method.take_over(run.work.model, run.setting, state["server"], state["clients"])
         state |= {"server": server, "clients": clients, "warming_up": False}
         remember_uploads(run, state)
 
 
+def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
+    """The checkpoint called `id` of a run's backend and device."""
+    return Checkpoint(checkpoint_name(id, run.backend.name, run.device), every)
+
+
 def from_prefix(runs: Sequence[Run]) -> list[dict] | None:
-    """The states at the end of the warm-up, if other runs that begin alike have left them."""
-    rounds = runs[0].warm_up[1]
-    places = [Checkpoint(prefix_name(run.spec, rounds, run.backend.name, run.device)) for run in runs]
-    states = [place.load() for place in places] if 0 < rounds < runs[0].spec.rounds else [None]
+    """The states after the common beginning, if other runs that begin alike have left them."""
+    rounds = beginning(runs[0].spec)[1]
+    places = [saved_as(run, prefix_id(run.spec, rounds)) for run in runs]
+    states = [place.load() for place in places] if rounds else [None]
     if any(state is None for state in states):
         return None
     for run, state in zip(runs, states):
-        state |= {"warming_up": True, "shared_rounds": rounds}
-        take_over(run, state)
+        state |= {"warming_up": run.warm_up[1] > 0, "shared_rounds": rounds}
+    end_round(runs, states)
     return states
 
 
@@ -241,7 +243,16 @@ def keep_milestone(runs: Sequence[Run], states: Sequence[dict]) -> None:
     """Leave the states of this round to other runs."""
     for run, state in zip(runs, states):
         if not state["diverged"]:
-            Checkpoint(prefix_name(run.spec, state["round"], run.backend.name, run.device), every=0).save(state)
+            saved_as(run, prefix_id(run.spec, state["round"])).save(state)
+
+
+def end_round(runs: Sequence[Run], states: Sequence[dict]) -> None:
+    """What follows a round: the change from warm-up to the run's own method, and the evaluation where it is due."""
+    for run, state in zip(runs, states):
+        if not state["diverged"]:
+            take_over(run, state)
+            if state["round"] % run.spec.eval_every == 0 or state["round"] == run.spec.rounds:
+                record(run, state)
 
 
 def play_round(runs: Sequence[Run], states: Sequence[dict], t: int) -> None:
@@ -327,8 +338,6 @@ def write_rows(table, ids, rows) -> None:
 
 def record(run: Run, state: dict) -> None:
     """Evaluate all clients now, at the spec's points or the method's own, and append to the history."""
-    if state["diverged"]:
-        return
     clock = time.monotonic()
     for point in run.points(state):
         correct, loss = evaluate(run, state, point)
