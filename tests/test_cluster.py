@@ -300,6 +300,17 @@ def test_a_run_whose_workers_are_all_lost_is_done_again_by_a_new_one(machines, s
 
 
 @needs_dask
+def test_a_run_that_kills_the_only_worker_again_and_again_is_given_up(machines, store, monkeypatch):
+    """The worker comes back under another address, where Dask does not look for it; then it does the next run."""
+    monkeypatch.setattr(cluster, "TRIES", 1)
+    ensure(machines, 1)
+    (kills,), (good,) = runs(66, lr=0.01), runs(71)
+    done = run_all([kills, good], store, engine=machines.address)
+    assert "all workers that it was given to were lost" in str(done[kills.id]) and len(machines.began(kills)) == 1
+    assert exact(done[good.id]) == exact(simulate(good))
+
+
+@needs_dask
 def test_a_worker_with_other_source_is_refused_or_left_out(machines, store, tmp_path, capsys):
     """Named in the error if it is there at the beginning; not used if it comes later."""
     ensure(machines, 1)
