@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from fedlib import draws, tree
-from fedlib.engine.simulate import first_state, play_round, set_up
+from fedlib.engine import backends
+from fedlib.engine.simulate import first_state, play_round, set_up, take_over
 from fedlib.spec import RunSpec
 
 METHODS = ("fedavg", "fedper", "local", "pfedsim")
@@ -27,8 +28,16 @@ def played(spec: RunSpec, backend: str = "serial", change=None, device: str = "c
     state = first_state(run)
     yield run, state, np.array([], dtype=int)
     for t in range(1, spec.rounds + 1):
-        play_round(run, state, t)
+        play_round([run], [state], t)
+        take_over(run, state)
         yield run, state, draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
+
+
+def computed(run, name: str, fn, ids, *trees, draw=(0, 1), **options):
+    """fn for these clients by the backend called `name`; draw = (purpose, round)."""
+    backend = backends.BACKENDS[name](run.work.model, run.device, **options)
+    with torch.no_grad():
+        return backend(fn, [run.turn(int(i), *draw) for i in ids], *trees)
 
 
 def tensors(node) -> list[torch.Tensor]:

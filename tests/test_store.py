@@ -173,7 +173,7 @@ def test_get_or_run_runs_once(tmp_path, monkeypatch):
     first = store.get_or_run(spec)
     assert exact(first) == exact(simulate(spec)) and first.provenance["commit"]
     stamp = store.path(spec).stat().st_mtime_ns
-    monkeypatch.setattr(engine, "simulate", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("ran again"))
     assert exact(store.get_or_run(spec)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
