@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
+import signal
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from fedlib.errors import BadValue, FedlibError, choose
+from fedlib.errors import BadValue, FedlibError, choose, require
 
 app = typer.Typer(
     help="Replications of papers on personalised federated learning. Start with `fedlib reproduce`.",
@@ -226,7 +227,16 @@ def run(
         typer.Option("--set", help="Any field of the run or hyper-parameter of the method: NAME=VALUE. Repeatable."),
     ] = None,
     device: Device = "cpu",
-    backend: Annotated[str, typer.Option(help="auto, serial or vmap.")] = "auto",
+    backend: Annotated[str, typer.Option(help="auto, serial, vmap or process (clients side by side).")] = "auto",
+    jobs: Annotated[
+        int | None, typer.Option(help="Worker processes of the backend process (default: one per core).")
+    ] = None,
+    profile_engine: Annotated[
+        str,
+        typer.Option(
+            help="Train only three rounds, store nothing, and write a PyTorch profiler trace of the second to this file."
+        ),
+    ] = "",
 ):
     """Train one method once and print its accuracy over the rounds.
 
@@ -234,14 +244,12 @@ def run(
     """
     import dataclasses
 
-    from tqdm import tqdm
-
     from fedlib import algorithms
-    from fedlib.engine.backends import BACKENDS
+    from fedlib.engine.backends import check
     from fedlib.engine.simulate import find_device
     from fedlib.results import Store
     from fedlib.spec import RunSpec
-    from fedlib.sweep import check_inputs
+    from fedlib.sweep import run_all
 
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
@@ -256,21 +264,45 @@ def run(
     if fields.get("scheme", "dirichlet") == "dirichlet":
         fields.setdefault("partition", {"alpha": alpha, "min_size": min_size})
     spec = RunSpec(method, hyper=hyper, **fields)
-    check_inputs([spec])
     find_device(device)
-    choose("backend", backend, ("auto", *BACKENDS))
+    check(backend)
+    if profile_engine:
+        _profile(spec.but(rounds=3, eval_every=3), backend, device, profile_engine)
+        return
 
-    with tqdm(total=spec.rounds, unit="round", desc=spec.label, leave=False) as bar:
-        result = Store("single").get_or_run(
-            spec, backend=backend, device=device, progress=lambda done: bar.update(done - bar.n)
-        )
+    result = run_all([spec], Store("single"), backend=backend, device=device, jobs=jobs)[spec.id]
+    if isinstance(result, FedlibError):
+        raise result
     if result.status != "finished":
         print(f"error: {result.error}", file=sys.stderr)
         raise typer.Exit(1)
     for t, accuracy in zip(*result.curve()):
         print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
     print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    print(_spent(result))
     print(f"stored as {Store('single').path(spec)}")
+
+
+def _spent(result) -> str:
+    """Where the time of a run went."""
+    names = dict(data="data", step="steps", server="aggregation", evaluate="evaluation", wall="in all")
+    parts = ", ".join(f"{text} {result.seconds[name]:.1f}" for name, text in names.items())
+    return f"seconds: {parts}; {1e3 * result.seconds['per_sample']:.3f} ms per training sample"
+
+
+def _profile(spec, backend: str, device: str, place: str) -> None:
+    """Trace the second round of a run; nothing is stored."""
+    from pathlib import Path
+
+    from fedlib.engine.simulate import simulate
+
+    require(
+        backend != "process", "backend", backend, "serial or vmap with --profile-engine, which sees one process only"
+    )
+    path = Path(place).expanduser()
+    require(path.parent.is_dir(), "--profile-engine", place, "a file in a folder that exists")
+    result = simulate(spec, backend=backend, device=device, trace=path)
+    print(f"{_spent(result)}\ntrace of round 2: {path} (open it in https://ui.perfetto.dev)")
 
 
 def _value(text: str):
@@ -327,8 +359,19 @@ def data(
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script. Whatever becomes of a Ctrl-C on its way up, the exit status is 130."""
+    interrupted = []
+
+    def interrupt(number, frame):
+        interrupted.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         app()
-    except KeyboardInterrupt:  # before or after a command
-        sys.exit(130)
+    except BaseException:
+        if interrupted:
+            sys.exit(130)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is leaving

@@ -17,7 +17,15 @@ from fedlib import tree
 from fedlib.engine import backends
 from fedlib.engine.capture import repeated
 from fedlib.engine.fold import PlainData, Training, Turn, local_sgd
-from fedlib.engine.simulate import evaluate, first_state, play_round, set_up, set_up_together, simulate, simulate_together
+from fedlib.engine.simulate import (
+    evaluate,
+    first_state,
+    play_round,
+    set_up,
+    set_up_together,
+    simulate,
+    simulate_together,
+)
 from fedlib.engine.workers import Workers
 from fedlib.errors import BadValue, FedlibError
 

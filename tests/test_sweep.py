@@ -12,7 +12,8 @@ import torch
 from helpers import exact, tiny
 
 from fedlib import sweep
-from fedlib.engine import checkpoint, simulate as engine
+from fedlib.engine import checkpoint
+from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
 from fedlib.engine.prefix import beginning, leaders
 from fedlib.engine.simulate import simulate
