@@ -474,7 +474,7 @@ def test_a_full_disk_costs_the_checkpoint_only(monkeypatch):
 
 def test_checkpoints_are_as_far_apart_as_asked(monkeypatch):
     saved = []
-    monkeypatch.setattr(torch, "save", lambda state, out: saved.append(state["round"]))
+    monkeypatch.setattr(torch, "save", lambda states, out: saved.append(states[0]["round"]))
     for seed, (every, expected) in enumerate(((0, [1, 2, 3]), (3600.0, []), (None, []))):
         saved.clear()
         simulate(tiny("local", rounds=4, seed=seed), checkpoint_every=every)
