@@ -1027,6 +1027,7 @@ import dataclasses, os, pathlib, signal, sys, time
 from fedlib import data
 from fedlib.data import DATASETS
 from fedlib.data.download import RemoteFile
+assert not {"PIL", "torchvision"} & set(sys.modules), "imported only where used"
 server, how, log = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 source = DATASETS["mnist"]
 def read(paths, allocate):
