@@ -197,7 +197,9 @@ def list_everything():
     print("\nmethods")
     for name in algorithms.names():
         print(f"  {name:<12} {_first_sentence(sys.modules[algorithms.find(name).__module__])}")
-    print(f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}")
+    print(
+        f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}; all that can be had: fedlib data --list"
+    )
     print("\npartition schemes")
     for name, make in SCHEMES.items():
         print(f"  {name:<12} {_first_sentence(make)}")
@@ -336,26 +338,60 @@ def report(
 @app.command()
 @_clear_errors
 def data(
-    name: Annotated[str | None, typer.Argument(help="A data set. Without a name: what is here.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A data set, or folder:PATH for your own images. Without a name: the list.")
+    ] = None,
     root: Annotated[
         str | None, typer.Option(help="Folder of prepared data sets (default: $FEDLIB_DATA or the user's cache).")
     ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="All data sets: size, terms, citation, whether here.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the downloaded archives under _downloads/.")] = False,
 ):
-    """Show the data sets that are here, or verify one."""
-    from fedlib.data import available, load
-    from fedlib.data import root as default_root
+    """Download, prepare and verify a data set, or list all that can be had.
 
-    if name is None:
-        print(f"data sets here ({root or default_root()}): {', '.join(available(root))}")
+    What is here is verified only. $FEDLIB_OFFLINE=1 forbids downloads.
+    """
+    from fedlib.data import load
+
+    if name is None or list_:
+        _list_datasets(root)
         return
-    dataset = load(name, root)
+    dataset = load(name, root, keep=keep)
     mean, std = dataset.channel_stats
     sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
     print(
         f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} classes, checksum verified"
     )
+    print(f"sha256 of the images {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
     print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
+    if dataset.groups is not None:
+        owned = dataset.groups.bincount(minlength=len(dataset.group_names)).tolist()
+        shown = [f"{group} {n}" for group, n in zip(dataset.group_names, owned)]
+        few = f": {', '.join(shown)}" if len(shown) <= 20 else f" of {min(owned)} to {max(owned)} samples"
+        print(f"{len(shown)} groups{few}")
     print(f"channel mean {[round(float(v), 4) for v in mean]}, std {[round(float(v), 4) for v in std]}")
+
+
+def _list_datasets(root: str | None) -> None:
+    from fedlib.data import DATASETS, available
+    from fedlib.data import root as default_root
+
+    here = available(root)
+    print(f"data sets (in {root or default_root()}; FEDLIB_DATA or --root sets another folder)")
+    print(f"  {'name':<14} {'images':>8}  {'pixels':<8} {'classes':>7} {'download':>9} {'on disk':>8}  here")
+    for name, source in DATASETS.items():
+        c, h, w = source.shape
+        images = f"{'' if source.exact else '~'}{source.images:,}"
+        download = f"{source.megabytes:,} MB" if source.megabytes else "by hand" if source.by_hand else "none"
+        size = f"{max(1, round(source.images * c * h * w / 1e6)):,} MB"
+        print(
+            f"  {name:<14} {images:>8}  {f'{h}x{w}x{c}':<8} {source.classes:>7} {download:>9} {size:>8}  {'yes' if name in here else 'no'}"
+        )
+    others = [name for name in here if name not in DATASETS]
+    print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
+    print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
+    for name, source in DATASETS.items():
+        print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
 
 
 def main() -> None:
