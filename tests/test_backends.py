@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -434,3 +435,27 @@ def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
     close(outcome(spec, "vmap", "cuda")[0], outcome(spec, "serial")[0], 1e-9)
     on_gpu, on_cpu = (simulate(tiny(method), device=device).history for device in ("cuda", "cpu"))
     assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-3) for a, b in zip(on_gpu, on_cpu, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones")
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_steps_on_cuda(method):
+    """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
+    spec = wide(method, seed=1)
+    ends = []
+    for capture in (True, False):
+        def change(run, capture=capture):
+            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture))
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
+    for key in ("server", "clients", "stats"):
+        close(ends[0][key], ends[1][key], 1e-10)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA")
+def test_seeds_in_one_stack_on_cuda():
+    specs = [wide("fedavg", seed=k) for k in range(3)]
+    for result, spec in zip(simulate_together(specs, device="cuda"), specs):
+        alone = simulate(spec, backend="serial")
+        assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True))

@@ -231,6 +231,28 @@ def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data
     assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_renaming_clients_renames_their_results(method):
+    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
+    which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""
+    order = np.array([2, 0, 3, 1])
+    spec = tiny(method, join_ratio=1.0, rounds=2, batch_size=2000, precision="float64", hyper={"rho": 0.5} if method == "pfedsim" else {})
+
+    def renamed(run):
+        parts = [run.work.parts[i] for i in order]
+        return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order])
+
+    (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
+    with torch.no_grad():
+        for point in run_a.points(a):
+            (correct_a, loss_a), (correct_b, loss_b) = engine.evaluate(run_a, a, point), engine.evaluate(run_b, b, point)
+            np.testing.assert_array_equal(correct_b, correct_a[order])
+            np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-7)
+    assert not np.array_equal(loss_a, loss_a[order])
+    close(b["stats"], tree.rows(a["stats"], order), 1e-9)
+    close(b["clients"], tree.rows(a["clients"], order), 1e-9)
+
+
 # evaluation ----------------------------------------------------------------------------------------------------------
 
 
