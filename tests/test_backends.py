@@ -407,16 +407,19 @@ def test_batch_norm_of_a_frozen_extractor_is_in_evaluation_mode():
 
 def test_batches_of_an_epoch_are_a_shuffled_division():
     """Every epoch: all samples once, in a new order, the last partial batch kept, a single sample left out only where asked."""
-    def batches(count, epochs, min_batch, *draw):
-        return Turn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).batches(epochs, 0)
+    def flat(count, epochs, min_batch, *draw):
+        return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
 
-    drawn = batches(70, 3, 2, 0, 4, 5)
+    def planned(count, epochs, min_batch, *draw):
+        return Turn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
+
+    drawn = flat(70, 3, 2, 0, 4, 5)
     assert [len(b) for b in drawn] == [32, 32, 6] * 3
     epochs = [np.concatenate(drawn[k : k + 3]) for k in (0, 3, 6)]
     assert all(sorted(e) == list(range(70)) for e in epochs)
     assert not np.array_equal(epochs[0], epochs[1]) and not np.array_equal(epochs[0], np.arange(70))
-    assert [len(b) for b in batches(33, 1, 2, 0)] == [32]
-    assert [len(b) for b in batches(33, 1, 1, 0)] == [32, 1]
+    assert [len(b) for b in flat(33, 1, 2, 0)] == [32]
+    assert [len(b) for b in flat(33, 1, 1, 0)] == [32, 1]
 
 
 def test_backends_leave_their_arguments_alone():
