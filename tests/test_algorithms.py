@@ -91,7 +91,7 @@ def test_pfedsim_takes_over_from_fedavg_by_hand():
     model, method, setting = ToyModel(), algorithms.make("pfedsim", rho=0.5), Setting(3, 4, 1)
     first, rounds = method.warm_up(setting)
     assert (type(first).__name__, rounds) == ("FedAvg", 2)
-    server, clients = method.take_over(model, setting, {"theta": theta(1.9975, -1.0175, 0.3375)}, {})
+    server, clients = method.take_over(model, setting, {"theta": theta(1.9975, -1.0175, 0.3375)}, {}, None)
     close(server["models"], tree.repeat(theta(1.9975, -1.0175, 0.3375), 3))
     assert torch.equal(server["phi"], torch.eye(3, dtype=torch.float64)) and method.eval_points(server) == ("post", "agg")
     assert clients == {} and server["round"] == 2 and server["trained"].tolist() == [2, 2, 2]
