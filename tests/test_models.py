@@ -81,8 +81,8 @@ def test_too_small_inputs_name_the_smallest(pools, smallest):
 
 
 def test_unknown_names_and_values_name_the_accepted_ones():
-    with pytest.raises(BadValue, match="'lenet5'.*lenet5_bn.*" + ".*".join(MODELS)):
-        build("lenet5", (3, 32, 32), 10)
+    with pytest.raises(BadValue, match="'lenet5_b'.*lenet5_bn.*" + ".*".join(MODELS)):
+        build("lenet5_b", (3, 32, 32), 10)
     with pytest.raises(BadValue, match="'pool'.*did you mean pools.*" + ".*".join(options_of("lenet5_bn"))):
         build("lenet5_bn", (3, 32, 32), 10, pool=1)
     for value, accepted in ((0, "1 .*2 "), (3, "1 .*2 "), ("two", "an integer")):

@@ -24,8 +24,11 @@ class Model:
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
         self.trainable = tuple(name for name, _ in module.named_parameters())
-        self.running = tuple(name for name, _ in module.named_buffers())
-        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *module.named_buffers())}
+        buffers = {
+            k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms
+        }  # others are constants
+        self.running = tuple(buffers)
+        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *buffers.items())}
         self.stacked = False  # True inside the vmap backend
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Model:
