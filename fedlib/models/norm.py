@@ -39,12 +39,14 @@ class BatchNorm2d(nn.BatchNorm2d):
             out = functional.batch_norm(x, mean, var, self.weight, self.bias, True, self.momentum, self.eps)
             self.new_stats = mean, var
             return out
-        mask = x.new_ones(len(x)) if self.mask is None else self.mask.to(x.dtype)
+        mask = x.new_ones(len(x), dtype=torch.bool) if self.mask is None else self.mask
         real = mask.view(-1, 1, 1, 1)
-        count = real.sum() * x.shape[2] * x.shape[3]
-        mean = (x * real).sum((0, 2, 3)) / count
-        centred = x - mean.view(1, -1, 1, 1)
-        var = (centred.square() * real).sum((0, 2, 3)) / count
+        count = mask.sum().to(x.dtype) * x.shape[2] * x.shape[3]
+        mean = torch.where(real, x, 0).sum((0, 2, 3)) / count
+        centred = torch.where(
+            real, x - mean.view(1, -1, 1, 1), 0
+        )  # other rows become 0: they cannot grow from layer to layer
+        var = centred.square().sum((0, 2, 3)) / count
         unbiased = torch.where(count > 1, var * count / (count - 1), self.running_var)
         keep = 1 - self.momentum
         self.new_stats = (

@@ -5,6 +5,11 @@ Differences from torchvision, so that a run is a function of its seed and every 
 - batch norm with explicit statistics (`fedlib.models.norm`), same momentum and eps;
 - no module works in place; GoogLeNet and Inception have no auxiliary heads; the head always has a bias;
 - a grey image goes through the first convolution as if all three colours were that grey.
+
+Small images: networks that reduce them 32 times (ResNet, MobileNet) leave one pixel of 32 or fewer. Batch norm there sees
+one value per image, and a last minibatch of two or three images amplifies rounding errors enormously: in float64 a
+relative change of the weights by 1e-15 became one of order 1 after such a step (MobileNetV2, 16x16 digits). Backends
+then differ as much. Take larger images (the papers: 64x64), or ResNet's `stem="cifar"`.
 """
 
 from __future__ import annotations
