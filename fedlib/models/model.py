@@ -24,9 +24,7 @@ class Model:
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
         self.trainable = tuple(name for name, _ in module.named_parameters())
-        buffers = {
-            k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms
-        }  # others are constants
+        buffers = {k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms}  # no index tables
         self.running = tuple(buffers)
         self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *buffers.items())}
         self.stacked = False  # True inside the vmap backend
