@@ -12,7 +12,7 @@ from fedlib import algorithms
 from fedlib.data.partition import SCHEMES, checked_parameters
 from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
-from fedlib.models import MODELS, checked_options
+from fedlib.models import check_model, checked_options
 
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
@@ -66,7 +66,7 @@ class RunSpec:
         put("hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
         choose("partition scheme", self.scheme, SCHEMES)
         put("partition", checked_parameters(self.scheme, self.partition))
-        choose("model", self.model, MODELS)
+        check_model(self.model)
         put("model_options", checked_options(self.model, self.model_options))
         choose("bn_stats", self.bn_stats, POLICIES)
         choose("precision", self.precision, PRECISIONS)
