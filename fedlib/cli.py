@@ -202,7 +202,7 @@ def list_everything():
     )
     print("\npartition schemes")
     for name, make in SCHEMES.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
+        print(f"  {name:<14} {_first_sentence(make)}")
     print("\nmodels")
     for name, make in MODELS.items():
         print(f"  {name:<12} {_first_sentence(make)}")
