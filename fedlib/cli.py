@@ -177,13 +177,23 @@ def _train(opened, jobs, device) -> dict[str, str]:
 
 @app.command("list")
 @_clear_errors
-def list_everything():
-    """Show items (with the time they take and what is done), methods, data sets, partition schemes and models."""
-    from fedlib import algorithms
-    from fedlib.data import available, root
-    from fedlib.data.partition import SCHEMES
+def list_everything(
+    items: Annotated[bool, typer.Option("--items", help="Only the items: time they take, what is done.")] = False,
+    methods: Annotated[bool, typer.Option("--methods", help="Only the methods.")] = False,
+    datasets: Annotated[bool, typer.Option("--datasets", help="Only the data sets.")] = False,
+    partitioners: Annotated[bool, typer.Option("--partitioners", help="Only the partition schemes.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Only the backbones.")] = False,
+):
+    """Show items, methods, data sets, partition schemes and backbones, one line each; with options only some of them."""
+    sections = {_list_items: items, _list_methods: methods, _list_data: datasets, _list_partitioners: partitioners}
+    sections |= {_list_models: models}
+    for show, chosen in sections.items():
+        if chosen or not any(sections.values()):
+            show()
+
+
+def _list_items() -> None:
     from fedlib.experiments import ITEMS, OpenItem
-    from fedlib.models import MODELS
 
     print("items (runs finished / needed, minutes on 2 cores)")
     for name, item in ITEMS.items():
@@ -194,18 +204,52 @@ def list_everything():
             done = sum(opened.store.path(spec).exists() for spec in ids.values())
             cells.append(f"{profile} {done}/{len(ids)}, {item.minutes[profile]:g} min")
         print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
-    print("\nmethods")
-    for name in algorithms.names():
-        print(f"  {name:<12} {_first_sentence(sys.modules[algorithms.find(name).__module__])}")
-    print(
-        f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}; all that can be had: fedlib data --list"
-    )
-    print("\npartition schemes")
-    for name, make in SCHEMES.items():
-        print(f"  {name:<14} {_first_sentence(make)}")
-    print("\nmodels")
-    for name, make in MODELS.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
+
+
+def _list_methods() -> None:
+    from fedlib import algorithms
+
+    _table("methods", {n: _first_sentence(sys.modules[algorithms.find(n).__module__]) for n in algorithms.names()})
+
+
+def _list_data() -> None:
+    from fedlib.data import DATASETS, available, root
+
+    here = available()
+    lines = {
+        name: f"{source.images:,} images of {'x'.join(map(str, source.shape))}, {source.classes} classes"
+        + (
+            ""
+            if name in here
+            else f"; not here, {source.megabytes:,} MB to download"
+            if source.megabytes
+            else "; not here, by hand"
+        )
+        for name, source in DATASETS.items()
+    }
+    lines |= {name: "a prepared folder" for name in here if name not in DATASETS}
+    lines["folder:<path>"] = "your own images, one folder a class"
+    _table(f"data sets (prepared ones in {root()}, set by FEDLIB_DATA)", lines)
+
+
+def _list_partitioners() -> None:
+    from fedlib.data.partition import SCHEMES
+
+    _table("partition schemes", {name: _first_sentence(make) for name, make in SCHEMES.items()})
+
+
+def _list_models() -> None:
+    from fedlib.models import MODELS
+
+    lines = {name: _first_sentence(make) for name, make in MODELS.items()}
+    _table("backbones", lines | {"torchvision:<name>": "Any classifier of torchvision, with random initial weights."})
+
+
+def _table(title: str, lines: dict[str, str]) -> None:
+    print(f"\n{title}")
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        print(f"  {name:<{width}}  {text}")
 
 
 def _first_sentence(thing) -> str:

@@ -17,7 +17,7 @@ from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_p
 from fedlib.data.split import check_split, split_clients
 from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
-from fedlib.models import check_model, checked_options
+from fedlib.models import check_model, checked_options, maker
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
@@ -107,7 +107,7 @@ class RunSpec:
         for name, kind in (
             ("hyper", algorithms.find(self.method)),
             ("partition", SCHEMES[self.scheme]),
-            ("model_options", MODELS[self.model]),
+            ("model_options", maker(self.model)),
         ):
             _leave_out(values[name], kind, getattr(kind, "added", ()))
         return json.loads(json.dumps(values))
