@@ -128,9 +128,11 @@ def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     queue = multiprocessing.get_context("spawn").SimpleQueue()
     listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
     listener.start()
+    workers = Workers(count, _connect, queue)
     try:
-        results = Workers(count, _connect, queue).map(_job, jobs)
+        results = workers.map(_job, jobs)
     finally:
+        workers.stop()
         queue.put(None)
         listener.join(timeout=5)
     return {id: result for group in results.values() for id, result in group.items()}

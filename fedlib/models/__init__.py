@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import torch
@@ -22,8 +23,18 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 
     """
     make = MODELS[choose("model", name, MODELS)]
     options = checked_options(name, options)
-    module: nn.Module = torch_seeded(seed, "initial weights", lambda: make(shape, num_classes, **options))
-    return Model(module)
+    model = Model(torch_seeded(seed, "initial weights", lambda: make(shape, num_classes, **options)))
+    model.remake = functools.partial(_remake, name, shape, num_classes, seed, options)
+    model.make_sibling = functools.partial(_sibling, shape, num_classes, seed)
+    return model
+
+
+def _remake(name, shape, num_classes, seed, options, number: int) -> nn.Module:
+    return torch_seeded(seed, f"initial weights {number}", lambda: MODELS[name](shape, num_classes, **options))
+
+
+def _sibling(shape, num_classes, seed, name: str, **options) -> Model:
+    return build(name, shape, num_classes, seed, **options)
 
 
 def checked_options(name: str, given: dict) -> dict:
