@@ -8,6 +8,7 @@ from torch import nn
 
 from fedlib.errors import BadValue, require
 from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
 
 
 class ExtractorHead(nn.Module):
@@ -43,12 +44,12 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     flat = 16 * remaining(height) * remaining(width)
     layers = [("conv1", nn.Conv2d(channels, 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
-        layers.append(("pool1", nn.MaxPool2d(2)))
+        layers.append(("pool1", MaxPool2x2()))
     layers += [
         ("conv2", nn.Conv2d(6, 16, 5)),
         ("bn2", BatchNorm2d(16)),
         ("relu2", nn.ReLU()),
-        ("pool2", nn.MaxPool2d(2)),
+        ("pool2", MaxPool2x2()),
         ("flatten", nn.Flatten()),
     ]
     layers += [("fc1", nn.Linear(flat, 120)), ("relu3", nn.ReLU()), ("fc2", nn.Linear(120, 84)), ("relu4", nn.ReLU())]
