@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | sweep | list | run | report | data."""
+"""The command line: fedlib reproduce | sweep | list | run | report | data | bench."""
 
 from __future__ import annotations
 
@@ -502,6 +502,36 @@ def _list_datasets(root: str | None) -> None:
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
     for name, source in DATASETS.items():
         print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
+
+
+@app.command()
+@_clear_errors
+def bench(
+    rounds: Annotated[int, typer.Option(help="Rounds in one turn of a variant.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Turns of every variant.")] = 5,
+    device: Device = "auto",
+    dataset: Annotated[
+        str, typer.Option(help="Default: cifar10 if it is prepared, else random images of its shape.")
+    ] = "",
+    scaling: Annotated[
+        bool,
+        typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
+):
+    """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
+
+    About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
+    """
+    from fedlib.bench import bench as measured
+    from fedlib.bench import table_text
+    from fedlib.scaling import scaling as grown
+
+    if scaling:
+        words, table = grown(quick)
+    else:
+        words, table = measured(rounds, repeats, device, dataset, quick)
+    print(f"{words}\n\n{table_text(table)}")
 
 
 def main() -> None:
