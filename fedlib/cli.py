@@ -1,10 +1,11 @@
-"""The command line: fedlib reproduce | sweep | list | run | report | data."""
+"""The command line: fedlib reproduce | sweep | list | run | report | data | bench."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
 import json
+import signal
 import sys
 import time
 from typing import Annotated
@@ -242,13 +243,23 @@ def _failed_items(opened, outcomes) -> dict[str, str]:
 
 @app.command("list")
 @_clear_errors
-def list_everything():
-    """Show items (with the time they take and what is done), methods, data sets, partition schemes and models."""
-    from fedlib import algorithms
-    from fedlib.data import available, root
-    from fedlib.data.partition import SCHEMES
+def list_everything(
+    items: Annotated[bool, typer.Option("--items", help="Only the items: time they take, what is done.")] = False,
+    methods: Annotated[bool, typer.Option("--methods", help="Only the methods.")] = False,
+    datasets: Annotated[bool, typer.Option("--datasets", help="Only the data sets.")] = False,
+    partitioners: Annotated[bool, typer.Option("--partitioners", help="Only the partition schemes.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Only the backbones.")] = False,
+):
+    """Show items, methods, data sets, partition schemes and backbones, one line each; with options only some of them."""
+    sections = {_list_items: items, _list_methods: methods, _list_data: datasets, _list_partitioners: partitioners}
+    sections |= {_list_models: models}
+    for show, chosen in sections.items():
+        if chosen or not any(sections.values()):
+            show()
+
+
+def _list_items() -> None:
     from fedlib.experiments import ITEMS, OpenItem
-    from fedlib.models import MODELS
 
     print("items (runs finished / needed, minutes on 2 cores)")
     for name, item in ITEMS.items():
@@ -259,16 +270,52 @@ def list_everything():
             done = sum(opened.store.path(spec).exists() for spec in ids.values())
             cells.append(f"{profile} {done}/{len(ids)}, {item.minutes[profile]:g} min")
         print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
-    print("\nmethods")
-    for name in algorithms.names():
-        print(f"  {name:<12} {_first_sentence(sys.modules[algorithms.find(name).__module__])}")
-    print(f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}")
-    print("\npartition schemes")
-    for name, make in SCHEMES.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
-    print("\nmodels")
-    for name, make in MODELS.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
+
+
+def _list_methods() -> None:
+    from fedlib import algorithms
+
+    _table("methods", {n: _first_sentence(sys.modules[algorithms.find(n).__module__]) for n in algorithms.names()})
+
+
+def _list_data() -> None:
+    from fedlib.data import DATASETS, available, root
+
+    here = available()
+    lines = {
+        name: f"{source.images:,} images of {'x'.join(map(str, source.shape))}, {source.classes} classes"
+        + (
+            ""
+            if name in here
+            else f"; not here, {source.megabytes:,} MB to download"
+            if source.megabytes
+            else "; not here, by hand"
+        )
+        for name, source in DATASETS.items()
+    }
+    lines |= {name: "a prepared folder" for name in here if name not in DATASETS}
+    lines["folder:<path>"] = "your own images, one folder a class"
+    _table(f"data sets (prepared ones in {root()}, set by FEDLIB_DATA)", lines)
+
+
+def _list_partitioners() -> None:
+    from fedlib.data.partition import SCHEMES
+
+    _table("partition schemes", {name: _first_sentence(make) for name, make in SCHEMES.items()})
+
+
+def _list_models() -> None:
+    from fedlib.models import MODELS
+
+    lines = {name: _first_sentence(make) for name, make in MODELS.items()}
+    _table("backbones", lines | {"torchvision:<name>": "Any classifier of torchvision, with random initial weights."})
+
+
+def _table(title: str, lines: dict[str, str]) -> None:
+    print(f"\n{title}")
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        print(f"  {name:<{width}}  {text}")
 
 
 def _first_sentence(thing) -> str:
@@ -292,7 +339,16 @@ def run(
         typer.Option("--set", help="Any field of the run or hyper-parameter of the method: NAME=VALUE. Repeatable."),
     ] = None,
     device: Device = "cpu",
-    backend: Annotated[str, typer.Option(help="auto, serial or vmap.")] = "auto",
+    backend: Annotated[str, typer.Option(help="auto, serial, vmap or process (clients side by side).")] = "auto",
+    jobs: Annotated[
+        int | None, typer.Option(help="Worker processes of the backend process (default: one per core).")
+    ] = None,
+    profile_engine: Annotated[
+        str,
+        typer.Option(
+            help="Train only three rounds, store nothing, and write a PyTorch profiler trace of the second to this file."
+        ),
+    ] = "",
 ):
     """Train one method once and print its accuracy over the rounds.
 
@@ -300,14 +356,12 @@ def run(
     """
     import dataclasses
 
-    from tqdm import tqdm
-
     from fedlib import algorithms
-    from fedlib.engine.backends import BACKENDS
+    from fedlib.engine.backends import check
     from fedlib.engine.simulate import find_device
     from fedlib.results import Store
     from fedlib.spec import RunSpec
-    from fedlib.sweep import check_inputs
+    from fedlib.sweep import run_all
 
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
@@ -322,21 +376,45 @@ def run(
     if fields.get("scheme", "dirichlet") == "dirichlet":
         fields.setdefault("partition", {"alpha": alpha, "min_size": min_size})
     spec = RunSpec(method, hyper=hyper, **fields)
-    check_inputs([spec])
     find_device(device)
-    choose("backend", backend, ("auto", *BACKENDS))
+    check(backend)
+    if profile_engine:
+        _profile(spec.but(rounds=3, eval_every=3), backend, device, profile_engine)
+        return
 
-    with tqdm(total=spec.rounds, unit="round", desc=spec.label, leave=False) as bar:
-        result = Store("single").get_or_run(
-            spec, backend=backend, device=device, progress=lambda done: bar.update(done - bar.n)
-        )
+    result = run_all([spec], Store("single"), backend=backend, device=device, jobs=jobs)[spec.id]
+    if isinstance(result, FedlibError):
+        raise result
     if result.status != "finished":
         print(f"error: {result.error}", file=sys.stderr)
         raise typer.Exit(1)
     for t, accuracy in zip(*result.curve()):
         print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
     print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    print(_spent(result))
     print(f"stored as {Store('single').path(spec)}")
+
+
+def _spent(result) -> str:
+    """Where the time of a run went."""
+    names = dict(data="data", step="steps", server="aggregation", evaluate="evaluation", wall="in all")
+    parts = ", ".join(f"{text} {result.seconds[name]:.1f}" for name, text in names.items())
+    return f"seconds: {parts}; {1e3 * result.seconds['per_sample']:.3f} ms per training sample"
+
+
+def _profile(spec, backend: str, device: str, place: str) -> None:
+    """Trace the second round of a run; nothing is stored."""
+    from pathlib import Path
+
+    from fedlib.engine.simulate import simulate
+
+    require(
+        backend != "process", "backend", backend, "serial or vmap with --profile-engine, which sees one process only"
+    )
+    path = Path(place).expanduser()
+    require(path.parent.is_dir(), "--profile-engine", place, "a file in a folder that exists")
+    result = simulate(spec, backend=backend, device=device, trace=path)
+    print(f"{_spent(result)}\ntrace of round 2: {path} (open it in https://ui.perfetto.dev)")
 
 
 def _value(text: str):
@@ -370,31 +448,106 @@ def report(
 @app.command()
 @_clear_errors
 def data(
-    name: Annotated[str | None, typer.Argument(help="A data set. Without a name: what is here.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A data set, or folder:PATH for your own images. Without a name: the list.")
+    ] = None,
     root: Annotated[
         str | None, typer.Option(help="Folder of prepared data sets (default: $FEDLIB_DATA or the user's cache).")
     ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="All data sets: size, terms, citation, whether here.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the downloaded archives under _downloads/.")] = False,
 ):
-    """Show the data sets that are here, or verify one."""
-    from fedlib.data import available, load
-    from fedlib.data import root as default_root
+    """Download, prepare and verify a data set, or list all that can be had.
 
-    if name is None:
-        print(f"data sets here ({root or default_root()}): {', '.join(available(root))}")
+    What is here is verified only. $FEDLIB_OFFLINE=1 forbids downloads.
+    """
+    from fedlib.data import load
+
+    if name is None or list_:
+        _list_datasets(root)
         return
-    dataset = load(name, root)
+    dataset = load(name, root, keep=keep)
     mean, std = dataset.channel_stats
     sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
     print(
         f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} classes, checksum verified"
     )
+    print(f"sha256 of the images {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
     print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
+    if dataset.groups is not None:
+        owned = dataset.groups.bincount(minlength=len(dataset.group_names)).tolist()
+        shown = [f"{group} {n}" for group, n in zip(dataset.group_names, owned)]
+        few = f": {', '.join(shown)}" if len(shown) <= 20 else f" of {min(owned)} to {max(owned)} samples"
+        print(f"{len(shown)} groups{few}")
     print(f"channel mean {[round(float(v), 4) for v in mean]}, std {[round(float(v), 4) for v in std]}")
 
 
+def _list_datasets(root: str | None) -> None:
+    from fedlib.data import DATASETS, available
+    from fedlib.data import root as default_root
+
+    here = available(root)
+    print(f"data sets (in {root or default_root()}; FEDLIB_DATA or --root sets another folder)")
+    print(f"  {'name':<14} {'images':>8}  {'pixels':<8} {'classes':>7} {'download':>9} {'on disk':>8}  here")
+    for name, source in DATASETS.items():
+        c, h, w = source.shape
+        images = f"{'' if source.exact else '~'}{source.images:,}"
+        download = f"{source.megabytes:,} MB" if source.megabytes else "by hand" if source.by_hand else "none"
+        size = f"{max(1, round(source.images * c * h * w / 1e6)):,} MB"
+        print(
+            f"  {name:<14} {images:>8}  {f'{h}x{w}x{c}':<8} {source.classes:>7} {download:>9} {size:>8}  {'yes' if name in here else 'no'}"
+        )
+    others = [name for name in here if name not in DATASETS]
+    print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
+    print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
+    for name, source in DATASETS.items():
+        print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
+
+
+@app.command()
+@_clear_errors
+def bench(
+    rounds: Annotated[int, typer.Option(help="Rounds in one turn of a variant.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Turns of every variant.")] = 5,
+    device: Device = "auto",
+    dataset: Annotated[
+        str, typer.Option(help="Default: cifar10 if it is prepared, else random images of its shape.")
+    ] = "",
+    scaling: Annotated[
+        bool,
+        typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
+):
+    """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
+
+    About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
+    """
+    from fedlib.bench import bench as measured
+    from fedlib.bench import table_text
+    from fedlib.scaling import scaling as grown
+
+    if scaling:
+        words, table = grown(quick)
+    else:
+        words, table = measured(rounds, repeats, device, dataset, quick)
+    print(f"{words}\n\n{table_text(table)}")
+
+
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script. Whatever becomes of a Ctrl-C on its way up, the exit status is 130."""
+    interrupted = []
+
+    def interrupt(number, frame):
+        interrupted.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         app()
-    except KeyboardInterrupt:  # before or after a command
-        sys.exit(130)
+    except BaseException:
+        if interrupted:
+            sys.exit(130)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is leaving

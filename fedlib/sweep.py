@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
-from fedlib.data import load, make_partition
+from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.checkpoint import cache_root
 from fedlib.engine.prefix import leaders, prefix_id
@@ -128,9 +128,11 @@ def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     queue = multiprocessing.get_context("spawn").SimpleQueue()
     listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
     listener.start()
+    workers = Workers(count, _connect, queue)
     try:
-        results = Workers(count, _connect, queue).map(_job, jobs)
+        results = workers.map(_job, jobs)
     finally:
+        workers.stop()
         queue.put(None)
         listener.join(timeout=5)
     return {id: result for group in results.values() for id, result in group.items()}
@@ -152,11 +154,10 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
     """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
     seen = set()
     for spec in specs:
-        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed)
+        division = (spec.test_fraction, spec.hyper.get("val_fraction"), spec.stratified, spec.test_distribution)
+        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
         if key not in seen:
-            make_partition(
-                load(spec.dataset).labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition
-            )
+            spec.divide(load(spec.dataset))
             seen.add(key)
 
 

@@ -14,5 +14,6 @@ if "FEDLIB_TEST_HOME" not in os.environ:  # notebooks/conftest.py runs this file
         "FEDLIB_HOME": str(home),
         "FEDLIB_CACHE": str(home / "cache"),
         "FEDLIB_PROFILE": "smoke",
+        "FEDLIB_OFFLINE": "1",
     }
     os.environ.setdefault("FEDLIB_DATA", str(home / "data"))

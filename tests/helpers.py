@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from fedlib import draws, tree
-from fedlib.engine.simulate import first_state, play_round, set_up
+from fedlib.engine import backends
+from fedlib.engine.simulate import first_state, play_round, set_up, take_over
+from fedlib.models.model import Model
 from fedlib.spec import RunSpec
 
 METHODS = ("fedavg", "fedper", "local", "pfedsim")
@@ -27,8 +29,16 @@ def played(spec: RunSpec, backend: str = "serial", change=None, device: str = "c
     state = first_state(run)
     yield run, state, np.array([], dtype=int)
     for t in range(1, spec.rounds + 1):
-        play_round(run, state, t)
+        play_round([run], [state], t)
+        take_over(run, state)
         yield run, state, draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
+
+
+def computed(run, name: str, fn, ids, *trees, draw=(0, 1), **options):
+    """fn for these clients by the backend called `name`; draw = (purpose, round)."""
+    backend = backends.BACKENDS[name](run.work.model, run.device, **options)
+    with torch.no_grad():
+        return backend(fn, [run.turn(int(i), *draw) for i in ids], *trees)
 
 
 def tensors(node) -> list[torch.Tensor]:
@@ -73,11 +83,39 @@ class ToyModel:
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
-    def sgd_step(self, theta, batch, lr, train=None):
-        w, v, b = theta["extractor.w"], theta["head.weight"][0], theta["head.bias"]
-        e = v * w * batch.x + b - batch.y
-        slope = {"extractor.w": (e * v * batch.x).mean(), "head.weight": (e * w * batch.x).mean(), "head.bias": e.mean()}
-        return {**theta, **{name: theta[name] - lr * slope[name] for name in (train or self.trainable)}}
+    norm_names = ()
+    descended = Model.descended
+    gradient = Model.gradient
+    stacked = False
+
+    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+        """By the formulas above; with a loss of its own by automatic differentiation."""
+        names = self.trainable if train is None else tuple(train)
+        if loss is not None:
+            part = {name: theta[name] for name in names}
+            slope, _ = self.gradient(lambda p: loss({**theta, **p}, batch, names), part)
+        else:
+            w, v, b = theta["extractor.w"], theta["head.weight"][0], theta["head.bias"]
+            e = v * w * batch.x + b - batch.y
+            slope = {"extractor.w": (e * v * batch.x).mean(), "head.weight": (e * w * batch.x).mean(), "head.bias": e.mean()}
+        return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
+
+    def features(self, theta, x):
+        """z = w x, [B, 1]."""
+        return (theta["extractor.w"] * x)[:, None]
+
+    def training_features(self, theta, batch, train=None):
+        return self.features(theta, batch.x), {}
+
+    def classify(self, theta, z):
+        """v z + b, [B]."""
+        return (z @ theta["head.weight"].T + theta["head.bias"])[:, 0]
+
+    def logits(self, theta, x):
+        return self.classify(theta, self.features(theta, x))
+
+    def loss(self, theta, batch, train=None):
+        return 0.5 * batch.mean((self.logits(theta, batch.x) - batch.y).square()), {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +123,10 @@ class ToyBatch:
     x: torch.Tensor
     y: torch.Tensor
     mask: None = None
+    noise: torch.Tensor | None = None
+
+    def mean(self, values):
+        return values.mean()
 
 
 class ToyData:
@@ -94,8 +136,17 @@ class ToyData:
         self.batches = [ToyBatch(*(torch.tensor(part, dtype=torch.float64) for part in batch)) for batch in batches]
         self.lr, self.local_epochs, self.num_samples = lr, epochs, sum(len(batch.x) for batch in self.batches)
 
-    def fold(self, step, state, epochs=None):
-        for _ in range(self.local_epochs if epochs is None else epochs):
-            for batch in self.batches:
-                state = step(state, batch)
+    def fold(self, step, state, epochs=None, *, steps=None, together=1, noise=0):
+        """`together` batches at a time, cyclically; `steps` of them, or as many as `epochs` passes have."""
+        count = len(self.batches)
+        if steps is None:
+            steps = max(1, count // together) * (self.local_epochs if epochs is None else epochs)
+        for s in range(steps):
+            state = step(state, *(self.batches[(s * together + k) % count] for k in range(together)))
+        return state
+
+    def scan(self, step, state, part="train"):
+        """All parts ("train", "val", "test") hold the same batches."""
+        for batch in self.batches:
+            state = step(state, batch)
         return state

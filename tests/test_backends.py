@@ -1,18 +1,34 @@
-"""vmap gives what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points, chunking, several phases."""
+"""vmap and process give what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points, chunking, phases."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import threading
+import time
+import warnings
 
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, close, played, same, tensors, tiny
+from helpers import METHODS, close, computed, exact, played, same, tensors, tiny
 
 from fedlib import tree
 from fedlib.engine import backends
-from fedlib.engine.fold import PlainData, Training, local_sgd, training_batches
-from fedlib.engine.simulate import evaluate, set_up, simulate
+from fedlib.engine.capture import repeated
+from fedlib.engine.fold import PlainData, Training, Turn, local_sgd
+from fedlib.engine.simulate import (
+    evaluate,
+    first_state,
+    play_round,
+    set_up,
+    set_up_together,
+    simulate,
+    simulate_together,
+)
+from fedlib.engine.workers import Workers
+from fedlib.errors import BadValue, FedlibError
 
 TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2
 TEST_SIZES = (1, 5, 2, 40, 600, 1)  # 600 needs two batches where nothing is trained
@@ -86,15 +102,235 @@ def test_vmap_agrees_with_serial_in_float32():
             assert all(a[key] == pytest.approx(b[key], abs=1e-4) for key in a if key not in ("round", "point", "headline"))
 
 
+# worker processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """All methods on six very uneven clients by two backends, process with one set of workers for all of them."""
+    def results(name):
+        out = {}
+        for method, bn_stats in [*((m, "local") for m in METHODS), ("fedavg", "global"), ("fedper", "reset")]:
+            spec = wide(method, bn_stats=bn_stats, seed=1, precision="float32")
+            out[method, bn_stats], _ = outcome(spec, name)
+        return out
+    return results("serial"), results("process")
+
+
+@pytest.mark.parametrize("case", [*((m, "local") for m in METHODS), ("fedavg", "global"), ("fedper", "reset")], ids="-".join)
+def test_process_agrees_with_serial_bit_for_bit(everything, case):
+    serial, process = (results[case] for results in everything)
+    assert len(serial) == len(process) and all(torch.equal(a, b) for a, b in zip(serial, process))
+
+
+def test_the_number_of_workers_changes_no_number():
+    spec = tiny("fedper", num_clients=6, join_ratio=1.0, rounds=2)
+    reference = exact(simulate(spec, backend="serial"))
+    assert all(exact(simulate(spec, backend="process", workers=count)) == reference for count in (1, 3))
+
+
+def test_a_killed_worker_is_replaced_and_its_clients_are_done_again():
+    """SIGKILL to a worker in the middle of a round, once; the numbers are those of an undisturbed run."""
+    spec, killed = tiny("fedavg", num_clients=6, join_ratio=1.0, rounds=3, local_epochs=25), []
+    run = set_up(spec, "process", workers=2)
+
+    def kill():
+        while not (run.backend.workers.pool and run.backend.workers.pool._processes):
+            time.sleep(0.01)
+        time.sleep(1)
+        victim = next(iter(run.backend.workers.pool._processes))
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+
+    state = first_state(run)
+    threading.Thread(target=kill, daemon=True).start()
+    with torch.no_grad():
+        for t in range(1, 4):
+            play_round([run], [state], t)
+            survivors = set(run.backend.workers.pool._processes)
+    run.backend.close()
+    assert killed and not survivors & set(killed)
+    *_, (_, undisturbed, _) = played(spec, "serial")
+    assert same(state["server"], undisturbed["server"]) and same(state["stats"], undisturbed["stats"])
+
+
+def test_workers_that_keep_dying_are_an_error_not_a_hang():
+    workers = Workers(1)
+    with pytest.raises(FedlibError, match="died 3 times"):
+        workers.map(os._exit, {0: (1,)})
+    assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
+    workers.stop()
+
+
+def test_an_error_in_a_worker_arrives_and_ends_the_workers():
+    workers = Workers(2)
+    with pytest.raises(ZeroDivisionError):
+        workers.map(divmod, {0: (1, 0), 1: (1, 1)})
+    assert workers.pool is None
+
+
+def test_process_on_a_gpu_is_refused():
+    with pytest.raises(BadValue, match="serial or vmap"):
+        backends.make("process", None, torch.device("cuda"))
+
+
+# stacks -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sizes", "most", "launch", "expected"), [
+    ([5, 1, 9], 32, 1e9, [[2, 0, 1]]),  # starting a step is dear: one stack, largest first
+    ([100, 1, 100, 1], 32, 0.0, [[0, 2], [1, 3]]),  # it is free: clients of one size each
+    ([3, 3, 3, 3, 3], 2, 1e9, [[0], [1, 2], [3, 4]]),  # no more than two at a time
+    ([7], 4, 1.0, [[0]]),
+])
+def test_stacks_are_cut_at_the_least_cost(sizes, most, launch, expected):
+    stacks = [stack.tolist() for stack in backends.cut(sizes, most, launch)]
+    assert sorted(map(len, stacks)) == sorted(map(len, expected))
+    if most > 2:
+        assert stacks == expected
+    assert sorted(k for stack in stacks for k in stack) == list(range(len(sizes)))
+
+
+def test_the_cut_is_optimal():
+    """Against all divisions of the sorted clients into consecutive stacks."""
+    sizes, launch, most = [40, 33, 20, 19, 5, 2, 1], 2.5, 4
+
+    def cost(stacks):
+        return sum((max(sizes[k] for k in stack) + 1) * (launch + len(stack)) for stack in stacks)
+
+    best = min(
+        cost(stacks) for mask in range(2**6)
+        for stacks in [np.split(np.arange(7), [i + 1 for i in range(6) if mask >> i & 1])] if max(map(len, stacks)) <= most
+    )
+    assert cost(backends.cut(sizes, most, launch)) == pytest.approx(best)
+
+
+def test_out_of_memory_halves_the_stack(monkeypatch):
+    """A GPU on which at most two clients fit, simulated: the results are the same, and the size is remembered."""
+    spec, tried, stacked = wide("fedavg", join_ratio=1.0, rounds=1, eval_points=("glob",)), [], backends.Vmap._stacked
+    whole, _ = outcome(spec, "vmap")
+
+    def small(self, fn, turns, trees):
+        tried.append(len(turns))
+        if len(turns) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory (simulated)")
+        return stacked(self, fn, turns, trees)
+
+    monkeypatch.setattr(backends.Vmap, "_stacked", small)
+    monkeypatch.setitem(backends.LAUNCH, "cpu", 1e9)  # one stack, if it fits
+    halved, _ = outcome(spec, "vmap")
+    close(halved, whole, 1e-13)
+    assert max(tried) == 6 and tried.count(6) == 1 and min(tried) <= 2
+
+
+def test_a_client_that_does_not_fit_alone_is_an_error(monkeypatch):
+    def none(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory (simulated)")
+
+    monkeypatch.setattr(backends.Vmap, "_stacked", none)
+    with pytest.raises(torch.OutOfMemoryError):
+        outcome(wide("fedavg", rounds=1), "vmap")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_in_one_stack_are_the_runs_on_their_own(method):
+    """Two seeds, another partition each: serial bit for bit, vmap (one stack for all their clients) up to rounding."""
+    specs = [wide(method, seed=k, partition_seed=k, rounds=1, eval_points=()) for k in range(2)]
+    alone = [exact(simulate(spec, backend="serial")) for spec in specs]
+    assert [exact(result) for result in simulate_together(specs, backend="serial")] == alone
+    for result, one in zip(simulate_together(specs, backend="vmap"), alone):
+        for a, b in zip(result.history, one["history"], strict=True):
+            assert all(a[key] == pytest.approx(b[key], abs=1e-9) for key in a)
+
+
+def test_runs_that_differ_in_more_than_their_seeds_are_not_stacked():
+    with pytest.raises(BadValue, match="differ in seed"):
+        simulate_together([tiny("fedavg"), tiny("fedavg", lr=0.1)])
+
+
+def test_a_diverging_seed_leaves_the_others_alone():
+    """In one stack with a run whose first participant's images are not finite from round 1 on."""
+    specs = [wide("fedavg", seed=k) for k in range(2)]
+    runs = set_up_together(specs, "vmap", "cpu")
+    states = [first_state(run) for run in runs]
+    states[1]["server"] = tree.map(lambda leaf: leaf * float("nan"), states[1]["server"])
+    with torch.no_grad():
+        for t in (1, 2):
+            play_round(runs, states, t)
+    assert states[1]["diverged"][1] == 1 and states[1]["round"] == 0
+    *_, (_, alone, _) = played(specs[0], "vmap")
+    close(states[0]["server"], alone["server"])
+
+
+# recorded steps ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
+    """On a CPU the recording is the Python function: buffers, counter and selection of padded steps are the same as on a GPU."""
+    spec = wide(method, rounds=2, seed=1)
+
+    def recording(run):
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=True))
+
+    def plain(run):
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=False))
+
+    with torch.no_grad():
+        ends = [list(played(spec, "vmap", change))[-1][1] for change in (recording, plain)]
+    for key in ("server", "clients", "stats"):
+        assert same(ends[0][key], ends[1][key])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
+def test_repeated_counts_its_steps(count):
+    """x <- 2 x + s for s = 0 .. count-1, under vmap, with a leaf that is not batched at first and an integer."""
+    def run(capture):
+        def one(slot):
+            def body(state, s):
+                return {"x": 2 * state["x"] + s[0] + slot, "n": state["n"] + 1 + 0 * slot}
+            return repeated(body, {"x": torch.tensor(1.0, dtype=torch.float64) + slot, "n": torch.tensor(0)}, count, torch.device("cpu"), capture)
+        return torch.func.vmap(one)(torch.arange(3)) if count else one(torch.tensor(0))
+
+    expected = []
+    for slot in range(3 if count else 1):
+        x = 1.0 + slot
+        for s in range(count):
+            x = 2 * x + s + slot
+        expected.append(x)
+    for capture in (True, False, None):
+        out = run(capture)
+        assert torch.atleast_1d(out["x"]).tolist() == expected and set(torch.atleast_1d(out["n"]).tolist()) == {count}
+
+
+# precision --------------------------------------------------------------------------------------------------------------
+
+
+def test_mixed_precision_only_when_asked():
+    """bf16 computes the forward pass in bfloat16 and keeps float32 parameters; tf32 exists on GPUs only."""
+    full, mixed = (simulate(tiny("fedavg", precision=precision)) for precision in ("float32", "bf16"))
+    assert full.final("loss") != mixed.final("loss") and mixed.final("loss") == pytest.approx(full.final("loss"), abs=0.05)
+    assert mixed.communication == full.communication
+    *_, (_, state, _) = played(tiny("fedavg", precision="bf16"))
+    assert all(leaf.dtype == torch.float32 for leaf in tensors(state["server"]))
+    with pytest.raises(BadValue, match="tf32"):
+        simulate(tiny("fedavg", precision="tf32"))
+
+
+def test_tf32_settings_are_as_before_after_a_run():
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    simulate(tiny("local", rounds=1))
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
 # fold and scan, directly ---------------------------------------------------------------------------------------------
 
 
 def both(fn, *trees, min_batch=2, epochs=1, draw=(0, 1)):
     """fn for all six uneven clients, by serial and by vmap."""
     run = uneven(set_up(tiny("fedavg", num_clients=6, precision="float64", local_epochs=epochs)))
-    work = dataclasses.replace(run.work, training=dataclasses.replace(run.work.training, min_batch=min_batch))
-    with torch.no_grad():
-        return work, *(backend(work, fn, np.arange(6), *trees, draw=draw) for backend in (backends.serial, backends.vmap))
+    run = dataclasses.replace(run, work=dataclasses.replace(run.work, training=dataclasses.replace(run.work.training, min_batch=min_batch)))
+    return run.work, *(computed(run, name, fn, np.arange(6), *trees, draw=draw) for name in ("serial", "vmap"))
 
 
 @pytest.mark.parametrize(("min_batch", "steps"), [(2, (0, 1, 1, 1, 10, 2)), (1, (1, 1, 2, 1, 10, 2))])
@@ -141,7 +377,7 @@ def test_several_phases_agree_and_draw_anew():
     close(stacked, serial)
     assert stacked[2]["tests"].tolist() == list(TEST_SIZES) and stacked[2]["n"].tolist() == list(TRAIN_SIZES)
     assert stacked[2]["labels"].tolist() == [int(work.source.labels[parts["train"]].sum()) for parts in work.parts]
-    data = PlainData(work.source, work.training, work.parts[4], (0, 1, 4))
+    data = PlainData(Turn(work.source, work.training, work.parts[4], (0, 1, 4)))
     first, second = (torch.cat(data.fold(lambda seen, batch: (*seen, batch.y), ())).tolist() for _ in range(2))
     assert first != second and sorted(first) == sorted(second)
 
@@ -171,14 +407,19 @@ def test_batch_norm_of_a_frozen_extractor_is_in_evaluation_mode():
 
 def test_batches_of_an_epoch_are_a_shuffled_division():
     """Every epoch: all samples once, in a new order, the last partial batch kept, a single sample left out only where asked."""
-    own = np.arange(100, 170)
-    batches = training_batches(own, 3, Training(1, 32, 0.1, 7, 2), 0, 4, 5, 0)
-    assert [len(b) for b in batches] == [32, 32, 6] * 3
-    epochs = [np.concatenate(batches[k : k + 3]) for k in (0, 3, 6)]
-    assert all(sorted(e) == own.tolist() for e in epochs)
-    assert not np.array_equal(epochs[0], epochs[1]) and not np.array_equal(epochs[0], own)
-    assert [len(b) for b in training_batches(own[:33], 1, Training(1, 32, 0.1, 7, 2), 0)] == [32]
-    assert [len(b) for b in training_batches(own[:33], 1, Training(1, 32, 0.1, 7, 1), 0)] == [32, 1]
+    def flat(count, epochs, min_batch, *draw):
+        return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
+
+    def planned(count, epochs, min_batch, *draw):
+        return Turn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
+
+    drawn = flat(70, 3, 2, 0, 4, 5)
+    assert [len(b) for b in drawn] == [32, 32, 6] * 3
+    epochs = [np.concatenate(drawn[k : k + 3]) for k in (0, 3, 6)]
+    assert all(sorted(e) == list(range(70)) for e in epochs)
+    assert not np.array_equal(epochs[0], epochs[1]) and not np.array_equal(epochs[0], np.arange(70))
+    assert [len(b) for b in flat(33, 1, 2, 0)] == [32]
+    assert [len(b) for b in flat(33, 1, 1, 0)] == [32, 1]
 
 
 def test_backends_leave_their_arguments_alone():
@@ -197,3 +438,27 @@ def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
     close(outcome(spec, "vmap", "cuda")[0], outcome(spec, "serial")[0], 1e-9)
     on_gpu, on_cpu = (simulate(tiny(method), device=device).history for device in ("cuda", "cpu"))
     assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-3) for a, b in zip(on_gpu, on_cpu, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones")
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_steps_on_cuda(method):
+    """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
+    spec = wide(method, seed=1)
+    ends = []
+    for capture in (True, False):
+        def change(run, capture=capture):
+            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture))
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
+    for key in ("server", "clients", "stats"):
+        close(ends[0][key], ends[1][key], 1e-10)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA")
+def test_seeds_in_one_stack_on_cuda():
+    specs = [wide("fedavg", seed=k) for k in range(3)]
+    for result, spec in zip(simulate_together(specs, device="cuda"), specs):
+        alone = simulate(spec, backend="serial")
+        assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True))

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, close, exact, played, same, tiny
+from helpers import METHODS, close, computed, exact, played, same, tiny
 
 from fedlib import draws, tree
 from fedlib.engine import simulate as engine
@@ -87,12 +87,12 @@ def test_divergence_names_client_round_and_step(method, backend):
 
     def watched(model, message, own, data):
         data.watch = lambda number, theta: finite.append((number, all(torch.isfinite(leaf).all() for leaf in theta.values())))
-        return run.method.client_update(model, message, own, data)
+        return run.acting(state).client_update(model, message, own, data)
 
     run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
-    message, own = run.method.download(state["server"], client), tree.rows(state["clients"], client)
+    message, own = run.acting(state).download(state["server"], client), tree.rows(state["clients"], client)
     received = run.transport.received(tree.stack([message]), tree.rows(state["stats"], [client]), training=True)
-    engine.backends.serial(run.work, watched, [client], received, tree.stack([own]), draw=(engine.TRAIN, t))
+    computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(engine.TRAIN, t))
     assert (step, False) == next(entry for entry in finite if not entry[1])
 
 
@@ -102,7 +102,7 @@ def test_a_diverged_run_is_stored_as_such_and_not_repeated(tmp_path, monkeypatch
     result = store.get_or_run(spec)
     assert result.status == "diverged" and "client" in result.error and "round 1" in result.error
     assert np.isnan(result.final()) and result.history == [] and result.point == ""
-    monkeypatch.setattr(engine, "simulate", lambda *_, **__: pytest.fail("the stored result was not used"))
+    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("the stored result was not used"))
     assert exact(store.get_or_run(spec)) == exact(result) and store.get(spec).error == result.error
 
 
@@ -110,9 +110,9 @@ def test_uploads_of_single_numbers_are_checked_too():
     """A method may send one number a client (a loss, a count): leaves [K]. Finite ones pass, others name the client."""
     run = next(played(tiny("fedavg")))[0]
     messages = tree.repeat(run.work.model.theta0, 2)
-    check_finite(run, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, 2.0])}, {}))
+    check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, 2.0])}, {}))
     with pytest.raises(Diverged) as error:
-        check_finite(run, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, float("nan")])}, {}))
+        check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, float("nan")])}, {}))
     assert (error.value.client, error.value.round, error.value.step) == (2, 1, None)
 
 
@@ -132,14 +132,19 @@ class Spy:
     def client_update(self, model, message, client, data):
         upload, kept = self.method.client_update(model, message, client, data)
         pick = [{name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running} for node in ((message, client), (upload, kept))]
-        self.seen.append((data.draw[1], data.draw[2], *pick))  # round, client, before, after
+        self.seen.append((data.turn.draw[1], data.turn.draw[2], *pick))  # round, client, before, after
         return upload, kept
+
+
+def spy_on(run, seen):
+    first, rounds = run.warm_up
+    return dataclasses.replace(run, method=Spy(run.method, seen), warm_up=(Spy(first, seen), rounds))
 
 
 def spied(method, bn_stats, **changes):
     seen = []
     states = [(run, {"server": dict(state["server"]), "stats": tree.map(torch.clone, state["stats"])}) for run, state, _ in
-              played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: dataclasses.replace(run, method=Spy(run.method, seen)))]
+              played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))]
     return states, seen
 
 
@@ -206,7 +211,7 @@ def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
     for t in (2, 3):
         server = states[t - 1][1]["server"]
         for _, i, before, _ in (entry for entry in seen if entry[0] == t):
-            weights = run.method.mixing_weights(server, i)
+            weights = run.method.mixing_weights(server, [i])[0]
             mixed = (weights / weights.sum()) @ server["models"][name].double()
             torch.testing.assert_close(before[name], mixed.float(), rtol=1e-5, atol=1e-6)
 
@@ -224,6 +229,28 @@ def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data
     trained = int(ids[0])
     assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state["stats"]["extractor.bn1.running_mean"][trained])
     assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_renaming_clients_renames_their_results(method):
+    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
+    which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""
+    order = np.array([2, 0, 3, 1])
+    spec = tiny(method, join_ratio=1.0, rounds=2, batch_size=2000, precision="float64", hyper={"rho": 0.5} if method == "pfedsim" else {})
+
+    def renamed(run):
+        parts = [run.work.parts[i] for i in order]
+        return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order])
+
+    (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
+    with torch.no_grad():
+        for point in run_a.points(a):
+            (correct_a, loss_a), (correct_b, loss_b) = engine.evaluate(run_a, a, point), engine.evaluate(run_b, b, point)
+            np.testing.assert_array_equal(correct_b, correct_a[order])
+            np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-7)
+    assert not np.array_equal(loss_a, loss_a[order])
+    close(b["stats"], tree.rows(a["stats"], order), 1e-9)
+    close(b["clients"], tree.rows(a["clients"], order), 1e-9)
 
 
 # evaluation ----------------------------------------------------------------------------------------------------------

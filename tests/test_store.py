@@ -173,7 +173,7 @@ def test_get_or_run_runs_once(tmp_path, monkeypatch):
     first = store.get_or_run(spec)
     assert exact(first) == exact(simulate(spec)) and first.provenance["commit"]
     stamp = store.path(spec).stat().st_mtime_ns
-    monkeypatch.setattr(engine, "simulate", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("ran again"))
     assert exact(store.get_or_run(spec)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
@@ -474,7 +474,7 @@ def test_a_full_disk_costs_the_checkpoint_only(monkeypatch):
 
 def test_checkpoints_are_as_far_apart_as_asked(monkeypatch):
     saved = []
-    monkeypatch.setattr(torch, "save", lambda state, out: saved.append(state["round"]))
+    monkeypatch.setattr(torch, "save", lambda states, out: saved.append(states[0]["round"]))
     for seed, (every, expected) in enumerate(((0, [1, 2, 3]), (3600.0, []), (None, []))):
         saved.clear()
         simulate(tiny("local", rounds=4, seed=seed), checkpoint_every=every)

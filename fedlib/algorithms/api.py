@@ -23,28 +23,37 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """What an algorithm may know of the run before it starts: N clients, T rounds, C classes."""
+    """What an algorithm may know of the run before it starts: N clients, T rounds, C classes, the run's seed, and, for
+    servers that are told so once, how many training samples of every class each client has, int64 [N, C]."""
 
     num_clients: int
     rounds: int
     num_classes: int
+    seed: int = 0
+    class_counts: Any = None
 
 
 class ClientData(Protocol):
     """One client's data and its local training settings, as seen by `client_update`."""
 
     num_samples: Any  # training samples N_i
+    class_counts: Any  # of every class, int64 [C]
     local_epochs: int  # E
     lr: float  # eta
+    group: str  # this client's group, where the algorithm has `groups`; the one thing that Python may branch on
 
-    def fold(self, step, state, epochs: int | None = None):
+    def fold(
+        self, step, state, epochs: int | None = None, *, steps: int | None = None, together: int = 1, noise: int = 0
+    ):
         """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
 
-        A batch has x [B, c, h, w], y [B] and mask (bool [B], or None when every row is a real sample).
+        A batch has x [B, c, h, w], y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B])
+        over the real rows. steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so many
+        minibatches at a time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
         """
 
     def scan(self, step, state, part: str = "train"):
-        """One pass in fixed order over "train" or "test", for evaluation and statistics; returns the last state."""
+        """One pass in fixed order over "train", "val" or "test", for evaluation and statistics; returns the last state."""
 
 
 class Algorithm(Protocol):
@@ -70,10 +79,16 @@ class Algorithm(Protocol):
     def eval_points(self, server: Tree) -> tuple[str, ...]:
         """The points evaluated now; the first one is the headline."""
 
-    # Optional:
-    # def warm_up(self, setting) -> (Algorithm, int)                        another algorithm's rounds that come first, 0..T; runs
-    #                                                                       that share them can compute them once
-    # def take_over(self, model, setting, server, clients) -> (Tree, Tree)  the state after a warm-up, from the other algorithm's
-    # def downloads(self, server, ids) -> Tree                              many messages at once, stacked [K, ...]
-    # def stored_upload(self, server, i) -> Tree                            a server that keeps every client's last upload: what
-    #                                                                       is evaluated at `post`
+    # Optional, each with a default in the engine:
+    # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
+    # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
+    # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
+    # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
+    # floats_down(self, message), floats_up(self, upload) -> int
+    #                                                  numbers in one client's message, where some of it is padding
+    # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
+    # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
+    #                                                  them can compute them once
+    # survey(self, model, message, client, data)       what every client reports once at the end of the warm-up
+    # take_over(self, model, setting, server, clients, reports) -> (Tree, Tree)
+    #                                                  the state after it; reports [N, ...] (None without `survey`)

@@ -70,7 +70,7 @@ class PFedSim:
     def init(self, model, setting):
         return self.personalisation_phase(model.theta0, setting), {}
 
-    def take_over(self, model, setting, server, clients):
+    def take_over(self, model, setting, server, clients, reports):
         return self.personalisation_phase(server["theta"], setting), {}
 
     def personalisation_phase(self, theta, setting):

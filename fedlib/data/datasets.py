@@ -1,17 +1,20 @@
-"""Image data sets: one embedded, any number prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
+"""Image data sets: one embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
 
 The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 [n, h, w, c]), `labels.npy`
-(int64 [n]), `is_test.npy` (bool [n], the official split) and `meta.json` (name, classes, sha256 of the image bytes).
+(int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and, where
+images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups" in meta.json.
 Images are memory-mapped, so loading costs no more memory than the pages that are read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,27 +22,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.errors import BadValue, DataError
+from fedlib.data.sources import DATASETS
+from fedlib.errors import BadValue, DataError, choose, require
 
 PREPARED_FILES = ("images.npy", "labels.npy", "is_test.npy", "meta.json")
+FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """images: uint8 [n, c, h, w] in 0..255; labels: int64 [n] in 0..C-1; classes: C names; sha256 of the image bytes."""
+    """images: uint8 [n, c, h, w] in 0..255; labels: int64 [n] in 0..C-1; classes: C names; sha256 of the image bytes;
+    is_test: bool [n], the official split (all False where there is none); groups: int64 [n], the writer or domain of every
+    image as index into group_names, or None."""
 
     name: str
     images: Tensor
     labels: Tensor
     classes: tuple[str, ...]
     sha256: str
-    folder: str = ""  # of its prepared form
+    is_test: Tensor | None = None
+    groups: Tensor | None = None
+    group_names: tuple[str, ...] = ()
+    place: Path | None = None  # folder of the prepared form
+
+    def __post_init__(self):
+        if self.is_test is None:
+            object.__setattr__(self, "is_test", torch.zeros(len(self.labels), dtype=torch.bool))
 
     def __reduce__(self):
         """Pickled as its place, where it has one: other processes map the same file instead of getting a copy."""
-        if self.folder:
-            return load, (self.name, self.folder)
-        return Dataset, (self.name, self.images, self.labels, self.classes, self.sha256)
+        if self.place is not None:
+            return _open, (self.name, self.place)
+        return Dataset, tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -49,29 +63,36 @@ class Dataset:
     @functools.cached_property
     def channel_stats(self) -> tuple[Tensor, Tensor]:
         """Mean and std of every channel over all pixels in [0, 1], each float64 [c, 1, 1]; inputs are standardised with them."""
-        total = torch.zeros(self.shape[0], dtype=torch.float64)
-        squares = total.clone()
-        for chunk in self.images.split(4096):
-            pixels = chunk.to(torch.float32) / 255
-            total += pixels.sum((0, 2, 3), dtype=torch.float64)
-            squares += pixels.square().sum((0, 2, 3), dtype=torch.float64)
-        mean = total / (self.images.numel() / self.shape[0])
-        std = (squares / (self.images.numel() / self.shape[0]) - mean**2).clamp(min=1e-12).sqrt()
+        counts = torch.zeros(self.shape[0], 256, dtype=torch.int64)  # how often every value occurs, by channel
+        for chunk in self.images.split(1024):
+            for k in range(self.shape[0]):
+                counts[k] += chunk[:, k].flatten().bincount(minlength=256)
+        pixels, total = torch.arange(256, dtype=torch.float32) / 255, self.images.numel() / self.shape[0]
+        mean = (counts * pixels.double()).sum(1) / total
+        std = ((counts * pixels.square().double()).sum(1) / total - mean**2).clamp(min=1e-12).sqrt()
         return mean.view(-1, 1, 1), std.view(-1, 1, 1)
 
 
 def root() -> Path:
     """Where prepared data sets lie: $FEDLIB_DATA, else the user's cache folder."""
-    if os.environ.get("FEDLIB_DATA"):
-        return Path(os.environ["FEDLIB_DATA"]).expanduser()
+    return Path(os.environ["FEDLIB_DATA"]).expanduser() if os.environ.get("FEDLIB_DATA") else _user_cache() / "data"
+
+
+def copies() -> Path:
+    """Where the prepared copies of users' folders lie: $FEDLIB_CACHE/folders, else in the user's cache folder."""
+    cache = os.environ.get("FEDLIB_CACHE")
+    return (Path(cache).expanduser() if cache else _user_cache()) / "folders"
+
+
+def _user_cache() -> Path:
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("fedlib")) / "data"
+    return Path(platformdirs.user_cache_dir("fedlib"))
 
 
 @functools.cache
 def _digits() -> Dataset:
-    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to 16x16."""
+    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to 16x16. There is no official split."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -84,64 +105,143 @@ def _digits() -> Dataset:
 
 
 EMBEDDED = {"digits": _digits}
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
-def available(folder: Path | None = None) -> list[str]:
-    """Names that `load` accepts now: the embedded ones and the prepared folders under the data root."""
+def available(folder: Path | str | None = None) -> list[str]:
+    """Names of what is here now: the embedded data sets and the prepared folders under the data root."""
     folder = root() if folder is None else Path(folder)
-    prepared = [p.parent.name for p in folder.glob("*/meta.json")] if folder.is_dir() else []
-    return [*EMBEDDED, *sorted(set(prepared) - set(EMBEDDED))]
+    prepared = {p.parent.name for p in folder.glob("*/meta.json")} if folder.is_dir() else set()
+    return [*EMBEDDED, *sorted(name for name in prepared - set(EMBEDDED) if NAME.fullmatch(name))]
 
 
-def load(name: str, folder: Path | str | None = None) -> Dataset:
-    """Load a data set by name, from the package or from `<folder>/<name>`; `folder` defaults to `root()`.
+def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dataset:
+    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or "folder:<path>", a user's own images.
 
-    Raises BadValue for a malformed name, DataError if the data set is absent, incomplete or fails its checksum.
+    folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and prepared
+    first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of images for each
+    class; images become squares of 64 pixels, or of 32 with "folder:<path>@32".
+
+    Raises BadValue for a malformed or unknown name, DataError if the data is incomplete, damaged or not to be had.
     """
     if name in EMBEDDED:
         return EMBEDDED[name]()
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise BadValue(f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only")
-    path = (root() if folder is None else Path(folder)) / name
+    if name.startswith("folder:"):
+        return _load_folder(name)
+    if not NAME.fullmatch(name):
+        raise BadValue(
+            f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only; folder:<path> takes your own images"
+        )
+    base = root() if folder is None else Path(folder)
+    try:
+        if (base / name).exists():
+            return _open(name, base / name)
+    except Damaged as damage:
+        if name not in DATASETS:
+            raise
+        warnings.warn(f"{damage}; it is made again, and what is there is moved to {base / '_damaged'}", stacklevel=2)
+    _obtain(name, base, keep)
+    return _open(name, base / name)
+
+
+def _obtain(name: str, base: Path, keep: bool) -> None:
+    """Download and prepare what is missing; errors also say what is here."""
+    from fedlib.data.prepare import obtain
+
+    here = f"here now: {', '.join(available(base))} (in {base}; FEDLIB_DATA sets another folder)"
+    try:
+        choose("dataset", name, [*DATASETS, *(set(available(base)) - set(DATASETS)), "folder:<path>"])
+        obtain(name, base, functools.partial(_sound, name), keep)
+    except BadValue as error:
+        raise BadValue(f"{error}; {here}") from None
+    except DataError as error:
+        raise DataError(f"{error}; {here}") from error
+
+
+def _load_folder(name: str) -> Dataset:
+    """A user's own images, through a prepared copy that is made anew when the folder changes."""
+    from fedlib.data.prepare import copy_folder
+
+    path, size = Path(name.removeprefix("folder:")).expanduser(), str(FOLDER_SIZE)
+    if (sized := re.fullmatch(r"(.+)@(\d{1,6})", str(path))) and not path.is_dir():
+        path, size = Path(sized[1]), sized[2]
+    require(8 <= int(size) <= 1024, "dataset", name, "folder:<path>@<pixels> with 8 to 1024 pixels")
+    return _open(name, copy_folder(path.resolve(), int(size), copies(), functools.partial(_sound, name)))
+
+
+class Damaged(DataError):
+    """A prepared folder whose content is not what it should be."""
+
+
+def _sound(name: str, path: Path) -> bool:
+    try:
+        return bool(_open(name, path))
+    except DataError:
+        return False
+
+
+def _open(name: str, path: Path) -> Dataset:
+    """Open a prepared folder. Raises DataError if a file is missing, Damaged if the content fails a check."""
     missing = [f for f in PREPARED_FILES if not (path / f).is_file()]
     if missing:
         raise DataError(
-            f"dataset {name!r} is not prepared: {', '.join(missing)} missing in {path}; "
-            f"here now: {', '.join(available(folder))}. Put the prepared files there or set FEDLIB_DATA to the folder that holds {name}/"
+            f"dataset {name!r} is not prepared: {', '.join(missing)} missing in {path}; complete it, or move this folder away"
         )
-    stamp = tuple((path / f).stat().st_mtime_ns for f in PREPARED_FILES)
-    return _load_prepared(name, path, stamp)
+    files = [path / f for f in (*PREPARED_FILES, "groups.npy")]
+    return _open_prepared(name, path, tuple(f.stat().st_mtime_ns for f in files if f.exists()))
 
 
 @functools.lru_cache(maxsize=4)
-def _load_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
+def _open_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
     """Open and verify one prepared folder; cached until one of its files changes."""
     try:
         meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         images = np.load(path / "images.npy", mmap_mode="c", allow_pickle=False)  # copy-on-write: never written back
-        labels = np.load(path / "labels.npy", allow_pickle=False)
-        is_test = np.load(path / "is_test.npy", allow_pickle=False)
-        if isinstance(meta["classes"], str):
-            raise ValueError("classes must be a list of names")
-        classes, expected = tuple(str(c) for c in meta["classes"]), meta.get("sha256")
+        rest = ["labels", "is_test", *(["groups"] if (path / "groups.npy").exists() or "groups" in meta else [])]
+        arrays = {"images": images, **{f: np.load(path / f"{f}.npy", allow_pickle=False) for f in rest}}
+        classes, groups = _names(meta, "classes"), _names(meta, "groups") if "groups" in arrays else ()
     except (ValueError, KeyError, EOFError, OSError, TypeError) as error:
-        raise DataError(f"dataset {name!r} in {path} is damaged ({error}); prepare it again") from error
-    arrays = {"images": (images, np.uint8, 4), "labels": (labels, np.int64, 1), "is_test": (is_test, np.bool_, 1)}
-    for what, (array, dtype, axes) in arrays.items():
-        fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == axes and array.size > 0
-        if not fits or len(array) != len(labels):
+        raise Damaged(f"dataset {name!r} in {path} is damaged ({error}); prepare it again") from error
+    _check_form(name, path, arrays, len(classes), len(groups))
+    digest = _check_sums(name, path, meta, arrays)
+    tensors = {f: torch.from_numpy(array) for f, array in arrays.items()}
+    pixels = tensors.pop("images").permute(0, 3, 1, 2)
+    return Dataset(name, pixels, classes=classes, sha256=digest, group_names=groups, place=path, **tensors)
+
+
+def _names(meta: dict, field: str) -> tuple[str, ...]:
+    if isinstance(meta[field], str):
+        raise ValueError(f"{field} must be a list of names")
+    return tuple(str(name) for name in meta[field])
+
+
+def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: int, groups: int) -> None:
+    """Raise Damaged unless types, sizes and ranges are those of the prepared form."""
+    form = {"images": (np.uint8, 4), "labels": (np.int64, 1), "is_test": (np.bool_, 1), "groups": (np.int64, 1)}
+    for what, array in arrays.items():
+        fits = isinstance(array, np.ndarray) and (array.dtype, array.ndim) == form[what] and array.size > 0
+        if not fits or len(array) != len(arrays["images"]):
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise DataError(
-                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; "
-                "expected images uint8 [n, h, w, c], labels int64 [n] and is_test bool [n], n >= 1"
+            raise Damaged(
+                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; expected images uint8 [n, h, w, c], "
+                "labels int64 [n], is_test bool [n] and, if there are groups, groups int64 [n], n >= 1"
             )
-    if labels.min() < 0 or labels.max() >= len(classes):
-        raise DataError(f"dataset {name!r} in {path}: labels must lie in 0..{len(classes) - 1}, one per image")
-    digest = hashlib.sha256(memoryview(np.ascontiguousarray(images)).cast("B")).hexdigest()
-    if expected is not None and expected != digest:
-        raise DataError(
-            f"dataset {name!r} in {path} fails its checksum: images.npy has {digest[:12]}…, meta.json says "
-            f"{str(expected)[:12]}…; prepare it again"
-        )
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
-    return Dataset(name, pixels, torch.from_numpy(labels), classes, digest, str(path.parent))
+    for what, count in (("labels", classes), ("groups", groups)):
+        if what in arrays and (arrays[what].min() < 0 or arrays[what].max() >= count):
+            raise Damaged(f"dataset {name!r} in {path}: {what} must lie in 0..{count - 1}, one per image")
+
+
+def _check_sums(name: str, path: Path, meta: dict, arrays: dict[str, np.ndarray]) -> str:
+    """The sha256 of the image bytes. Raises Damaged if it, or that of labels, split and groups, is not what meta.json says."""
+    from fedlib.data.prepare import hash_images, hash_labels
+
+    images, *rest = arrays.values()
+    sums = {"sha256": hash_images(images), "sha256_labels": hash_labels(*rest)}
+    for field, found in sums.items():
+        if meta.get(field) not in (None, found):
+            files = "images.npy has" if field == "sha256" else "labels.npy, is_test.npy and groups.npy have"
+            raise Damaged(
+                f"dataset {name!r} in {path} fails its checksum: {files} {found[:12]}…, meta.json says "
+                f"{str(meta[field])[:12]}…; prepare it again"
+            )
+    return sums["sha256"]

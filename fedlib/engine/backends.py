@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -63,7 +64,11 @@ class Vmap(Serial):
     def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
         if self.most is None:
             self.most = STACK if self.device.type == "cpu" else clients_that_fit(self.model, turns[0], self.device)
-        stacks = cut([len(turn.parts["train"]) for turn in turns], self.most, LAUNCH[self.device.type])
+        stacks = []
+        for group in dict.fromkeys(turn.group for turn in turns):
+            members = np.array([k for k, turn in enumerate(turns) if turn.group == group])
+            sizes = [len(turns[k].parts["train"]) for k in members]
+            stacks += [members[chosen] for chosen in cut(sizes, self.most, LAUNCH[self.device.type])]
         results = [
             self._halving(fn, [turns[k] for k in chosen], [tree.rows(t, chosen) for t in trees]) for chosen in stacks
         ]
@@ -111,13 +116,7 @@ class Process(Serial):
             self.workers.share(self.shared)
         order = np.argsort([-sum(map(len, turn.parts.values())) for turn in turns], kind="stable")
         jobs = {
-            int(k): (
-                fn,
-                turns[k].training,
-                turns[k].parts,
-                turns[k].draw,
-                *(as_arrays(tree.rows(t, int(k))) for t in trees),
-            )
+            int(k): (fn, replace(turns[k], source=None), *(as_arrays(tree.rows(t, int(k))) for t in trees))
             for k in order
         }
         done = self.workers.map(one_turn, jobs)
@@ -129,11 +128,11 @@ class Process(Serial):
         self.workers.stop()
 
 
-def one_turn(shared, fn, training, parts, draw, *trees):
+def one_turn(shared, fn, turn, *trees):
     """In a worker: the result of one client and the seconds it took, by purpose."""
     model, source = shared
     seconds = Counter()
-    data = PlainData(Turn(source, training, parts, draw), seconds)
+    data = PlainData(replace(turn, source=source), seconds)
     with torch.no_grad():
         result = fn(model, *(tree.map(torch.from_numpy, t) for t in trees), data)
     return as_arrays(result), seconds

@@ -72,7 +72,9 @@ def tested(method, fresh: bool, epochs: int, num_classes: int, model, message, c
     """One client's test: `count_correct` of its personal model, after `epochs` of fine-tuning."""
     theta = personal(method, fresh, model, message, client, data)
     theta = local_sgd(model, theta, data, epochs) if epochs else theta
-    return count_correct(model, theta, data, num_classes)
+    if hasattr(method, "predict"):
+        return count_correct(partial(method.predict, model, theta), data, num_classes)
+    return count_correct(partial(model.logits, theta), data, num_classes)
 
 
 def evaluated_messages(run, state: dict, point: str, ids):
@@ -97,12 +99,12 @@ def downloads(method, server, ids):
     return tree.map(joined, messages[0], *messages[1:])
 
 
-def count_correct(model, theta: dict, data, num_classes: int):
-    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data."""
-    classes = torch.arange(num_classes, device=theta["head.bias"].device)
+def count_correct(scores, data, num_classes: int):
+    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores: x -> [B, C]."""
 
     def step(totals, batch):
-        logits = model.logits(theta, batch.x)
+        logits = scores(batch.x)
+        classes = torch.arange(num_classes, device=logits.device)
         hit = logits.argmax(1) == batch.y
         loss = functional.cross_entropy(logits, batch.y, reduction="none").double()
         if batch.mask is not None:
@@ -110,9 +112,12 @@ def count_correct(model, theta: dict, data, num_classes: int):
         per_class = (hit[:, None] & (batch.y[:, None] == classes)).sum(0)
         return totals[0] + per_class, totals[1] + loss.sum()
 
-    return data.scan(
-        step, (torch.zeros_like(classes), torch.zeros((), dtype=torch.float64, device=classes.device)), "test"
+    device = data.device
+    zeros = (
+        torch.zeros(num_classes, dtype=torch.int64, device=device),
+        torch.zeros((), dtype=torch.float64, device=device),
     )
+    return data.scan(step, zeros, "test")
 
 
 def with_fresh_stats(model, theta: dict, data) -> dict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,11 +26,19 @@ KEPT = 2**26  # most numbers of one client's scaled images that are kept from on
 
 @dataclass(frozen=True)
 class Batch:
-    """x: standardised images [B, c, h, w]; y: int64 [B]; mask: bool [B], real rows of a padded batch, or None if all are."""
+    """x: standardised images [B, c, h, w]; y: int64 [B]; mask: bool [B], real rows of a padded batch, or None if all are;
+    noise: independent standard normal numbers [B, k], where `fold` was asked for them."""
 
     x: Tensor
     y: Tensor
     mask: Tensor | None = None
+    noise: Tensor | None = None
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of one number a sample, [B], over the real rows."""
+        if self.mask is None:
+            return values.mean()
+        return torch.where(self.mask, values, 0).sum() / self.mask.sum()
 
 
 class Source:
@@ -73,15 +81,43 @@ class Turn:
     training: Training
     parts: dict[str, np.ndarray]
     draw: tuple[int, ...]  # (purpose, round, client)
+    group: str = ""  # clients of different groups are never stacked together
 
-    def batches(self, epochs: int, phase: int) -> list[np.ndarray]:
-        """Positions in the client's training part of all minibatches: shuffled anew every epoch, the last partial one kept."""
+    def plan(
+        self, phase: int, epochs: int, steps: int | None = None, together: int = 1
+    ) -> list[tuple[np.ndarray, ...]]:
+        """Positions in the client's training part of all minibatches, `together` at a time.
+
+        Shuffled anew every epoch, the last partial batch kept. An epoch of b batches makes max(1, b // together) steps;
+        `steps` says how many there are in all, with as many epochs as that takes. No steps without a batch to train on.
+        """
         generator = rng(self.training.seed, "batches", *self.draw, phase)
-        size, count, batches = self.training.batch_size, len(self.parts["train"]), []
-        for _ in range(epochs):
+        size, count, plan = self.training.batch_size, len(self.parts["train"]), []
+        while (epochs > 0) if steps is None else (len(plan) < steps):
             order = generator.permutation(count)
-            batches += [order[start : start + size] for start in range(0, count, size)]
-        return [batch for batch in batches if len(batch) >= self.training.min_batch]
+            batches = [order[start : start + size] for start in range(0, count, size)]
+            batches = [batch for batch in batches if len(batch) >= self.training.min_batch]
+            if not batches:
+                return []
+            for first in range(0, max(1, len(batches) // together) * together, together):
+                plan.append(tuple(batches[k % len(batches)] for k in range(first, first + together)))
+            epochs -= 1
+        return plan[:steps]
+
+    def noise(
+        self, phase: int, plan: list[tuple[np.ndarray, ...]], numbers: int
+    ) -> list[tuple[np.ndarray | None, ...]]:
+        """Standard normal numbers [B, numbers] for every minibatch of a plan; None if `numbers` is 0."""
+        if not numbers:
+            return [(None,) * len(batches) for batches in plan]
+        generator = rng(self.training.seed, "noise", *self.draw, phase)
+        return [tuple(generator.standard_normal((len(batch), numbers)) for batch in batches) for batches in plan]
+
+    @property
+    def class_counts(self) -> Tensor:
+        """Training samples of every class, int64 [C]."""
+        labels = self.source.dataset.labels[torch.from_numpy(self.parts["train"])]
+        return labels.bincount(minlength=len(self.source.dataset.classes))
 
 
 class PlainData:
@@ -91,19 +127,25 @@ class PlainData:
         self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
         self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
         self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
+        self.group, self.device = turn.group, turn.source.device
 
-    def fold(self, step, state, epochs: int | None = None):
+    @property
+    def class_counts(self) -> Tensor:
+        return self.turn.class_counts.to(self.turn.source.device)
+
+    def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
         start = time.perf_counter()
         epochs = self.local_epochs if epochs is None else epochs
-        plan = self.turn.batches(epochs, self.phase)
+        plan = self.turn.plan(self.phase, epochs, steps, together)
+        noises = self.turn.noise(self.phase, plan, noise)
         self.phase += 1
-        look_up = self._training_samples(keep=epochs > 1)
-        return self._run(step, state, [torch.from_numpy(positions) for positions in plan], look_up, start, self.watch)
+        look_up = self._training_samples(keep=epochs > 1 or steps is not None)
+        return self._run(step, state, plan, noises, look_up, start, self.watch)
 
     def scan(self, step, state, part: str = "train"):
         start, indices = time.perf_counter(), self.turn.parts[part]
-        plan = [torch.from_numpy(index) for index in np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH))]
-        return self._run(step, state, plan, self.turn.source.batch, start)
+        plan = [(index,) for index in np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH))]
+        return self._run(step, state, plan, [(None,)] * len(plan), self.turn.source.batch, start)
 
     def _training_samples(self, keep: bool) -> Callable[[Tensor], Batch]:
         """Positions -> Batch. For several passes the client's scaled images are kept, if they are not too many."""
@@ -115,17 +157,23 @@ class PlainData:
         x, y = self.kept.x, self.kept.y
         return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
 
-    def _run(self, step, state, plan: list[Tensor], look_up, start: float, watch: Callable | None = None):
-        for number, chosen in enumerate(plan):
-            batch = look_up(chosen)
+    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None):
+        for number, (chosen, noise) in enumerate(zip(plan, noises)):
+            batches = [look_up(torch.from_numpy(rows)) for rows in chosen]
+            batches = [self._with_noise(batch, numbers) for batch, numbers in zip(batches, noise)]
             ready = time.perf_counter()
             self.clock["data"] += ready - start
-            state = step(state, batch)
+            state = step(state, *batches)
             start = time.perf_counter()
             self.clock["step"] += start - ready
             if watch:
                 watch(number, state)
         return state
+
+    def _with_noise(self, batch: Batch, numbers: np.ndarray | None) -> Batch:
+        if numbers is None:
+            return batch
+        return replace(batch, noise=torch.from_numpy(numbers).to(self.turn.source.device, self.turn.source.dtype))
 
 
 class StackedData:
@@ -137,38 +185,52 @@ class StackedData:
     def __init__(self, turns: Sequence[Turn], slot: Tensor, clock: Counter, capture: bool | None = None):
         self.turns, self.slot, self.clock, self.capture = turns, slot, clock, capture
         training = turns[0].training
-        self.local_epochs, self.lr, self.batch_size, self.phase = (
-            training.local_epochs,
-            training.lr,
-            training.batch_size,
-            0,
-        )
+        self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size
+        self.phase, self.group, self.device = 0, turns[0].group, slot.device
 
     @property
     def num_samples(self) -> Tensor:
         return self._mine(torch.tensor([len(turn.parts["train"]) for turn in self.turns]))
 
-    def fold(self, step, state, epochs: int | None = None):
+    @property
+    def class_counts(self) -> Tensor:
+        return self._mine(torch.stack([turn.class_counts for turn in self.turns]))
+
+    def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
         start = time.perf_counter()
         epochs = self.local_epochs if epochs is None else epochs
-        plans = [[turn.parts["train"][batch] for batch in turn.batches(epochs, self.phase)] for turn in self.turns]
+        plans = [turn.plan(self.phase, epochs, steps, together) for turn in self.turns]
+        noises = [turn.noise(self.phase, plan, noise) for turn, plan in zip(self.turns, plans)]
+        own = [turn.parts["train"] for turn in self.turns]
+        plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
         self.phase += 1
-        return self._run(step, state, plans, self.batch_size, start)
+        return self._run(step, state, plans, self.batch_size, together, start, noises if noise else None)
 
     def scan(self, step, state, part: str = "train"):
         start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
-        plans = [np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH)) for indices in own]
-        return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), start)
+        plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
+        return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
 
-    def _run(self, step, state, plans: list[list[np.ndarray]], width: int, start: float):
-        index, real = padded(plans, width)
-        index, real = self._mine(index), self._mine(real)  # [S, B] each, for all steps on the device at once
-        source, ready = self.turns[0].source, time.perf_counter()
+    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None):
+        index, real = (
+            self._mine(table) for table in padded(plans, width, together)
+        )  # [S, together, B], for all steps at once
+        source = self.turns[0].source
+        noise = (
+            None
+            if noises is None
+            else self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
+        )
+        ready = time.perf_counter()
         self.clock["data"] += ready - start
 
         def padded_step(state, s):
             rows, mask = index.index_select(0, s)[0], real.index_select(0, s)[0]
-            return tree.where(mask.any(), step(state, source.batch(rows, mask)), state)
+            batches = [source.batch(rows[k], mask[k]) for k in range(together)]
+            if noise is not None:
+                numbers = noise.index_select(0, s)[0]
+                batches = [replace(batch, noise=numbers[k]) for k, batch in enumerate(batches)]
+            return tree.where(mask[0].any(), step(state, *batches), state)
 
         state = repeated(padded_step, state, len(index), self.slot.device, self.capture)
         self.clock["step"] += time.perf_counter() - ready
@@ -179,17 +241,32 @@ class StackedData:
         return table.to(self.slot.device).index_select(0, self.slot.reshape(1))[0]
 
 
-def padded(plans: list[list[np.ndarray]], width: int) -> tuple[Tensor, Tensor]:
-    """Plans of K clients -> sample indices int64 [K, S, B] and real rows bool [K, S, B], S the most steps of a client."""
+def padded(plans: list[list[tuple[np.ndarray, ...]]], width: int, together: int = 1) -> tuple[Tensor, Tensor]:
+    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape, S the most steps."""
     steps = max((len(plan) for plan in plans), default=0)
-    index = np.zeros((len(plans), steps, width), dtype=np.int64)
-    real = np.zeros((len(plans), steps, width), dtype=bool)
+    index = np.zeros((len(plans), steps, together, width), dtype=np.int64)
+    real = np.zeros(index.shape, dtype=bool)
     for k, plan in enumerate(plans):
-        for s, batch in enumerate(plan):
-            index[k, s, : len(batch)], real[k, s, : len(batch)] = batch, True
+        for s, batches in enumerate(plan):
+            for g, batch in enumerate(batches):
+                index[k, s, g, : len(batch)], real[k, s, g, : len(batch)] = batch, True
     return torch.from_numpy(index), torch.from_numpy(real)
 
 
-def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None) -> dict:
-    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all)."""
-    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, data.lr, train), theta, epochs)
+def stacked_noise(noises: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, ...]) -> np.ndarray:
+    """Noise of K clients' minibatches, padded with zeros: [K, S, together, B, numbers]; shape: (S, together, B)."""
+    numbers = next(batch.shape[1] for plan in noises for batches in plan for batch in batches)
+    table = np.zeros((len(noises), *shape, numbers))
+    for k, plan in enumerate(noises):
+        for s, batches in enumerate(plan):
+            for g, batch in enumerate(batches):
+                table[k, s, g, : len(batch)] = batch
+    return table
+
+
+def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None, loss=None) -> dict:
+    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all).
+
+    loss: as in `fedlib.models.Model.sgd_step`.
+    """
+    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, data.lr, train, loss), theta, epochs)

@@ -13,7 +13,7 @@ import torch
 
 from fedlib import algorithms, draws, tree
 from fedlib.algorithms.api import Setting
-from fedlib.data import Partition, load, make_partition, split_client
+from fedlib.data import Partition, load
 from fedlib.engine import backends
 from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
 from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
@@ -27,7 +27,7 @@ from fedlib.provenance import provenance
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
-TRAIN = 0  # first number of a draw; evaluation uses 1
+TRAIN, SURVEY = 0, 2  # first number of a draw; evaluation uses 1
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32, "bf16": torch.float32}
 
 
@@ -38,7 +38,7 @@ class Workload:
     model: Model
     source: Source
     training: Training
-    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test")
+    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test", maybe "val")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Run:
     device: torch.device
     tests: np.ndarray  # test samples by client and class, int64 [N, C]
     data_checksum: str
+    groups: Sequence[str] = ()  # by client, where the method has `groups`
 
     @property
     def sizes(self) -> np.ndarray:
@@ -64,7 +65,8 @@ class Run:
 
     def turn(self, client: int, purpose: int, round: int) -> Turn:
         """What a backend needs to compute with one client."""
-        return Turn(self.work.source, self.work.training, self.work.parts[client], (purpose, round, client))
+        group = self.groups[client] if self.groups else ""
+        return Turn(self.work.source, self.work.training, self.work.parts[client], (purpose, round, client), group)
 
     def acting(self, state: dict):
         """The method whose state this is: that of the warm-up, or the run's own."""
@@ -156,16 +158,13 @@ def set_up(
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
+    partition, parts = spec.divide(dataset)
     labels = dataset.labels.numpy()
-    partition = make_partition(labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition)
-    parts = [
-        dict(zip(("train", "test"), split_client(own, spec.test_fraction, spec.partition_seed, i)))
-        for i, own in enumerate(partition.clients)
-    ]
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     method = algorithms.make(spec.method, **spec.hyper)
-    setting = Setting(spec.num_clients, spec.rounds, num_classes)
+    counts = np.stack([np.bincount(labels[own["train"]], minlength=num_classes) for own in parts])
+    setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     name, _ = backends.pick(backend, where)
     return Run(
         spec=spec,
@@ -179,6 +178,7 @@ def set_up(
         device=where,
         tests=tests,
         data_checksum=dataset.sha256,
+        groups=method.groups(setting) if hasattr(method, "groups") else (),
     )
 
 
@@ -194,7 +194,7 @@ def first_state(run: Run) -> dict:
         "uploads": None,
         "stats": run.transport.initial_stats(run.setting.num_clients),
         "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
-        "floats": {"down": 0, "up": 0},
+        "floats": {"down": 0, "up": 0, "once": 0},
         "samples": 0,
         "seconds": dict.fromkeys(("data", "step", "train", "server", "evaluate", "wall"), 0.0),
         "history": [],
@@ -216,7 +216,8 @@ def remember_uploads(run: Run, state: dict) -> None:
 def take_over(run: Run, state: dict) -> None:
     """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
     if state["warming_up"] and state["round"] == run.warm_up[1] < run.spec.rounds:
-        server, clients = run.method.take_over(run.work.model, run.setting, state["server"], state["clients"])
+        reports = survey(run, state) if hasattr(run.method, "survey") else None
+        server, clients = run.method.take_over(run.work.model, run.setting, state["server"], state["clients"], reports)
         state |= {"server": server, "clients": clients, "warming_up": False}
         remember_uploads(run, state)
 
@@ -224,6 +225,18 @@ def take_over(run: Run, state: dict) -> None:
 def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
     """The checkpoint called `id` of a run's backend and device."""
     return Checkpoint(checkpoint_name(id, run.backend.name, run.device), every)
+
+
+def survey(run: Run, state: dict):
+    """What all N clients report once, stacked; counted apart from the rounds."""
+    everyone = range(run.setting.num_clients)
+    messages = downloads(run.acting(state), state["server"], everyone)
+    received = run.transport.received(messages, state["stats"], training=False)
+    reports = run.backend(
+        run.method.survey, [run.turn(i, SURVEY, state["round"]) for i in everyone], received, state["clients"]
+    )
+    state["floats"]["once"] += len(everyone) * run.transport.floats(tree.rows(reports, 0))
+    return reports
 
 
 def from_prefix(runs: Sequence[Run]) -> list[dict] | None:
@@ -284,11 +297,19 @@ def send(run: Run, state: dict, t: int):
     clock = time.monotonic()
     ids = draws.participants(run.spec.seed, t, run.setting.num_clients, run.spec.join_ratio)
     messages = downloads(run.acting(state), state["server"], ids)
-    state["floats"]["down"] += len(ids) * run.transport.floats(tree.rows(messages, 0))
+    state["floats"]["down"] += travelled(run, state, "floats_down", messages, len(ids))
     received = run.transport.received(messages, tree.rows(state["stats"], ids), training=True)
     owned = run.transport.before_training(tree.rows(state["clients"], ids))
     state["seconds"]["server"] += time.monotonic() - clock
     return ids, received, owned
+
+
+def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
+    """Numbers in the messages of a round, counted by the method where it says how (`floats_down`, `floats_up`)."""
+    own = getattr(run.acting(state), count, None)
+    if own is None:
+        return clients * run.transport.floats(tree.rows(stacked, 0))
+    return sum(int(own(tree.rows(stacked, k))) for k in range(clients))
 
 
 def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:
@@ -301,7 +322,7 @@ def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, client
         return
     uploads, stats = run.transport.sent(uploads)
     state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
-    state["floats"]["up"] += len(ids) * run.transport.floats(tree.rows(uploads, 0))
+    state["floats"]["up"] += travelled(run, state, "floats_up", uploads, len(ids))
     write_rows(state["clients"], ids, clients)
     write_rows({name: state["stats"][name] for name in stats}, ids, stats)
     if state["uploads"] is not None:
@@ -390,6 +411,7 @@ def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult 
         communication={
             direction: {"floats": floats, "bytes": floats * bytes_per_float}
             for direction, floats in state["floats"].items()
+            if floats or direction != "once"
         },
         seconds={
             **seconds,

@@ -83,7 +83,7 @@ class OpenItem:
         self.settings = {**own, **self.changed}
         named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
         # folder under results/ and figures/: changed settings never mix with the profile's
-        self.place = "".join([profile, *named])
+        self.place = "".join([profile, *named]).replace("/", "_")  # as in dataset=folder:/some/where
         self.root = home() if root is None else Path(root)
         self.store = Store(self.place, self.root / "results")
         self.specs = item.specs(self.settings)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
 
 
 class Model:
@@ -22,17 +23,22 @@ class Model:
     def __init__(self, module: nn.Module):
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
+        self.pools = [layer for layer in module.modules() if isinstance(layer, MaxPool2x2)]
         self.trainable = tuple(name for name, _ in module.named_parameters())
-        self.running = tuple(name for name, _ in module.named_buffers())
-        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *module.named_buffers())}
+        buffers = {k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms}  # no index tables
+        self.running = tuple(buffers)
+        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *buffers.items())}
         self.stacked = False  # True inside the vmap backend
         self.autocast: torch.dtype | None = None  # type of the forward pass, where it is not theta's
+        self.remake: Callable = _unknown_origin  # number -> a module with other initial values
+        self.make_sibling: Callable = _unknown_origin  # (name, **options) -> another backbone for the same task
+        self.siblings: dict[tuple, Model] = {}
         self._slots = {name: _slot(module, name) for name in self.theta0}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Model:
         """This model on another device or with another floating-point type."""
         moved = Model(copy.deepcopy(self.module).to(device=device, dtype=dtype))
-        moved.autocast = self.autocast
+        moved.autocast, moved.remake, moved.make_sibling = self.autocast, self.remake, self.make_sibling
         return moved
 
     def for_stack(self) -> Model:
@@ -40,6 +46,25 @@ class Model:
         twin = copy.copy(self)
         twin.stacked = True
         return twin
+
+    @property
+    def norm_names(self) -> tuple[str, ...]:
+        """Scale, shift and running statistics of all batch-norm layers."""
+        return tuple(name for name in self.theta0 if name.rpartition(".")[0] in self.norms)
+
+    def independent(self, number: int) -> dict:
+        """Initial values drawn independently of theta0, as a function of the run's seed and `number` (1, 2, ...)."""
+        drawn = Model(self.remake(number)).theta0
+        return {name: value.to(self.theta0[name]) for name, value in drawn.items()}
+
+    def sibling(self, name: str, **options) -> Model:
+        """Another backbone for the same images and classes, drawn from the same seed, on the same device. Built once."""
+        key = (name, tuple(sorted(options.items())))
+        if key not in self.siblings:
+            like = next(iter(self.theta0.values()))
+            self.siblings[key] = self.make_sibling(name, **options).to(like.device, like.dtype)
+            self.siblings[key].autocast = self.autocast
+        return self.siblings[key].for_stack() if self.stacked else self.siblings[key]
 
     @property
     def num_parameters(self) -> dict[str, int]:
@@ -54,6 +79,15 @@ class Model:
         """Class scores [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
         self._mode(training=False)
         return self._forward(theta, x)
+
+    def features(self, theta: dict, x: Tensor) -> Tensor:
+        """What the extractor makes of images, [B, d], in evaluation mode."""
+        self._mode(training=False)
+        return self._forward(theta, x, self.module.extractor)
+
+    def classify(self, theta: dict, z: Tensor) -> Tensor:
+        """Class scores [B, C] of feature vectors z [B, d]; theta may be the head alone."""
+        return functional.linear(z, theta["head.weight"], theta["head.bias"])
 
     def layer_outputs(self, theta: dict, x: Tensor) -> dict[str, Tensor]:
         """Outputs of every convolution and linear layer in evaluation mode, by name, in order of depth."""
@@ -72,10 +106,11 @@ class Model:
         Batch-norm layers none of whose parameters are in `train` (default: all trainable) run in evaluation mode.
         """
         logits, stats = self._train_forward(theta, batch, self.trainable if train is None else train)
-        each = functional.cross_entropy(logits, batch.y, reduction="none")
-        if batch.mask is None:
-            return each.mean(), stats
-        return torch.where(batch.mask, each, 0).sum() / batch.mask.sum(), stats
+        return batch.mean(functional.cross_entropy(logits, batch.y, reduction="none")), stats
+
+    def training_features(self, theta: dict, batch, train: Iterable[str] | None = None) -> tuple[Tensor, dict]:
+        """The extractor's output [B, d] in training mode, and the new running statistics; `train` as in `loss`."""
+        return self._train_forward(theta, batch, self.trainable if train is None else train, self.module.extractor)
 
     def batch_stats(self, theta: dict, batch) -> dict:
         """Mean and unbiased variance of every batch-norm input on this batch alone, named like the running statistics."""
@@ -88,12 +123,24 @@ class Model:
             for layer, momentum in momenta.items():
                 layer.momentum = momentum
 
+    def activations(self, shape: tuple[int, int, int]) -> int:
+        """Numbers that the forward pass of one image of that shape produces, over all layers: what a training step keeps."""
+        layers = {name: layer for name, layer in self.module.named_modules() if not list(layer.children())}
+        like = self.theta0["head.bias"]
+        x = torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
+        return sum(self._watch(self.theta0, x, layers, lambda inputs, output: output.numel()).values())
+
     # training steps ------------------------------------------------------------------------------------------------
 
-    def sgd_step(self, theta: dict, batch, lr: float, train: Iterable[str] | None = None) -> dict:
-        """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable)."""
-        part = {name: theta[name] for name in (self.trainable if train is None else train)}
-        grads, stats = self.gradient(lambda p: self.loss({**theta, **p}, batch, part), part)
+    def sgd_step(
+        self, theta: dict, batch, lr: float, train: Iterable[str] | None = None, loss: Callable | None = None
+    ) -> dict:
+        """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable).
+
+        loss(theta, batch, train) = (scalar, new running statistics); default: `loss`, the mean cross-entropy.
+        """
+        part, loss = {name: theta[name] for name in (self.trainable if train is None else train)}, loss or self.loss
+        grads, stats = self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
         return {**theta, **stats, **self.descended(part, grads, lr)}
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
@@ -114,34 +161,39 @@ class Model:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _forward(self, theta: dict, x: Tensor) -> Tensor:
-        """The module's output with the tensors of theta in the places of its own (functional_call at a tenth of its cost)."""
+    def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
+        """The module's (or a part's) output with theta's tensors in the places of its own: functional_call at a tenth of its cost."""
+        module = self.module if part is None else part
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():
             table[key] = theta[name]
+        for layer in self.pools:
+            layer.stacked = self.stacked
         try:
             if self.autocast is None:
-                return self.module(x)
+                return module(x)
             with torch.autocast(x.device.type, self.autocast):
-                return self.module(x).to(x.dtype)
+                return module(x).to(x.dtype)
         finally:
             for name, (table, key) in self._slots.items():
                 table[key] = own[name]
 
-    def _train_forward(self, theta: dict, batch, train: Iterable[str]) -> tuple[Tensor, dict]:
+    def _train_forward(
+        self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
+    ) -> tuple[Tensor, dict]:
         self._mode(training=True)
         active = {
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
         }
         for name, layer in self.norms.items():
             layer.mask, layer.training = batch.mask, name in active
-        logits = self._forward(theta, batch.x)
+        output = self._forward(theta, batch.x, part)
         stats = {}
         for name, layer in active.items():
             stats[f"{name}.running_mean"], stats[f"{name}.running_var"] = layer.new_stats
         for layer in self.norms.values():
             layer.mask, layer.new_stats, layer.training = None, None, True
-        return logits, stats
+        return output, stats
 
     def _watch(self, theta: dict, x: Tensor, layers: dict[str, nn.Module], pick: Callable) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
@@ -160,6 +212,10 @@ class Model:
     def _mode(self, training: bool) -> None:
         if self.module.training != training:
             self.module.train(training)
+
+
+def _unknown_origin(*_, **__):
+    raise ValueError("this model was not made by fedlib.models.build, so that nothing like it can be made")
 
 
 def _slot(module: nn.Module, name: str) -> tuple[dict, str]:

@@ -1,0 +1,135 @@
+"""Getting raw files: from where a person put them, or from the network, always with a checksum where one is known."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import fedlib
+from fedlib.errors import DataError
+
+ATTEMPTS = 2  # for each address
+TIMEOUT = 30  # seconds without a byte
+BLOCK = 2**20
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A raw file. name: under which it is kept, may be a pattern; urls: mirrors, none if it can only be placed by hand;
+    checksum: "md5:..." or "sha256:...", None if none is published (then only the content is checked)."""
+
+    name: str
+    urls: tuple[str, ...] = ()
+    checksum: str | None = None
+
+
+class Absent(DataError):
+    """Files that are not there and cannot be downloaded; `missing` and `why` say which and why not."""
+
+    def __init__(self, missing: Sequence[RemoteFile], why: str):
+        self.missing, self.why = tuple(missing), why
+        super().__init__(f"{', '.join(file.name for file in missing)}: {why}")
+
+
+def offline() -> bool:
+    """Whether $FEDLIB_OFFLINE forbids downloads."""
+    return os.environ.get("FEDLIB_OFFLINE", "") not in ("", "0")
+
+
+def fetch(files: Sequence[RemoteFile], folder: Path) -> tuple[dict[str, Path], list[Path]]:
+    """All raw files by name, in the order of `files`, and the list of those that were downloaded now.
+
+    Files that lie in `folder` already are verified and used. Raises Absent for files that are neither there nor to be
+    had, and DataError for a file there whose checksum is wrong.
+    """
+    placed = {file: sorted(folder.glob(file.name), key=natural) for file in files}
+    for file, paths in placed.items():
+        for path in paths:
+            verify(path, file.checksum)
+    missing = [file for file in files if not placed[file]]
+    by_hand = [file for file in missing if not file.urls]
+    if by_hand:
+        raise Absent(by_hand, "there is no direct download")
+    if missing and offline():
+        raise Absent(missing, "FEDLIB_OFFLINE is set")
+    downloaded = []
+    for k, file in enumerate(missing):
+        try:
+            placed[file] = [download(file, folder)]
+        except ConnectionError as error:
+            raise Absent(missing[k:], f"the download failed ({error})") from error
+        downloaded += placed[file]
+    return {path.name: path for file in files for path in placed[file]}, downloaded
+
+
+def download(file: RemoteFile, folder: Path) -> Path:
+    """Download one file, trying every address ATTEMPTS times; it appears in `folder` only when it is whole and verified.
+
+    Raises ConnectionError with all that went wrong, DataError if the disk is full.
+    """
+    failures = []
+    for url in file.urls * ATTEMPTS:
+        try:
+            return _get(url, file, folder)
+        except (OSError, ValueError, EOFError) as error:  # URLError, HTTPException's and time-outs are OSErrors
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise DataError(f"no space left in {folder} for {file.name}") from error
+            failures.append(f"{url}: {error}")
+    raise ConnectionError("; ".join(dict.fromkeys(failures)))
+
+
+def _get(url: str, file: RemoteFile, folder: Path) -> Path:
+    """One attempt at one address."""
+    import http.client
+    import urllib.request
+
+    from tqdm import tqdm
+
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{file.name}.part"
+    request = urllib.request.Request(url, headers={"User-Agent": f"fedlib/{fedlib.__version__}"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(part, "wb") as out:
+            size = int(answer.headers.get("Content-Length") or 0)
+            look = dict(unit="B", unit_scale=True, unit_divisor=1024, leave=False, file=sys.stderr)
+            with tqdm(total=size or None, desc=file.name, **look) as bar:
+                while block := answer.read(BLOCK):
+                    out.write(block)
+                    bar.update(len(block))
+        if size and part.stat().st_size != size:
+            raise OSError(f"the connection ended after {part.stat().st_size} of {size} bytes")
+        found = checksum(part, file.checksum)
+        if file.checksum and found != file.checksum:
+            raise OSError(f"what came has {found}, expected {file.checksum}")
+        os.replace(part, folder / file.name)
+        return folder / file.name
+    except http.client.HTTPException as error:
+        raise OSError(f"{type(error).__name__} {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def checksum(path: Path, like: str | None = None) -> str:
+    """The checksum of a file, of the same kind as `like`; sha256 by default."""
+    kind = like.partition(":")[0] if like else "sha256"
+    with open(path, "rb") as content:
+        return f"{kind}:{hashlib.file_digest(content, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()}"
+
+
+def verify(path: Path, expected: str | None) -> None:
+    """Raise DataError, naming both sums, if a file does not have the expected checksum."""
+    if expected and (found := checksum(path, expected)) != expected:
+        raise DataError(
+            f"{path} is not the file it should be: it has {found}, expected {expected}; remove or replace it"
+        )
+
+
+def natural(path: Path) -> list:
+    """Sort key by which part_2 comes before part_10."""
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", path.name)]

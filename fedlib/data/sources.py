@@ -1,0 +1,159 @@
+"""The data sets of the four papers: where they come from, what they hold, under which terms. No behaviour, only facts.
+
+Addresses and MD5 sums: MNIST, Fashion-MNIST, EMNIST, CIFAR from torchvision; CINIC-10, Tiny ImageNet and DomainNet are those that
+several independent public projects use. Terms are quoted briefly; the sources' own pages are what counts.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedlib.data import pictures, readers
+from fedlib.data.download import RemoteFile
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that can be had. shape: (channels, height, width); megabytes: of the download.
+
+    images: how many there are; where they are `exact`, this and the number of classes are checked after preparing.
+    read: a reader, see `fedlib.data.readers`; None for what comes with fedlib. by_hand: how to get files that have no address.
+    """
+
+    images: int
+    shape: tuple[int, int, int]
+    classes: int
+    megabytes: int
+    terms: str
+    citation: str
+    files: tuple[RemoteFile, ...] = ()
+    read: Callable | None = None
+    exact: bool = True
+    by_hand: str = ""
+
+
+IDX_NAMES = [f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
+FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+
+
+def _mnist_like(megabytes: int, mirrors: list[str], sums: list[str], classes: tuple[str, ...], **about) -> Source:
+    """MNIST and what has its form: 70,000 images in four files."""
+    files = tuple(
+        RemoteFile(name, tuple(mirror + name for mirror in mirrors), f"md5:{md5}") for name, md5 in zip(IDX_NAMES, sums)
+    )
+    read = functools.partial(readers.read_mnist, classes=classes)
+    return Source(70_000, (1, 28, 28), 10, megabytes, files=files, read=read, **about)
+
+
+CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
+CIFAR_TERMS = "no licence stated; the authors ask for a citation"
+CIFAR_CITATION = "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, technical report, 2009"
+
+DOMAINS = {  # md5 of the images, of the training list, of the test list
+    "clipart": ("cd0d8f2d77a4e181449b78ed62bccf1e", "b4349693a7f9c05c53955725c47ed6cb", "f5ddbcfd657a3acf9d0f7da10db22565"),
+    "infograph": ("720380b86f9e6ab4805bb38b6bd135f8", "379b50054f4ac2018dca4f89421b92d9", "779626b50869edffe8ea6941c3755c71"),
+    "painting": ("1ae32cdb4f98fe7ab5eb0a351768abfd", "7db0e7ca73ad9982f6e1f7f3ef372c0a", "232b35dc53f26d414686ae579e38d9b5"),
+    "quickdraw": ("bdc1b6f09f277da1a263389efe0c7a66", "b732ced3939ac8efdd8c0a889dca56cc", "c1a828fdfe216fb109f1c0083a252c6f"),
+    "real": ("dcc47055e8935767784b7162e7c7cca6", "8ebf02c2075fadd564705f0dc7cd6291", "6098816791c3ebed543c71ffa11b9054"),
+    "sketch": ("658d8009644040ff7ce30bb2e820850f", "1233bd18aa9a8a200bf4cecf1c34ef3e", "d8a222e4672cfd585298aa14d02ea441"),
+}  # fmt: skip
+
+
+def _domainnet_files() -> tuple[RemoteFile, ...]:
+    """Images and lists of the cleaned version; only clipart and painting have cleaned archives of their own."""
+    url, files = "http://csr.bu.edu/ftp/visda/2019/multi-source/", []
+    for domain, (images, *lists) in DOMAINS.items():
+        folder = "groundtruth/" if domain in ("clipart", "painting") else ""
+        files.append(RemoteFile(f"{domain}.zip", (f"{url}{folder}{domain}.zip",), f"md5:{images}"))
+        for part, md5 in zip(("train", "test"), lists):
+            name = f"{domain}_{part}.txt"
+            files.append(RemoteFile(name, (f"{url}domainnet/txt/{name}",), f"md5:{md5}"))
+    return tuple(files)
+
+
+DATASETS = {
+    "digits": Source(
+        1_797, (1, 16, 16), 10, 0,
+        terms="CC BY 4.0",
+        citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
+    ),
+    "mnist": _mnist_like(
+        12,
+        ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"],
+        ["f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+         "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"],
+        tuple("0123456789"),
+        terms="CC BY-SA 3.0",
+        citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-Based Learning Applied to Document Recognition, 1998",
+    ),
+    "fmnist": _mnist_like(
+        31,
+        ["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
+        ["8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+         "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"],
+        FASHION,
+        terms="MIT",
+        citation="H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017",
+    ),
+    "emnist": Source(
+        814_255, (1, 28, 28), 62, 562,
+        terms="no licence stated; derived from NIST Special Database 19",
+        citation="G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST, arXiv:1702.05373, 2017 (by class)",
+        files=(RemoteFile("gzip.zip", ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",), "md5:58c8d27c78d21e728a6bc7b3cc06412e"),),
+        read=readers.read_emnist,
+    ),
+    "femnist": Source(
+        817_851, (1, 28, 28), 62, 0,  # with LEAF's whole data: 3,597 writers; its page says 805,263 images of 3,550
+        terms="LEAF: BSD 2-clause; images derived from NIST Special Database 19",
+        citation="S. Caldas et al., LEAF: A Benchmark for Federated Settings, arXiv:1812.01097, 2018",
+        files=(RemoteFile("all_data_*.json"),),
+        read=readers.read_leaf,
+        exact=False,
+        by_hand="clone https://github.com/TalwalkarLab/leaf, run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample in its "
+        "data/femnist with pillow older than 10, which downloads NIST's images, and copy data/all_data/all_data_*.json",
+    ),
+    "cifar10": Source(
+        60_000, (3, 32, 32), 10, 170, CIFAR_TERMS, CIFAR_CITATION,
+        files=(RemoteFile("cifar-10-python.tar.gz", (CIFAR_URL + "cifar-10-python.tar.gz",), "md5:c58f30108f718f92721af3b95e74349a"),),
+        read=functools.partial(
+            readers.read_cifar, train=tuple(f"data_batch_{k}" for k in range(1, 6)), test="test_batch", meta="batches.meta", kind=""
+        ),
+    ),
+    "cifar100": Source(
+        60_000, (3, 32, 32), 100, 169, CIFAR_TERMS, CIFAR_CITATION,
+        files=(RemoteFile("cifar-100-python.tar.gz", (CIFAR_URL + "cifar-100-python.tar.gz",), "md5:eb9058c3a382ffc7106e4002c42a8d85"),),
+        read=functools.partial(readers.read_cifar, train=("train",), test="test", meta="meta", kind="fine_"),
+    ),
+    "cinic10": Source(
+        270_000, (3, 32, 32), 10, 688,
+        terms="CC BY 4.0; its images come from CIFAR-10 and ImageNet",
+        citation="L. Darlow, E. Crowley, A. Antoniou, A. Storkey, CINIC-10 is not ImageNet or CIFAR-10, arXiv:1810.03505, 2018",
+        files=(
+            RemoteFile(
+                "CINIC-10.tar.gz",
+                ("https://datashare.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz",
+                 "https://datashare.is.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz",
+                 "https://datashare.ed.ac.uk/server/api/core/bitstreams/e8e186cc-2688-48f1-aa5a-3fda1a43f8b6/content"),
+                "md5:6ee4d0c996905fe93221de577967a372",
+            ),
+        ),
+        read=pictures.read_cinic,
+    ),
+    "tiny_imagenet": Source(
+        110_000, (3, 64, 64), 200, 248,
+        terms="ImageNet's: non-commercial research and education",
+        citation="Y. Le, X. Yang, Tiny ImageNet Visual Recognition Challenge, CS 231N course report, 2015",
+        files=(RemoteFile("tiny-imagenet-200.zip", ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",), "md5:90528d7ca1a48142e341f4ef8d21d0de"),),
+        read=pictures.read_tiny_imagenet,
+    ),
+    "domainnet": Source(
+        10_200, (3, 64, 64), 20, 18_500,  # pFedSim prints 36,549 images: 20 whole classes rather than 30 % of them
+        terms="fair use: non-commercial research and education",
+        citation="X. Peng et al., Moment Matching for Multi-Source Domain Adaptation, ICCV 2019 (cleaned version)",
+        files=_domainnet_files(),
+        read=functools.partial(pictures.read_domainnet, domains=tuple(DOMAINS), classes=20, share=0.3, size=64, seed=0),
+        exact=False,
+    ),
+}  # fmt: skip

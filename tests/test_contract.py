@@ -1,0 +1,255 @@
+"""What the engine offers to methods beyond the first four: grouped steps, noise, class counts, groups, surveys, own predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from helpers import close, computed, played, same, tiny
+
+from fedlib import tree
+from fedlib.algorithms.api import Setting
+from fedlib.algorithms.fedavg import FedAvg
+from fedlib.engine import simulate as engine
+from fedlib.engine.fold import Training, Turn, local_sgd
+from fedlib.engine.simulate import first_state, set_up
+from fedlib.models import build
+
+
+def turn(count, batch_size=32, min_batch=2, **changes):
+    return Turn(None, Training(1, batch_size, 0.1, 7, min_batch), {"train": np.arange(count)}, (0, 1, 2), **changes)
+
+
+def run_with(method, **changes):
+    """A run on digits whose method is an instance, not a name."""
+    run = set_up(tiny("fedavg", precision="float64", **changes))
+    return dataclasses.replace(run, method=method, warm_up=method.warm_up(run.setting) if hasattr(method, "warm_up") else (None, 0))
+
+
+@pytest.mark.parametrize(("count", "epochs", "steps", "together", "expected"), [
+    (100, 1, None, 1, [(32,), (32,), (32,), (4,)]), (100, 1, None, 2, [(32, 32), (32, 4)]), (70, 2, None, 2, [(32, 32), (32, 32)]),
+    (20, 2, None, 3, [(20, 20, 20), (20, 20, 20)]),  # fewer batches than asked: the same again
+    (40, 1, 5, 1, [(32,), (8,), (32,), (8,), (32,)]), (100, 1, 3, 2, [(32, 32), (32, 4), (32, 32)]), (1, 3, 4, 1, []), (100, 0, None, 1, []),
+])
+def test_steps_of_several_minibatches(count, epochs, steps, together, expected):
+    plan = turn(count).plan(0, epochs, steps, together)
+    assert [tuple(map(len, batches)) for batches in plan] == expected
+
+
+def test_minibatches_of_one_step_do_not_overlap():
+    for batches in turn(100).plan(0, 2, None, 3):
+        assert len(np.unique(np.concatenate(batches))) == sum(map(len, batches))
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_noise_is_standard_normal_and_the_same_in_both_backends(together):
+    """Sums over real rows agree between backends; over all steps its mean is near 0 and its variance near 1; a second fold draws anew."""
+    run = set_up(tiny("fedavg", precision="float64"))
+
+    def sums(model, start, data):
+        def step(state, *batches):
+            for batch in batches:
+                values = batch.noise if batch.mask is None else torch.where(batch.mask[:, None], batch.noise, 0)
+                rows = torch.ones_like(batch.y) if batch.mask is None else batch.mask.to(batch.y.dtype)
+                state = {"sum": state["sum"] + values.sum(), "square": state["square"] + values.square().sum(), "n": state["n"] + 5 * rows.sum()}
+            return state
+        return data.fold(step, start, 2, together=together, noise=5), data.fold(step, start, 2, together=together, noise=5)
+
+    zero = torch.zeros(4, dtype=torch.float64)
+    start = {"sum": zero, "square": zero, "n": torch.zeros(4, dtype=torch.int64)}
+    serial, stacked = (computed(run, name, sums, range(4), start) for name in ("serial", "vmap"))
+    close(stacked, serial)
+    first, second = serial
+    assert not torch.equal(first["sum"], second["sum"]) and len(set(first["sum"].tolist())) == 4
+    n = float(first["n"].sum())
+    assert abs(float(first["sum"].sum())) < 5 * n**0.5 and float(first["square"].sum()) / n == pytest.approx(1, abs=10 / n**0.5)
+
+
+def test_class_counts_and_validation_parts_in_both_backends():
+    run = set_up(tiny("fedavg"))
+    labels = run.work.source.labels
+
+    def counts(model, nothing, data):
+        return {"classes": data.class_counts, "n": torch.as_tensor(data.num_samples)}
+
+    for name in ("serial", "vmap"):
+        out = computed(run, name, counts, [2, 0], {"x": torch.zeros(2)})
+        assert out["classes"].tolist() == [labels[run.work.parts[i]["train"]].bincount(minlength=10).tolist() for i in (2, 0)]
+        assert out["n"].tolist() == out["classes"].sum(1).tolist()
+    assert torch.equal(run.setting.class_counts, torch.stack([run.turn(i, 0, 0).class_counts for i in range(4)]))
+
+
+def test_a_loss_of_ones_own_is_what_is_minimised():
+    """mu/2 |theta - anchor|^2 instead of the cross-entropy: theta <- theta - lr mu (theta - anchor) in every step, in both backends."""
+    run = set_up(tiny("fedavg", precision="float64", local_epochs=2))
+    model = run.work.model
+    anchor = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}
+
+    def pull(theta, batch, train):
+        return sum((theta[name] - anchor[name]).square().sum() for name in train) / 2, {}
+
+    def update(model, theta, data):
+        return local_sgd(model, theta, data, loss=pull)
+
+    serial, stacked = (computed(run, name, update, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
+    close(stacked, serial)
+    for i in range(4):
+        steps = len(run.turn(i, 0, 1).plan(0, 2))
+        close(tree.rows(serial, i)["head.weight"][None], (model.theta0["head.weight"] * (1 - 0.05) ** steps)[None])
+
+
+def test_features_and_classifier_make_the_logits():
+    model = build("lenet5_bn", (1, 16, 16), 10)
+    x = torch.randn(5, 1, 16, 16)
+    with torch.no_grad():
+        z = model.features(model.theta0, x)
+        assert z.shape == (5, 84) and torch.equal(model.classify(model.theta0, z), model.logits(model.theta0, x))
+
+
+def test_training_features_update_the_statistics_like_the_loss():
+    run = set_up(tiny("fedavg", precision="float64"))
+    model, batch = run.work.model, run.work.source.batch(torch.arange(20))
+    with torch.no_grad():
+        z, stats = model.training_features(model.theta0, batch)
+        loss, expected = model.loss(model.theta0, batch)
+        assert same(stats, expected)
+        torch.testing.assert_close(torch.nn.functional.cross_entropy(model.classify(model.theta0, z), batch.y), loss)
+        _, frozen = model.training_features(model.theta0, batch, train=("head.weight",))
+    assert frozen == {}
+
+
+def test_norm_names_are_found_by_module_type():
+    model = build("lenet5_bn", (1, 16, 16), 10)
+    kinds = ("weight", "bias", "running_mean", "running_var")
+    assert set(model.norm_names) == {f"extractor.bn{k}.{kind}" for k in (1, 2) for kind in kinds}
+
+
+def test_independent_initial_values():
+    """Functions of the seed and the number; other numbers and other seeds draw others; batch-norm layers start equal."""
+    model, again, other = (build("lenet5_bn", (1, 16, 16), 10, seed=s) for s in (0, 0, 1))
+    assert same(model.independent(1), again.independent(1))
+    weights = [t["head.weight"] for t in (model.theta0, model.independent(1), model.independent(2), other.independent(1))]
+    assert all(not torch.equal(weights[a], weights[b]) for a in range(4) for b in range(a))
+    assert model.independent(1).keys() == model.theta0.keys()
+    double = model.to(torch.device("cpu"), torch.float64)
+    assert double.independent(1)["head.weight"].dtype == torch.float64
+    close(double.independent(1), tree.map(torch.Tensor.double, model.independent(1)))
+
+
+def test_siblings_are_built_once_and_follow_into_the_stack():
+    model = build("lenet5_bn", (1, 16, 16), 10).to(torch.device("cpu"), torch.float64)
+    sibling = model.sibling("lenet5_bn", pools=2)
+    assert sibling is model.sibling("lenet5_bn", pools=2) and sibling.theta0["head.weight"].dtype == torch.float64
+    assert sibling.num_parameters["model"] != model.num_parameters["model"]
+    stacked = model.for_stack()
+    assert stacked.sibling("lenet5_bn", pools=2).stacked and not sibling.stacked
+
+
+@dataclasses.dataclass(frozen=True)
+class Surveyed(FedAvg):
+    """FedAvg that begins with one round of FedAvg and then asks everybody for the mean feature of its training data."""
+
+    def warm_up(self, setting):
+        return FedAvg(), 1
+
+    def survey(self, model, message, client, data):
+        def step(total, batch):
+            z = model.features(message, batch.x)
+            return total + (z if batch.mask is None else torch.where(batch.mask[:, None], z, 0)).sum(0)
+
+        start = torch.zeros(84, dtype=torch.float64)
+        return {"mean": data.scan(step, start) / torch.as_tensor(data.num_samples), "_n": torch.as_tensor(data.num_samples).double()}
+
+    def take_over(self, model, setting, server, clients, reports):
+        assert reports["mean"].shape == (setting.num_clients, 84)
+        return {**server, "reports": reports}, clients
+
+    def server_update(self, server, ids, uploads, n):
+        return {**super().server_update(server, ids, uploads, n), "reports": server["reports"]} if "reports" in server else super().server_update(server, ids, uploads, n)
+
+
+def test_a_survey_asks_every_client_once():
+    run = run_with(Surveyed())
+    state = first_state(run)
+    with torch.no_grad():
+        for t in (1, 2):
+            engine.play_round([run], [state], t)
+            engine.end_round([run], [state])
+    reports = state["server"]["reports"]
+    assert reports["_n"].tolist() == run.sizes.tolist() and len({float(row.sum()) for row in reports["mean"]}) == 4
+    assert state["floats"]["once"] == 4 * 85
+    result = engine.finished(dataclasses.replace(run, spec=run.spec.but(rounds=2)), state, {})
+    assert result.communication["once"]["floats"] == 4 * 85
+
+
+def test_without_a_survey_nothing_is_reported_once():
+    assert set(engine.simulate(tiny("pfedsim")).communication) == {"down", "up"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped(FedAvg):
+    """FedAvg whose even clients train twice as long: a Python branch on the client's group."""
+
+    def groups(self, setting):
+        return ["long" if i % 2 == 0 else "short" for i in range(setting.num_clients)]
+
+    def client_update(self, model, message, client, data):
+        return local_sgd(model, message, data, 2 if data.group == "long" else 1), client
+
+    def floats_up(self, upload):
+        return 7
+
+
+def test_groups_may_branch_and_are_never_stacked_together():
+    """Both backends agree; the update of client 1 is that of FedAvg, the update of client 0 is not; counted as the method says."""
+    ends, stacks = [], []
+    for name in ("serial", "vmap"):
+        run = set_up(tiny("fedavg", precision="float64", join_ratio=1.0, rounds=1), name)
+        run = dataclasses.replace(run, method=Grouped(), groups=Grouped().groups(run.setting))
+        if name == "vmap":
+            real = run.backend._stacked
+            run.backend._stacked = lambda fn, turns, trees, real=real: (stacks.append({t.group for t in turns}), real(fn, turns, trees))[1]
+        state = first_state(run)
+        with torch.no_grad():
+            engine.play_round([run], [state], 1)
+        ends.append(state)
+    close(ends[1]["server"], ends[0]["server"])
+    assert {frozenset(groups) for groups in stacks} == {frozenset({"long"}), frozenset({"short"})}
+    assert ends[0]["floats"]["up"] == 4 * 7
+    *_, (_, plain, _) = played(tiny("fedavg", precision="float64", join_ratio=1.0, rounds=1))
+    assert not torch.equal(plain["stats"]["extractor.bn1.running_mean"][0], ends[0]["stats"]["extractor.bn1.running_mean"][0])
+    assert torch.equal(plain["stats"]["extractor.bn1.running_mean"][1], ends[0]["stats"]["extractor.bn1.running_mean"][1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrary(FedAvg):
+    """FedAvg that predicts the class to which its model gives the least; what it evaluates is more than a theta."""
+
+    def personal_model(self, model, message, client, data):
+        return {**message, "sign": -torch.ones_like(message["head.bias"][0])}
+
+    def predict(self, model, personal, x):
+        return personal["sign"] * model.logits(personal, x)
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_predictions_of_ones_own_are_what_is_tested(backend):
+    """bn_stats = global, so that no statistics need to be made first."""
+    run = set_up(tiny("fedavg", precision="float64", bn_stats="global"), backend)
+    contrary = dataclasses.replace(run, method=Contrary())
+    state = first_state(run)
+    model = run.work.model
+    with torch.no_grad():
+        correct, _ = engine.evaluate(contrary, state, "glob")
+        for i in range(4):
+            batch = run.work.source.batch(torch.from_numpy(run.work.parts[i]["test"]))
+            hits = model.logits(model.theta0, batch.x).argmin(1) == batch.y
+            assert correct[i].sum() == int(hits.sum())
+
+
+def test_setting_tells_seed_and_counts():
+    run = set_up(tiny("fedavg", seed=5))
+    assert isinstance(run.setting, Setting) and run.setting.seed == 5
+    assert run.setting.class_counts.sum(1).tolist() == run.sizes.tolist()

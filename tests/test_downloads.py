@@ -1,0 +1,1159 @@
+"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks, interruptions. No network."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedlib import data
+from fedlib.data import DATASETS, archives, download, prepare, readers
+from fedlib.data.download import RemoteFile
+from fedlib.errors import BadValue, DataError
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty data root; downloads are allowed, and only from this machine."""
+    for name in ("data", "cache"):
+        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
+    monkeypatch.delenv("FEDLIB_OFFLINE", raising=False)
+    real = download._get
+
+    def local(url, *rest):
+        assert url.startswith(("file:", "http://127.0.0.1:")), f"a test asked for {url}"
+        return real(url, *rest)
+
+    monkeypatch.setattr(download, "_get", local)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def offer(root, monkeypatch, tmp_path):
+    """offer(name, {file: content}, **changes): let `name` come from these files, with right checksums, counts unchecked."""
+
+    def put(name: str, files: dict[str, bytes], **changes) -> Path:
+        server = tmp_path / "server"
+        server.mkdir(exist_ok=True)
+        remote = []
+        for file, content in files.items():
+            (server / file).write_bytes(content)
+            url = (server / file).as_uri()
+            remote.append(RemoteFile(file, (url,), f"md5:{hashlib.md5(content).hexdigest()}"))
+        changes = dict(files=tuple(remote), exact=False, megabytes=0) | changes
+        monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], **changes))
+        return server
+
+    return put
+
+
+def tar(members, mode: str = "w:gz") -> bytes:
+    """A tar archive of {name: content} or of (TarInfo, content) pairs."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        for member, content in members.items() if isinstance(members, dict) else members:
+            info = tarfile.TarInfo(member) if isinstance(member, str) else member
+            info.size = len(content) if info.isreg() else 0
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zipped(members) -> bytes:
+    """A zip archive of {name: content} or of (name or ZipInfo, content) pairs."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in members.items() if isinstance(members, dict) else members:
+            archive.writestr(member, content)
+    return out.getvalue()
+
+
+def encoded(image, form: str = "PNG", mode: str | None = None, **options) -> bytes:
+    """An image file of an array or a PIL image."""
+    image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    out = io.BytesIO()
+    (image.convert(mode) if mode else image).save(out, form, **options)
+    return out.getvalue()
+
+
+def random_images(*shape) -> np.ndarray:
+    return RNG.integers(0, 256, shape, dtype=np.uint8)
+
+
+def nothing_but(root: Path, *names: str) -> None:
+    """In the data root there is nothing half-made: only `names` and the lock files."""
+    assert sorted(p.name for p in root.iterdir() if p.name not in (".locks", "_downloads")) == sorted(names)
+    assert not [p for p in root.rglob("*") if p.name.endswith((".part", ".tmp"))]
+
+
+# MNIST, Fashion-MNIST, EMNIST -----------------------------------------------------------------------------------------
+
+
+def idx(array: np.ndarray) -> bytes:
+    return gzip.compress(struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+def mnist_files(train: int = 7, test: int = 3) -> tuple[dict[str, bytes], np.ndarray, np.ndarray]:
+    images, labels = random_images(train + test, 28, 28), np.arange(train + test, dtype=np.uint8) % 10
+    parts = (images[:train], labels[:train], images[train:], labels[train:])
+    return dict(zip([file.name for file in DATASETS["mnist"].files], map(idx, parts))), images, labels
+
+
+@pytest.mark.parametrize("name, classes", [("mnist", ("0", "9")), ("fmnist", ("T-shirt/top", "Ankle boot"))])
+def test_mnist_and_fashion_mnist(offer, root, name, classes):
+    files, images, labels = mnist_files()
+    assert list(files) == [file.name for file in DATASETS[name].files]
+    server = offer(name, files)
+    got = data.load(name)
+    assert got.shape == (1, 28, 28) and (got.classes[0], got.classes[-1]) == classes
+    assert np.array_equal(got.images[:, 0].numpy(), images) and got.labels.tolist() == labels.tolist()
+    assert got.is_test.tolist() == [False] * 7 + [True] * 3 and got.groups is None and got.group_names == ()
+    meta = json.loads((root / name / "meta.json").read_text())
+    assert meta["sha256"] == got.sha256 == hashlib.sha256(images.tobytes()).hexdigest()
+    assert meta["files"] == {file: f"sha256:{hashlib.sha256(content).hexdigest()}" for file, content in files.items()}
+    nothing_but(root, name)
+    assert not list((root / "_downloads").iterdir()), "downloaded archives are removed"
+    shutil.rmtree(server)
+    assert data.load(name).sha256 == got.sha256, "the second time nothing is downloaded"
+
+
+def test_emnist_is_upright(offer, root):
+    """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like that."""
+    upright = np.zeros((5, 28, 28), dtype=np.uint8)
+    upright[:, :, 3] = 200
+    upright[:, 2, 20] = 90
+    labels = np.array([0, 10, 36, 61, 9], dtype=np.uint8)
+    stored = upright.transpose(0, 2, 1)
+    members = {
+        f"gzip/emnist-{kind}-{part}-{what}-ubyte.gz": idx(array)
+        for kind in ("byclass", "letters")
+        for part, rows in (("train", slice(0, 3)), ("test", slice(3, 5)))
+        for what, array in (("images-idx3", np.ascontiguousarray(stored[rows])), ("labels-idx1", labels[rows]))
+    }
+    offer("emnist", {"gzip.zip": zipped(members)})
+    emnist = data.load("emnist")
+    assert np.array_equal(emnist.images[:, 0].numpy(), upright)
+    assert [emnist.classes[label] for label in emnist.labels] == ["0", "A", "a", "z", "9"] and len(emnist.classes) == 62
+    assert emnist.is_test.tolist() == [False] * 3 + [True] * 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: b"<html>not found</html>",
+        lambda content: gzip.compress(gzip.decompress(content)[:-1]),
+        lambda content: gzip.compress(gzip.decompress(content) + b"x"),
+        lambda content: gzip.compress(b"\0\0\x0b\3" + gzip.decompress(content)[4:]),
+        lambda content: gzip.compress(gzip.decompress(content)[:9]),
+        lambda content: gzip.compress(b"\0\0\x08\3" + b"\xff" * 12),
+    ],
+    ids=["half", "empty", "html", "short", "long", "type", "header", "huge"],
+)
+def test_damaged_idx_file_is_named(offer, root, damage):
+    """Such a file has the right checksum here, as if the publisher had changed it."""
+    files, _, _ = mnist_files()
+    files["t10k-images-idx3-ubyte.gz"] = damage(files["t10k-images-idx3-ubyte.gz"])
+    offer("mnist", files)
+    with pytest.raises(DataError, match="t10k-images-idx3-ubyte.gz is damaged"):
+        data.load("mnist")
+    nothing_but(root)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(2, dtype=np.uint8), np.full(3, 10, dtype=np.uint8)], ids=["fewer", "out of range"])
+def test_labels_that_do_not_fit(offer, root, labels):
+    files, _, _ = mnist_files()
+    files["t10k-labels-idx1-ubyte.gz"] = idx(labels)
+    offer("mnist", files)
+    with pytest.raises(DataError, match="do not fit"):
+        data.load("mnist")
+    nothing_but(root)
+
+
+def test_a_set_of_another_size_is_refused(offer, root):
+    offer("mnist", mnist_files()[0], exact=True)
+    with pytest.raises(DataError, match="10 images of 10 classes, expected 70000 of 10"):
+        data.load("mnist")
+    nothing_but(root)
+
+
+# CIFAR ----------------------------------------------------------------------------------------------------------------
+
+
+def python2_batch(pixels: np.ndarray, **entries) -> bytes:
+    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings, an array through numpy.core.multiarray._reconstruct."""
+
+    def put(value) -> bytes:
+        if isinstance(value, str):
+            return b"T" + struct.pack("<I", len(value)) + value.encode("latin1")
+        if isinstance(value, list):
+            return b"](" + b"".join(map(put, value)) + b"e"
+        return b"J" + struct.pack("<i", value)
+
+    shape = b"".join(put(n) for n in pixels.shape)
+    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+    array += b"(K\x01(" + shape + b"t" + dtype + b"\x89T" + struct.pack("<I", pixels.size) + pixels.tobytes() + b"tb"
+    return b"\x80\x02}(" + b"".join(put(k) + put(v) for k, v in entries.items()) + put("data") + array + b"u."
+
+
+def pickled(protocol: int):
+    return lambda pixels, **entries: pickle.dumps({**entries, "data": pixels}, protocol=protocol)
+
+
+def cifar10_files(batch=python2_batch, **replaced) -> tuple[dict[str, bytes], np.ndarray, list[int]]:
+    images = random_images(12, 32, 32, 3)
+    labels = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+    names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
+    members = {}
+    for k, name in enumerate(names):
+        flat = np.ascontiguousarray(images[2 * k : 2 * k + 2].transpose(0, 3, 1, 2)).reshape(2, 3072)
+        members[f"cifar-10-batches-py/{name}"] = batch(flat, labels=labels[2 * k : 2 * k + 2], batch_label="one of many")
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    members["cifar-10-batches-py/batches.meta"] = pickle.dumps({"label_names": names, "num_vis": 3072}, protocol=2)
+    members["cifar-10-batches-py/readme.html"] = b"<html>"
+    members |= {f"cifar-10-batches-py/{name}": content for name, content in replaced.items()}
+    members = {name: content for name, content in members.items() if content is not None}
+    return {"cifar-10-python.tar.gz": tar(members)}, images, labels
+
+
+@pytest.mark.parametrize("batch", [python2_batch, pickled(3), pickled(4)], ids=["python 2", "protocol 3", "protocol 4"])
+def test_cifar10(offer, root, batch):
+    files, images, labels = cifar10_files(batch)
+    offer("cifar10", files)
+    cifar = data.load("cifar10")
+    assert np.array_equal(cifar.images.permute(0, 2, 3, 1).numpy(), images) and cifar.labels.tolist() == labels
+    assert cifar.is_test.tolist() == [False] * 10 + [True] * 2 and cifar.classes[3] == "cat" and len(cifar.classes) == 10
+
+
+def test_python2_batches_are_what_pickle_reads():
+    """The hand-made pickle is a true one: the ordinary, trusting reader gives the same array."""
+    pixels = random_images(2, 3072)
+    read = pickle.loads(python2_batch(pixels, labels=[1, 2]), encoding="latin1")
+    assert np.array_equal(read["data"], pixels) and read["labels"] == [1, 2]
+
+
+def test_cifar100_has_the_fine_labels(offer, root):
+    images = random_images(5, 3, 32, 32)
+    names = [f"thing {k}" for k in range(100)]
+    members = {
+        "cifar-100-python/train": python2_batch(images[:3].reshape(3, -1), fine_labels=[99, 0, 7], coarse_labels=[1, 1, 1]),
+        "cifar-100-python/test": python2_batch(images[3:].reshape(2, -1), fine_labels=[5, 99], coarse_labels=[1, 1]),
+        "cifar-100-python/meta": pickle.dumps({"fine_label_names": names, "coarse_label_names": ["x"] * 20}, protocol=2),
+    }
+    offer("cifar100", {"cifar-100-python.tar.gz": tar(members)})
+    cifar = data.load("cifar100")
+    assert np.array_equal(cifar.images.numpy(), images) and cifar.labels.tolist() == [99, 0, 7, 5, 99]
+    assert cifar.classes == tuple(names) and cifar.is_test.tolist() == [False] * 3 + [True] * 2
+
+
+class Calls:
+    """Pickles as a call of any function."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("where", ["data_batch_3", "batches.meta"])
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda trap: Calls(os.system, f"touch {trap}"),
+        lambda trap: Calls(open, str(trap), "w"),
+        lambda trap: Calls(eval, f"open({str(trap)!r}, 'w')"),
+        lambda trap: Calls(getattr, "text", "upper"),
+        lambda trap: Calls(np.save, str(trap), 1),
+        lambda trap: {"labels": [Calls(exec, f"open({str(trap)!r}, 'w')")] * 2},
+    ],
+    ids=["os.system", "open", "eval", "getattr", "numpy.save", "inside a list"],
+)
+def test_malicious_pickles_are_refused_and_never_run(offer, root, tmp_path, attack, protocol, where):
+    trap = tmp_path / "trap"
+    content = pickle.dumps(attack(trap), protocol=protocol)
+    offer("cifar10", cifar10_files(**{where: content})[0])
+    with pytest.raises(DataError, match=f"{where} in .* is refused: it asks for "):
+        data.load("cifar10")
+    assert not trap.exists()
+    nothing_but(root)
+
+
+def test_the_attacks_would_work_on_an_ordinary_reader(tmp_path):
+    pickle.loads(pickle.dumps(Calls(open, str(tmp_path / "trap"), "w"), protocol=2)).close()
+    assert (tmp_path / "trap").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"\x80\x02}(",
+        pickle.dumps([1, 2], protocol=2),
+        pickle.dumps({"labels": [1, 2]}, protocol=2),
+        pickle.dumps({"labels": [1, 2], "data": b"x" * 6144}, protocol=3),
+        pickle.dumps({"labels": [1, 2], "data": np.zeros((2, 3072), dtype=np.float32)}, protocol=3),
+        pickle.dumps({"labels": [1, 2], "data": np.zeros((2, 3072), dtype=np.uint8, order="F")}, protocol=3),
+        pickle.dumps({"labels": [1, 2], "data": np.zeros((2, 3071), dtype=np.uint8)}, protocol=3),
+        pickle.dumps({"labels": [1], "data": np.zeros((2, 3072), dtype=np.uint8)}, protocol=3),
+        pickle.dumps({"labels": [1, 10], "data": np.zeros((2, 3072), dtype=np.uint8)}, protocol=3),
+        pickle.dumps({"labels": [1, -1], "data": np.zeros((2, 3072), dtype=np.uint8)}, protocol=3),
+        pickle.dumps({"labels": "ab", "data": np.zeros((2, 3072), dtype=np.uint8)}, protocol=3),
+    ],
+    ids=str,
+)
+def test_cifar_batches_that_are_none(offer, root, content):
+    offer("cifar10", cifar10_files(data_batch_2=content)[0])
+    with pytest.raises(DataError, match="data_batch_2|cifar-10-python.tar.gz"):
+        data.load("cifar10")
+    nothing_but(root)
+
+
+def test_stand_ins_know_no_other_names():
+    for module, name in [("numpy", "save"), ("numpy", "dtype.__class__"), ("builtins", "getattr"), ("_codecs", "encode")]:
+        with pytest.raises(pickle.UnpicklingError, match=f"{module}.{name}"):
+            readers._NoCode(io.BytesIO()).find_class(module, name)
+
+
+# CINIC-10 and Tiny ImageNet -------------------------------------------------------------------------------------------
+
+
+def cinic_files(skip: str = "no such", **more) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
+    """Two classes, three parts; one grey and one transparent image among them."""
+    images = {f"{p}/{c}/{p}-{k}.png": random_images(32, 32, 3) for p in ("train", "valid", "test") for c in ("cat", "airplane") for k in range(2)}
+    images = {name: image for name, image in images.items() if not name.startswith(skip)}
+    members = {f"./{name}": encoded(image) for name, image in images.items()}
+    if "train/cat/train-0.png" in images:
+        grey = random_images(32, 32)
+        members["./train/cat/train-0.png"], images["train/cat/train-0.png"] = encoded(grey), np.stack([grey] * 3, -1)
+        members["./train/cat/train-1.png"] = encoded(images["train/cat/train-1.png"], mode="RGBA")
+    members |= {"./README.md": b"text", "./train/cat/._train-0.png": b"macOS", "./imagenet-contributors.csv": b"a,b"}
+    return {"CINIC-10.tar.gz": tar(members | more)}, images
+
+
+def test_cinic10(offer, root):
+    files, images = cinic_files()
+    offer("cinic10", files)
+    cinic = data.load("cinic10")
+    order = sorted(images)  # test, train, valid
+    assert cinic.classes == ("airplane", "cat") and cinic.labels.tolist() == [0, 0, 1, 1] * 3
+    assert cinic.is_test.tolist() == [name.startswith("test") for name in order]
+    assert np.array_equal(cinic.images.permute(0, 2, 3, 1).numpy(), np.stack([images[name] for name in order]))
+
+
+def test_cinic10_below_a_folder(offer, root):
+    """The same content one folder deeper, as some copies have it."""
+    _, images = cinic_files("train/cat/none")
+    offer("cinic10", {"CINIC-10.tar.gz": tar({f"CINIC-10/{name}": encoded(image) for name, image in images.items()})})
+    assert data.load("cinic10").labels.tolist() == [0, 0, 1, 1] * 3
+
+
+@pytest.mark.parametrize("skip, said", [("valid/cat", "'cat' in its part 'valid'"), ("test", "'airplane' in its part 'test'")])
+def test_cinic10_without_a_class(offer, root, skip, said):
+    offer("cinic10", cinic_files(skip)[0])
+    with pytest.raises(DataError, match=f"no images of class {said}"):
+        data.load("cinic10")
+    nothing_but(root)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", encoded(random_images(32, 32, 3))[:-200], b"GIF89a" + b"\0" * 40])
+def test_unreadable_image_in_an_archive_is_named(offer, root, content):
+    offer("cinic10", cinic_files(**{"./train/cat/bad.png": content})[0])
+    with pytest.raises(DataError, match=r"train/cat/bad.png in CINIC-10.tar.gz cannot be read as an image"):
+        data.load("cinic10")
+    nothing_but(root)
+
+
+def tiny_files(**replaced) -> dict[str, bytes]:
+    """Three classes, two of which share their first word; JPEGs of one colour each, one of them grey."""
+
+    def jpeg(level):
+        return encoded(np.full((64, 64, 3), level, dtype=np.uint8), "JPEG")
+
+    members = {f"train/{w}/images/{w}_{k}.JPEG": jpeg(40 * c + k) for c, w in enumerate(("n01", "n02", "n03")) for k in range(2)}
+    members["train/n02/images/n02_1.JPEG"] = encoded(np.full((64, 64), 41, dtype=np.uint8), "JPEG")
+    members |= {f"val/images/val_{k}.JPEG": jpeg(200 + k) for k in range(3)}
+    members |= {"test/images/test_0.JPEG": b"has no label", "train/n01/n01_boxes.txt": b"n01_0.JPEG\t0\t0\t1\t1"}
+    members["val/val_annotations.txt"] = b"val_0.JPEG\tn03\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\nval_2.JPEG\tn02\t0\t0\t9\t9\n"
+    members["wnids.txt"] = b"n03\nn01\nn02\n"
+    members["words.txt"] = b"n00\tentity\nn01\tcrane\nn02\tcrane, bird\nn03\tgoldfish, Carassius auratus\n"
+    members |= replaced
+    return {"tiny-imagenet-200.zip": zipped({f"tiny-imagenet-200/{n}": c for n, c in members.items() if c is not None})}
+
+
+def test_tiny_imagenet(offer, root):
+    offer("tiny_imagenet", tiny_files())
+    tiny = data.load("tiny_imagenet")
+    assert tiny.shape == (3, 64, 64) and tiny.classes == ("crane (n01)", "crane (n02)", "goldfish")
+    assert tiny.labels.tolist() == [0, 0, 1, 1, 2, 2, 2, 0, 1] and tiny.is_test.tolist() == [False] * 6 + [True] * 3
+    levels = tiny.images.double().mean((1, 2, 3)).tolist()
+    assert levels == pytest.approx([0, 1, 40, 41, 80, 81, 200, 201, 202], abs=1)
+
+
+@pytest.mark.parametrize(
+    "replaced, said",
+    [
+        ({"val/val_annotations.txt": None}, "lacks one of"),
+        ({"wnids.txt": b"n01\nn02\n"}, "belongs to no class"),
+        ({"wnids.txt": b"n01\nn02\nn03\nn04\n"}, r"no training images of class n04 \(no name\)"),
+        ({"val/val_annotations.txt": b"val_0.JPEG\tn03\t0\t0\t9\t9\n"}, "val_1.JPEG in .* belongs to no class"),
+        ({"train/n01/images/n01_1.JPEG": b"\xff\xd8\xff"}, "n01_1.JPEG in tiny-imagenet-200.zip cannot be read"),
+    ],
+)
+def test_tiny_imagenet_with_something_missing(offer, root, replaced, said):
+    offer("tiny_imagenet", tiny_files(**replaced))
+    with pytest.raises(DataError, match=said):
+        data.load("tiny_imagenet")
+    nothing_but(root)
+
+
+# FEMNIST --------------------------------------------------------------------------------------------------------------
+
+
+def place_leaf(root: Path, files: dict[str, dict[str, tuple[np.ndarray, list[int]]]], **wrong) -> Path:
+    """Put LEAF's JSON where a person would: {file: {writer: (levels of its one-colour images, labels)}}."""
+    folder = root / "_downloads/femnist"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, writers in files.items():
+        user_data = {w: {"x": [[level / 255] * 784 for level in levels], "y": labels} for w, (levels, labels) in writers.items()}
+        body = {"users": list(writers), "num_samples": [len(labels) for _, labels in writers.values()], "user_data": user_data}
+        (folder / name).write_text(json.dumps(body | wrong))
+    return folder
+
+
+def test_femnist_by_writer(root):
+    """All writers are kept, also one with a single sample; file 2 comes before file 10; LEAF's files are not removed."""
+    folder = place_leaf(
+        root,
+        {"all_data_10.json": {"f0003_07": ([7], [9])}, "all_data_2.json": {"f1": ([255, 1, 0], [61, 0, 36]), "none": ([], []), "f2": ([100, 101], [10, 10])}},
+    )
+    femnist = data.load("femnist")
+    assert femnist.group_names == ("f1", "f2", "f0003_07") and femnist.groups.tolist() == [0, 0, 0, 1, 1, 2]
+    assert femnist.labels.tolist() == [61, 0, 36, 10, 10, 9] and femnist.classes[10] == "A" and femnist.classes[36] == "a"
+    assert femnist.images[:, 0, 5, 5].tolist() == [255, 1, 0, 100, 101, 7] and femnist.shape == (1, 28, 28)
+    assert not femnist.is_test.any() and len(list(folder.iterdir())) == 2
+
+
+def test_femnist_images_are_not_transposed(root):
+    image = np.arange(784) % 256
+    place_leaf(root, {"all_data_0.json": {"w": ([0], [1])}})
+    path = root / "_downloads/femnist/all_data_0.json"
+    body = json.loads(path.read_text())
+    body["user_data"]["w"]["x"] = [(image / 255).tolist()]
+    path.write_text(json.dumps(body))
+    assert data.load("femnist").images[0, 0].flatten().tolist() == image.tolist()
+
+
+def test_femnist_from_leafs_train_and_test_files(root):
+    names = [f"all_data_{k}_niid_0_keep_0_{part}_9.json" for k in (0, 1) for part in ("train", "test")]
+    writers = [{"a": ([1, 2], [0, 1])}, {"a": ([3], [2])}, {"b": ([4], [3])}, {"b": ([5], [4])}]
+    place_leaf(root, dict(zip(names, writers)))
+    femnist = data.load("femnist")
+    by_level = dict(zip(femnist.images[:, 0, 0, 0].tolist(), zip(femnist.groups.tolist(), femnist.is_test.tolist())))
+    assert by_level == {1: (0, False), 2: (0, False), 3: (0, True), 4: (1, False), 5: (1, True)}
+    assert femnist.group_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "files, wrong, said",
+    [
+        ({"all_data_0.json": {"a": ([1], [62])}}, {}, "all_data_0.json is not as LEAF writes it.*writer 'a'"),
+        ({"all_data_0.json": {"a": ([1], [0.5])}}, {}, "writer 'a'"),
+        ({"all_data_0.json": {"a": ([256], [1])}}, {}, "writer 'a'"),
+        ({"all_data_0.json": {"a": ([1, 2], [1])}}, {}, "writer 'a'"),
+        ({"all_data_0.json": {"a": ([1], [1])}}, {"users": ["b"]}, "KeyError: 'b'"),
+        ({"all_data_0.json": {}}, {}, "no writer has a sample"),
+        ({"all_data_0.json": {"a": ([1], [1])}, "all_data_1.json": {"a": ([1], [1])}}, {}, "'a' is in all_data_0.json and again in all_data_1.json"),
+        ({"all_data_0.json": {"a": ([1], [1])}, "all_data_0_niid_0_keep_0_test_9.json": {"a": ([1], [1])}}, {}, "mixes"),
+    ],
+)
+def test_femnist_files_that_are_wrong(root, files, wrong, said):
+    place_leaf(root, files, **wrong)
+    with pytest.raises(DataError, match=said):
+        data.load("femnist")
+    nothing_but(root)
+
+
+def test_femnist_truncated_file(root):
+    folder = place_leaf(root, {"all_data_0.json": {"a": ([1], [1])}})
+    content = (folder / "all_data_0.json").read_text()
+    (folder / "all_data_0.json").write_text(content[:-30])
+    with pytest.raises(DataError, match="all_data_0.json is not as LEAF writes it"):
+        data.load("femnist")
+
+
+def test_femnist_without_files_says_how_to_get_them(root):
+    with pytest.raises(DataError, match=r"no direct download.*_downloads/femnist: all_data_\*.json.*preprocess.sh"):
+        data.load("femnist")
+
+
+# DomainNet ------------------------------------------------------------------------------------------------------------
+
+
+def domainnet_files(drop: str = "no such", **replaced) -> dict[str, bytes]:
+    """Six domains, four classes of ten images (the last 3 in the test list); `sketch` lacks the class zebra. Blue = domain, green = class."""
+    files = {}
+    for d, domain in enumerate(("clipart", "infograph", "painting", "quickdraw", "real", "sketch")):
+        names = ["ant", "bee", "cow"] if domain == "sketch" else ["ant", "bee", "cow", "zebra"]
+        images = {f"{domain}/{c}/{domain}_{k:03}.png": (k, 10 * n, d) for n, c in enumerate(names) for k in range(10)}
+        files[f"{domain}.zip"] = zipped({p: encoded(Image.new("RGB", (80, 50), rgb)) for p, rgb in images.items() if p != drop})
+        for part, kept in (("train", range(7)), ("test", range(7, 10))):
+            lines = [f"{p} {n}" for p, (k, n, _) in images.items() if k in kept]
+            files[f"{domain}_{part}.txt"] = "\n".join(lines + [""]).encode()
+    return files | replaced
+
+
+def offer_domainnet(offer, files, **keywords):
+    read = DATASETS["domainnet"].read
+    assert read.keywords["classes"] == 20 and read.keywords["share"] == 0.3 and read.keywords["size"] == 64
+    offer("domainnet", files, read=functools.partial(read.func, **{**read.keywords, "classes": 2, **keywords}))
+
+
+def test_domainnet(offer, root):
+    """The same 2 classes in all domains, none that a domain lacks, 3 of 10 images of each class and domain, 64x64."""
+    offer_domainnet(offer, domainnet_files())
+    net = data.load("domainnet")
+    assert net.shape == (3, 64, 64) and net.group_names == ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+    assert len(net.classes) == 2 and "zebra" not in net.classes
+    assert net.groups.tolist() == [d for d in range(6) for _ in range(6)] and net.labels.tolist() == [0, 0, 0, 1, 1, 1] * 6
+    number, level, domain = net.images[:, :, 30, 30].unbind(1)
+    assert domain.tolist() == net.groups.tolist()
+    assert [("ant", "bee", "cow")[n // 10] for n in level.tolist()] == [net.classes[y] for y in net.labels]
+    assert net.is_test.tolist() == (number >= 7).tolist() and net.is_test.any() and not net.is_test.all()
+    assert len(set(map(tuple, number.view(-1, 3).tolist()))) > 1, "another draw for every class and domain"
+    before = net.sha256
+    shutil.rmtree(root / "domainnet")
+    assert data.load("domainnet").sha256 == before, "classes and images are drawn from a fixed seed"
+
+
+def test_domainnet_in_full(offer, root):
+    offer_domainnet(offer, domainnet_files(), classes=3, share=1.0)
+    net = data.load("domainnet")
+    assert net.labels.bincount().tolist() == [60] * 3 and int(net.is_test.sum()) == 6 * 3 * 3
+
+
+@pytest.mark.parametrize(
+    "change, keywords, said",
+    [
+        ({}, dict(classes=4), "share 3 classes; 4 are needed"),
+        ({"real_test.txt": b"real/ant/real_001.png"}, {}, "real_test.txt is not a list"),
+        ({"real_test.txt": b"../../etc/passwd 3"}, {}, "real_test.txt is not a list"),
+        ({"real_test.txt": b"sketch/ant/sketch_001.png 0"}, {}, "real_test.txt is not a list of images of real"),
+        ({"drop": "real/bee/real_004.png"}, dict(classes=3, share=1.0), "real.zip has no member 'real/bee/real_004.png'"),
+    ],
+)
+def test_domainnet_that_does_not_fit(offer, root, change, keywords, said):
+    offer_domainnet(offer, domainnet_files(**change), **keywords)
+    with pytest.raises(DataError, match=said):
+        data.load("domainnet")
+    nothing_but(root)
+
+
+# archives that nobody should trust ------------------------------------------------------------------------------------
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def zip_link(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    return info
+
+
+UNSAFE = [
+    ("up.tar.gz", tar({"../evil.png": b"x"}), "could leave"),
+    ("inner.tar.gz", tar({"train/cat/../../../evil.png": b"x"}), "could leave"),
+    ("absolute.tar.gz", tar({"/tmp/evil.png": b"x"}), "could leave"),
+    ("symlink.tar.gz", tar([(special("train/cat/a.png", tarfile.SYMTYPE, "/etc/passwd"), b"")]), "a link or a device"),
+    ("hardlink.tar.gz", tar([(special("a.png", tarfile.LNKTYPE, "/etc/passwd"), b"")]), "a link or a device"),
+    ("device.tar.gz", tar([(special("a.png", tarfile.CHRTYPE), b"")]), "a link or a device"),
+    ("fifo.tar.gz", tar([(special("a.png", tarfile.FIFOTYPE), b"")]), "a link or a device"),
+    ("twice.tar.gz", tar([("a.png", b"x"), ("./a.png", b"y")]), "two members 'a.png'"),
+    ("up.zip", zipped({"../evil.png": b"x"}), "could leave"),
+    ("backslash.zip", zipped({"train\\..\\..\\evil.png": b"x"}), "could leave"),
+    ("absolute.zip", zipped({"/tmp/evil.png": b"x"}), "could leave"),
+    ("drive.zip", zipped({"C:/evil.png": b"x"}), "could leave"),
+    ("symlink.zip", zipped([(zip_link("train/cat/a.png"), "/etc/passwd")]), "a link or a device"),
+]
+
+
+@pytest.mark.parametrize("name, content, said", UNSAFE, ids=[name for name, _, _ in UNSAFE])
+def test_unsafe_archives_are_refused(tmp_path, name, content, said):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} is refused: .*{said}"):
+        archives.member_names(path)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("member, content, said", [
+    ("../../evil.png", b"x", "could leave"),
+    (special("train/cat/evil.png", tarfile.SYMTYPE, "/etc/passwd"), b"", "a link or a device"),
+])  # fmt: skip
+def test_unsafe_data_set_leaves_nothing(offer, root, tmp_path, member, content, said):
+    files, images = cinic_files()
+    offer("cinic10", {"CINIC-10.tar.gz": tar([*((f"./{n}", encoded(i)) for n, i in images.items()), (member, content)])})
+    with pytest.raises(DataError, match=said):
+        data.load("cinic10")
+    nothing_but(root)
+    assert not list(tmp_path.parent.rglob("evil.png"))
+
+
+def test_safe_archives_are_read(tmp_path):
+    """Folders, "./" and files that are not wanted do no harm."""
+    members = [(special("./a", tarfile.DIRTYPE), b""), ("./a/b.txt", b"bee"), ("./c.txt", b"sea")]
+    (tmp_path / "x.tar.gz").write_bytes(tar(members))
+    (tmp_path / "x.zip").write_bytes(zipped([("a/", b""), ("a/b.txt", b"bee"), ("c.txt", b"sea")]))
+    for path in tmp_path.iterdir():
+        assert archives.member_names(path) == ["a/b.txt", "c.txt"]
+        assert list(archives.read_members(path, ["a/b.txt"])) == [("a/b.txt", b"bee")]
+        with pytest.raises(DataError, match="has no member 'd.txt'"):
+            list(archives.read_members(path, ["a/b.txt", "d.txt"]))
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_MEMBER", "LARGEST_TOTAL"])
+@pytest.mark.parametrize("name, pack", [("bomb.tar.gz", tar), ("bomb.zip", zipped)])
+def test_archives_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch, name, pack, limit):
+    """10 MB of zeros in 10 kB: the sizes in the headers are added up before anything is unpacked."""
+    (tmp_path / name).write_bytes(pack({"a": b"\0" * 5_000_000, "b": b"\0" * 5_000_000}))
+    assert archives.member_names(tmp_path / name) == ["a", "b"]
+    monkeypatch.setattr(archives, limit, 4_000_000)
+    with pytest.raises(DataError, match=f"{name} is refused: .*more than is plausible"):
+        archives.member_names(tmp_path / name)
+
+
+@pytest.mark.parametrize("keep", [0, 100, -1000])
+@pytest.mark.parametrize("name, pack", [("cut.tar.gz", tar), ("cut.zip", zipped)])
+def test_truncated_archives(tmp_path, name, pack, keep):
+    (tmp_path / name).write_bytes(pack({f"{k}.bin": random_images(1000).tobytes() for k in range(20)})[:keep])
+    with pytest.raises(DataError, match=f"{name} is damaged"):
+        list(archives.read_members(tmp_path / name, {"19.bin"}))
+
+
+def test_member_with_a_wrong_checksum(tmp_path):
+    content = bytearray(zipped([(zipfile.ZipInfo("a.bin"), b"hello, this is stored without compression")]))
+    content[content.index(b"hello")] ^= 1
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match="x.zip is damaged.*CRC"):
+        list(archives.read_members(tmp_path / "x.zip", ["a.bin"]))
+
+
+# a user's own folders -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pets(root, tmp_path):
+    """Three classes with odd names and images of every kind, and things that are to be ignored."""
+    folder = tmp_path / "My pets ünd more"
+    files = {
+        "grey cats/a.png": encoded(np.full((10, 20), 100, dtype=np.uint8)),
+        "grey cats/deep/er/b.PNG": encoded(np.full((5, 5), 40_000, dtype=np.uint16)),
+        "köter 犬/palette.gif": encoded(Image.new("RGB", (30, 9), (200, 10, 20)).quantize(4), "GIF"),
+        "köter 犬/cmyk.jpg": encoded(Image.new("CMYK", (16, 16), (0, 255, 255, 0)), "JPEG"),
+        "köter 犬/clear.png": encoded(Image.new("RGBA", (8, 8), (0, 0, 0, 0))),
+        "köter 犬/one bit.png": encoded(Image.new("1", (8, 8), 1)),
+        "z [x] #1/photo.jpeg": encoded(Image.new("RGB", (40, 20), (255, 255, 255)), "JPEG"),
+        "z [x] #1/notes.txt": b"not an image",
+        "z [x] #1/.hidden.png": b"not an image",
+        "z [x] #1/.thumbs/x.png": b"not an image",
+        ".git/x.png": b"not an image",
+        "loose.png": b"not an image",
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_folder_of_images(pets, root):
+    got = data.load(f"folder:{pets}")
+    assert got.shape == (3, 64, 64) and got.classes == ("grey cats", "köter 犬", "z [x] #1")
+    assert got.labels.tolist() == [0, 0, 1, 1, 1, 1, 2] and not got.is_test.any() and got.groups is None
+    colours = {name: got.images[k, :, 32, 32].tolist() for k, name in enumerate(["grey", "16 bit", "clear", "cmyk", "one bit", "palette", "photo"])}
+    near = functools.partial(pytest.approx, abs=3)
+    assert colours["grey"] == [100] * 3 and colours["16 bit"] == near([156] * 3)
+    assert colours["clear"] == [255] * 3 and colours["one bit"] == [255] * 3 and colours["photo"] == near([255] * 3)
+    assert colours["palette"] == near([200, 10, 20]) and colours["cmyk"] == near([255, 0, 0])
+    assert not root.exists() or data.available() == ["digits"], "the copy goes to the cache, not to the data root"
+
+
+def test_folder_names_that_are_no_text(root, tmp_path):
+    try:
+        os.makedirs(os.fsencode(tmp_path / "odd") + b"/caf\xe9")
+    except OSError:
+        pytest.skip("this file system takes only text as names")
+    with open(os.fsencode(tmp_path / "odd") + b"/caf\xe9/\xff.png", "wb") as out:
+        out.write(encoded(random_images(8, 8, 3)))
+    assert data.load(f"folder:{tmp_path / 'odd'}").classes == ("caf?",)
+
+
+def test_folder_on_a_full_disk(pets, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(DataError, match="cannot be prepared in .*No space left"):
+        data.load(f"folder:{pets}")
+    assert not [p for p in (tmp_path / "cache/folders").iterdir() if p.name != ".locks"]
+
+
+def test_folder_sizes(pets):
+    assert data.load(f"folder:{pets}@16").shape == (3, 16, 16)
+    with pytest.raises(BadValue, match="@4' is not accepted; expected .*8 to 1024 pixels"):
+        data.load(f"folder:{pets}@4")
+    literal = pets.rename(pets.with_name("set@20"))
+    assert data.load(f"folder:{literal}").shape == (3, 64, 64) and data.load(f"folder:{literal}@20").shape == (3, 20, 20)
+
+
+def test_folder_images_are_stretched_and_turned_upright(tmp_path, root):
+    """Left half black, right half white; the second one is stored lying on its side, with the mark that cameras set."""
+    wide = np.zeros((20, 40), dtype=np.uint8)
+    wide[:, 20:] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 8  # to be shown turned by 90 degrees to the left
+    (tmp_path / "x/a").mkdir(parents=True)
+    (tmp_path / "x/a/1.png").write_bytes(encoded(wide))
+    (tmp_path / "x/a/2.png").write_bytes(encoded(np.ascontiguousarray(np.rot90(wide, -1)), exif=exif))
+    images = data.load(f"folder:{tmp_path / 'x'}@32").images
+    for image in images:
+        assert image[:, :, :15].max() == 0 and image[:, :, 17:].min() == 255
+
+
+def test_folder_paths(pets, monkeypatch, tmp_path):
+    """Relative, through "~" and through a link: one folder, one copy."""
+    absolute = data.load(f"folder:{pets}@8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(pets)
+    for name in (f"folder:{pets.name}@8", f"folder:~/{pets.name}@8", "folder:link@8", f"folder:./x/../{pets.name}@8"):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        assert data.load(name).sha256 == absolute.sha256
+    assert len([p for p in (tmp_path / "cache/folders").iterdir() if not p.name.startswith(".")]) == 1
+
+
+def test_folder_is_prepared_once_until_it_changes(pets, tmp_path, monkeypatch):
+    builds, real = [], prepare.build
+    monkeypatch.setattr(prepare, "build", lambda *args, **kw: (builds.append(1), real(*args, **kw)))
+    first = data.load(f"folder:{pets}@8")
+    assert data.load(f"folder:{pets}@8").sha256 == first.sha256 and len(builds) == 1
+    (pets / "grey cats/new.png").write_bytes(encoded(random_images(8, 8)))
+    assert len(data.load(f"folder:{pets}@8").labels) == 8 and len(builds) == 2
+    (pets / "grey cats/new.png").unlink()
+    assert data.load(f"folder:{pets}@8").sha256 == first.sha256 and len(builds) == 3
+    os.utime(pets / "grey cats/a.png", ns=(1, 1))  # another image of the same size would look like this
+    assert data.load(f"folder:{pets}@8").sha256 == first.sha256 and len(builds) == 4
+    assert len([p for p in (tmp_path / "cache/folders").iterdir() if not p.name.startswith(".")]) == 1, "old copies are removed"
+
+
+def test_folder_copy_that_is_damaged_is_made_again(pets, tmp_path):
+    before = data.load(f"folder:{pets}@8").sha256
+    (copy,) = (tmp_path / "cache/folders").glob("My*")
+    content = (copy / "images.npy").read_bytes()
+    (copy / "images.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert data.load(f"folder:{pets}@8").sha256 == before
+    (copy / "labels.npy").unlink()
+    assert data.load(f"folder:{pets}@8").sha256 == before
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", encoded(random_images(64, 64, 3), "JPEG")[:700], b"%PDF-1.4"], ids=["empty", "text", "half", "pdf"])
+def test_folder_with_an_unreadable_image(pets, content, tmp_path):
+    (pets / "grey cats/broken one.jpg").write_bytes(content)
+    with pytest.raises(DataError, match="grey cats/broken one.jpg cannot be read as an image"):
+        data.load(f"folder:{pets}")
+    assert not [p for p in (tmp_path / "cache/folders").iterdir() if p.name != ".locks"]
+
+
+def test_folder_errors(pets, tmp_path):
+    with pytest.raises(DataError, match="there is no folder .*nowhere"):
+        data.load(f"folder:{tmp_path / 'nowhere'}")
+    with pytest.raises(DataError, match="there is no folder .*loose.png"):
+        data.load(f"folder:{pets / 'loose.png'}")
+    (pets / "empty class").mkdir()
+    with pytest.raises(DataError, match="class folder .*empty class has no images"):
+        data.load(f"folder:{pets}")
+    with pytest.raises(DataError, match="has no subfolders"):
+        data.load(f"folder:{pets / 'empty class'}")
+
+
+def test_a_run_on_a_folder(root, tmp_path):
+    """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder, not to a tree."""
+    from helpers import tiny
+
+    from fedlib.engine.simulate import simulate
+    from fedlib.experiments import ITEMS, OpenItem
+
+    for c in ("a", "b"):
+        (tmp_path / "pics" / c).mkdir(parents=True)
+        for k in range(20):
+            (tmp_path / "pics" / c / f"{k}.png").write_bytes(encoded(random_images(16, 16, 3)))
+    name = f"folder:{tmp_path / 'pics'}@16"
+    spec = tiny("fedavg", dataset=name, num_clients=2, rounds=1, partition=dict(alpha=10.0, min_size=2))
+    assert simulate(spec).partition["data"] == data.load(name).sha256[:16]
+    place = OpenItem(ITEMS["pfedsim/fig1_cka"], "smoke", dataset=name).place
+    assert place.startswith("smoke+dataset=folder:_") and "/" not in place
+
+
+# downloading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server on this machine: web.files = {path: content or (content, announced length)}; web.asked lists the requests."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.asked.append(self.path)
+            content = self.server.files.get(self.path)
+            if content is None:
+                self.send_error(404)
+                return
+            content, size = content if isinstance(content, tuple) else (content, len(content))
+            self.send_response(200)
+            if size is not None:
+                self.send_header("Content-Length", str(size))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files, server.asked = {}, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def remote(web, tmp_path):
+    """A file with two mirrors; the right content is `remote.content`."""
+    content = random_images(3_000_000).tobytes()
+
+    class Remote:
+        file = RemoteFile("x.bin", (f"{web.url}/first/x.bin", f"{web.url}/second/x.bin"), f"md5:{hashlib.md5(content).hexdigest()}")
+        folder = tmp_path / "here"
+
+        def get(self):
+            return download.download(self.file, self.folder)
+
+    Remote.content = content
+    return Remote()
+
+
+def test_second_mirror_serves_when_the_first_does_not(web, remote):
+    web.files["/second/x.bin"] = remote.content
+    assert remote.get().read_bytes() == remote.content and web.asked == ["/first/x.bin", "/second/x.bin"]
+    assert [p.name for p in remote.folder.iterdir()] == ["x.bin"]
+
+
+@pytest.mark.parametrize("size", [3_000_000, None], ids=["announced length", "no length"])
+def test_connection_that_breaks_is_tried_again_elsewhere(web, remote, size):
+    web.files |= {"/first/x.bin": (remote.content[:-1000], size), "/second/x.bin": remote.content}
+    assert remote.get().read_bytes() == remote.content
+
+
+def test_a_short_answer_is_noticed_without_a_checksum(web, remote):
+    web.files |= {f"/{mirror}/x.bin": (remote.content[:-1000], 3_000_000) for mirror in ("first", "second")}
+    with pytest.raises(ConnectionError, match="ended after 2999000 of 3000000 bytes"):
+        download.download(dataclasses.replace(remote.file, checksum=None), remote.folder)
+    assert not list(remote.folder.iterdir())
+
+
+def test_every_mirror_fails(web, remote):
+    """What went wrong at each of them is said, and nothing is left."""
+    web.files["/second/x.bin"] = remote.content[:-1] + b"?"
+    with pytest.raises(ConnectionError) as error:
+        remote.get()
+    wrong = hashlib.md5(web.files["/second/x.bin"]).hexdigest()
+    for words in ("first/x.bin: HTTP Error 404", "second/x.bin: what came has md5:" + wrong, "expected " + remote.file.checksum):
+        assert words in str(error.value)
+    assert web.asked == ["/first/x.bin", "/second/x.bin"] * download.ATTEMPTS and not list(remote.folder.iterdir())
+
+
+def test_progress_bar(web, remote, capsys):
+    web.files["/first/x.bin"] = remote.content
+    remote.get()
+    shown = capsys.readouterr()
+    assert "x.bin" in shown.err and "2.86M" in shown.err and shown.out == ""
+
+
+def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
+    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified, used and kept."""
+    files, images, _ = cifar10_files()
+    (name, content), checksum = files.popitem(), None
+    offer("cifar10", {name: content})
+    file = dataclasses.replace(DATASETS["cifar10"].files[0], urls=(f"{web.url}/gone.tar.gz",))
+    object.__setattr__(DATASETS["cifar10"], "files", (file,))
+    with pytest.raises(DataError) as error:
+        data.load("cifar10")
+    place = root / "_downloads/cifar10"
+    for words in ("'cifar10' is not prepared", "404", name, file.checksum, file.urls[0], str(place), "here now: digits", "FEDLIB_DATA"):
+        assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    nothing_but(root)
+
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(content[:-1])
+    checksum = hashlib.md5(content[:-1]).hexdigest()
+    with pytest.raises(DataError, match=f"{name} is not the file it should be: it has md5:{checksum}, expected {file.checksum}"):
+        data.load("cifar10")
+    assert (place / name).read_bytes() == content[:-1], "a person's file is not touched"
+
+    (place / name).write_bytes(content)
+    web.asked.clear()
+    assert np.array_equal(data.load("cifar10").images.permute(0, 2, 3, 1).numpy(), images)
+    assert (place / name).read_bytes() == content and not web.asked
+
+
+def test_offline_asks_nobody(offer, root, monkeypatch):
+    offer("mnist", mnist_files()[0])
+    monkeypatch.setattr(download, "_get", lambda *_: pytest.fail("asked the network"))
+    monkeypatch.setenv("FEDLIB_OFFLINE", "1")
+    with pytest.raises(DataError, match="'mnist' is not prepared: FEDLIB_OFFLINE is set"):
+        data.load("mnist")
+    nothing_but(root)
+
+
+def test_only_what_is_missing_is_downloaded_and_removed(offer, root):
+    files, images, _ = mnist_files()
+    server = offer("mnist", files)
+    placed = root / "_downloads/mnist/train-images-idx3-ubyte.gz"
+    placed.parent.mkdir(parents=True)
+    (server / placed.name).rename(placed)
+    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+    assert list(placed.parent.iterdir()) == [placed]
+
+
+def test_downloads_are_kept_on_request(offer, root):
+    files, _, _ = mnist_files()
+    offer("mnist", files)
+    data.load("mnist", keep=True)
+    assert {p.name: p.read_bytes() for p in (root / "_downloads/mnist").iterdir()} == files
+
+
+def test_what_arrived_before_a_failure_is_used_next_time(offer, root):
+    files, images, _ = mnist_files()
+    server = offer("mnist", files)
+    last = server / list(files)[-1]
+    last.rename(server / "away")
+    with pytest.raises(DataError, match=f"put into .*: {last.name}"):
+        data.load("mnist")
+    (server / "away").rename(last)
+    for name in list(files)[:-1]:
+        (server / name).unlink()
+    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+
+
+def test_file_without_a_published_checksum(offer, root, monkeypatch, capsys):
+    """It is accepted, its content is checked, and its sha256 is shown and recorded."""
+    files, _, _ = mnist_files()
+    offer("mnist", files)
+    unknown = tuple(dataclasses.replace(file, checksum=None) for file in DATASETS["mnist"].files)
+    monkeypatch.setitem(DATASETS, "mnist", dataclasses.replace(DATASETS["mnist"], files=unknown))
+    data.load("mnist")
+    meta = json.loads((root / "mnist/meta.json").read_text())
+    said = capsys.readouterr().err
+    assert all(f"{name}: {digest}, nothing published" in said for name, digest in meta["files"].items())
+    assert meta["files"]["t10k-labels-idx1-ubyte.gz"] == f"sha256:{hashlib.sha256(files['t10k-labels-idx1-ubyte.gz']).hexdigest()}"
+
+
+def test_no_space(offer, root, monkeypatch):
+    offer("cinic10", cinic_files()[0], megabytes=688)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10**9))
+    with pytest.raises(DataError, match="1.0 GB free; preparing the data set needs up to 1.5 GB"):
+        data.load("cinic10")
+    nothing_but(root)
+
+
+def test_root_that_cannot_be_written(offer, root):
+    offer("mnist", mnist_files()[0])
+    root.write_text("a file where a folder should be")
+    with pytest.raises(DataError, match="'mnist' cannot be prepared in"):
+        data.load("mnist")
+
+
+# interruptions, several processes, damage -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
+def test_interrupted_preparation_leaves_nothing(offer, root, monkeypatch, error):
+    files, images, _ = mnist_files()
+    offer("mnist", files)
+    whole = DATASETS["mnist"]
+
+    def read(paths, allocate):
+        whole.read(paths, allocate)
+        raise error("in the middle")
+
+    monkeypatch.setitem(DATASETS, "mnist", dataclasses.replace(whole, read=read))
+    with pytest.raises(DataError if error is OSError else error, match="in the middle"):
+        data.load("mnist")
+    nothing_but(root)
+    monkeypatch.setitem(DATASETS, "mnist", whole)
+    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+
+
+CHILD = """
+import dataclasses, os, pathlib, signal, sys, time
+from fedlib import data
+from fedlib.data import DATASETS
+from fedlib.data.download import RemoteFile
+assert not {"PIL", "torchvision"} & set(sys.modules), "imported only where used"
+server, how, log = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+source = DATASETS["mnist"]
+def read(paths, allocate):
+    with open(log, "a") as out:
+        out.write("built\\n")
+    content = source.read(paths, allocate)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.5)
+    return content
+files = tuple(RemoteFile(f.name, ((server / f.name).as_uri(),)) for f in source.files)
+DATASETS["mnist"] = dataclasses.replace(source, files=files, read=read, exact=False)
+print("ready", flush=True)
+sys.stdin.readline()
+print(data.load("mnist").sha256)
+"""
+
+
+def start(server: Path, how: str, log: Path):
+    command = [sys.executable, "-c", CHILD, str(server), how, str(log)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n", child.stderr.read()
+    return child
+
+
+def test_killed_preparation_and_two_processes_at_once(offer, root, tmp_path):
+    """One process is killed while preparing; then two ask at the same moment, and the data set is prepared once."""
+    files, images, _ = mnist_files()
+    server, log = offer("mnist", files), tmp_path / "log"
+    children = [start(server, how, log) for how in ("kill", "wait", "wait")]
+    children[0].communicate("go\n", timeout=60)
+    assert children[0].returncode == -9 and (root / ".mnist.tmp").exists() and data.available() == ["digits"]
+    for child in children[1:]:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    answers = [child.communicate(timeout=60) for child in children[1:]]
+    assert [out for out, _ in answers] == [hashlib.sha256(images.tobytes()).hexdigest() + "\n"] * 2, answers
+    assert log.read_text() == "built\n" * 2
+    nothing_but(root, "mnist")
+
+
+def test_damaged_data_set_is_made_again_and_kept_aside(offer, root):
+    files, images, _ = mnist_files()
+    offer("mnist", files)
+    data.load("mnist")
+    content = (root / "mnist/images.npy").read_bytes()
+    (root / "mnist/images.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.warns(UserWarning, match="'mnist' .* fails its checksum.*made again.*_damaged"):
+        assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+    assert [p.name for p in (root / "_damaged").iterdir()] == ["mnist.0"] and data.available() == ["digits", "mnist"]
+
+
+def test_damaged_data_set_without_network_is_left_where_it_is(offer, root, monkeypatch):
+    offer("mnist", mnist_files()[0])
+    data.load("mnist")
+    (root / "mnist/labels.npy").write_bytes(b"")
+    monkeypatch.setenv("FEDLIB_OFFLINE", "1")
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(DataError, match="FEDLIB_OFFLINE is set"):
+        data.load("mnist")
+    assert (root / "mnist/images.npy").exists() and not (root / "_damaged").exists()
+
+
+def test_a_folder_in_the_way_is_not_touched(offer, root):
+    """Someone's own files under the name of a data set: an error, not a replacement."""
+    offer("cifar10", cifar10_files()[0])
+    (root / "cifar10/cifar-10-batches-py").mkdir(parents=True)
+    with pytest.raises(DataError, match="images.npy.* missing in .*cifar10; complete it, or move this folder away"):
+        data.load("cifar10")
+    assert (root / "cifar10/cifar-10-batches-py").is_dir()
+
+
+# facts and the command line -------------------------------------------------------------------------------------------
+
+
+def test_registry():
+    assert list(DATASETS) == ["digits", "mnist", "fmnist", "emnist", "femnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet", "domainnet"]
+    for name, source in DATASETS.items():
+        assert source.terms and source.citation and source.images > 1000 and source.classes >= 10
+        assert (source.read is None) == (name == "digits") and bool(source.by_hand) == (name == "femnist")
+        for file in source.files:
+            assert file.urls or source.by_hand
+            assert all(url.endswith("/" + file.name) or url.endswith("/content") for url in file.urls)
+            kind, _, digits = (file.checksum or "md5:" + "0" * 32).partition(":")
+            assert len(digits) == {"md5": 32, "sha256": 64}[kind] and set(digits) <= set("0123456789abcdef")
+    sums = [file.checksum for source in DATASETS.values() for file in source.files if file.checksum]
+    assert len(set(sums)) == len(sums) == 31
+
+
+def test_facts_agree_with_torchvision():
+    """Addresses, names and MD5 sums of the data sets that torchvision knows as well."""
+    from torchvision.datasets import CIFAR10, CIFAR100, EMNIST, MNIST, FashionMNIST
+
+    for name, theirs in {"mnist": MNIST, "fmnist": FashionMNIST}.items():
+        assert [(f.name, f.checksum) for f in DATASETS[name].files] == [(n, f"md5:{md5}") for n, md5 in theirs.resources]
+    for name, url, md5 in [
+        ("cifar10", CIFAR10.url, CIFAR10.tgz_md5),
+        ("cifar100", CIFAR100.url, CIFAR100.tgz_md5),
+        ("emnist", EMNIST.url, EMNIST.md5),
+    ]:
+        (file,) = DATASETS[name].files
+        assert (file.urls[0], file.checksum) == (url, f"md5:{md5}")
+    assert tuple(EMNIST.classes_split_dict["byclass"]) == readers.CHARACTERS
+    assert tuple(FashionMNIST.classes) == DATASETS["fmnist"].read.keywords["classes"]
+
+
+def call(*args: str):
+    from typer.testing import CliRunner
+
+    from fedlib import cli
+
+    return CliRunner().invoke(cli.app, [str(a) for a in args])
+
+
+def test_data_command(offer, root, pets, tmp_path):
+    """Prepares what is absent, says what it is; --list shows all; --root is another place; --keep keeps."""
+    place_leaf(root, {"all_data_0.json": {"w1": ([1, 2], [0, 1]), "w2": ([3], [2])}})
+    shown = call("data", "femnist")
+    assert shown.exit_code == 0, shown.output
+    assert "3 images of (1, 28, 28)" in shown.stdout and "2 groups: w1 2, w2 1" in shown.stdout
+    offer("mnist", mnist_files()[0])
+    assert "3 are of the official test part" in call("data", "mnist", "--root", tmp_path / "other", "--keep").stdout
+    assert len(list((tmp_path / "other/_downloads/mnist").iterdir())) == 4
+    assert "3 classes" in call("data", f"folder:{pets}@8").stdout
+    for listed in (call("data", "--list").stdout, call("data").stdout):
+        rows = {line.split()[0]: line for line in listed.splitlines() if line.startswith("  ")}
+        assert list(DATASETS) == [name for name in rows if name in DATASETS]
+        assert rows["femnist"].endswith("LEAF: BSD 2-clause; images derived from NIST Special Database 19")
+        assert "184 MB  no" in listed and "641 MB  yes" in listed and "Learning Multiple Layers" in listed
+    assert "cifar10" in call("data", "cifer10").stderr

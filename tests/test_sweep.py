@@ -1,0 +1,248 @@
+"""Many runs: shared beginnings, groups of seeds, failing runs, killed workers; and what is printed about the backend."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from helpers import exact, tiny
+
+from fedlib import sweep
+from fedlib.engine import checkpoint
+from fedlib.engine import simulate as engine
+from fedlib.engine.backends import pick
+from fedlib.engine.prefix import beginning, leaders
+from fedlib.engine.simulate import simulate
+from fedlib.errors import BadValue, FedlibError
+from fedlib.results import Store
+from fedlib.sweep import check_inputs, run_all, same_but_seed, training_samples
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store("t", tmp_path)
+
+
+def rho_sweep(**changes):
+    sims = [tiny("pfedsim", hyper={"rho": rho}, rounds=8, eval_every=2, **changes) for rho in (0, 0.25, 0.5, 0.8, 1)]
+    return [*sims, tiny("fedavg", rounds=8, eval_every=2, **changes), tiny("local", rounds=8, eval_every=2, **changes)]
+
+
+# shared beginnings ------------------------------------------------------------------------------------------------------
+
+
+def test_who_leads_and_who_waits():
+    """T = 8: rho = 0.25, 0.5, 0.8 take over after 2, 4 and 6 rounds; rho = 1 is FedAvg to the end; rho = 0 and Local begin otherwise."""
+    none, quarter, half, most, full, fedavg, local = rho_sweep()
+    assert [beginning(s)[1] for s in rho_sweep()] == [0, 2, 4, 6, 8, 8, 8]
+    keys = [beginning(s)[0] for s in (quarter, half, most, full, fedavg)]
+    assert len(set(keys)) == 1 and beginning(local)[0] not in keys
+    ((leader, (milestones, waiting)),) = leaders(rho_sweep()).items()
+    assert leader in (full.id, fedavg.id) and milestones == [2, 4, 6, 8]
+    assert {leader, *waiting} == {s.id for s in (quarter, half, most, full, fedavg)}
+    assert leaders([none, local, quarter]) == {}
+
+
+@pytest.mark.parametrize("change", [dict(seed=1), dict(lr=0.1), dict(eval_every=4), dict(bn_stats="global"), dict(partition_seed=1), dict(eval_points=("post",))])
+def test_runs_of_other_settings_begin_otherwise(change):
+    assert beginning(tiny("pfedsim"))[0] != beginning(tiny("pfedsim", **change))[0]
+
+
+def test_measures_at_the_end_do_not_separate_beginnings():
+    assert beginning(tiny("pfedsim"))[0] == beginning(tiny("fedavg", measures=("client_similarity",)))[0]
+
+
+@pytest.mark.parametrize("points", [(), ("post", "ft(1)")])
+def test_shared_beginnings_change_no_number(store, tmp_path, points):
+    """Every run equals the same run on its own, bit for bit: histories (also the evaluation at the change itself), arrays, communication."""
+    specs = [spec.but(eval_points=points) for spec in rho_sweep() if not (points and spec.method == "local")]
+    results = run_all(specs, store, jobs=1)
+    assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
+    shared = [results[s.id].provenance["shared_rounds"] for s in specs]
+    assert sorted(shared)[-4:] == [2, 4, 6, 8] and shared[0] == 0 and shared.count(0) == len(specs) - 4
+    assert not list((tmp_path / "cache" / "checkpoints").iterdir())  # nothing is left behind
+
+
+def test_shared_rounds_are_computed_once(store, monkeypatch):
+    played = []
+    monkeypatch.setattr(engine, "play_round", lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t)))
+    run_all(rho_sweep(), store, jobs=1)
+    assert len(played) == 8 + 8 + 8 + 6 + 4 + 2  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
+
+
+def test_a_damaged_or_missing_milestone_costs_time_not_numbers(store, monkeypatch):
+    specs, real = rho_sweep(), engine.keep_milestone
+
+    def damaged(runs, states):
+        real(runs, states)
+        path = engine.saved_as(runs[0], engine.prefix_id(runs[0].spec, states[0]["round"])).path
+        if states[0]["round"] == 2:
+            path.write_bytes(path.read_bytes()[:-3])
+        elif states[0]["round"] == 4:
+            path.unlink()
+
+    monkeypatch.setattr(engine, "keep_milestone", damaged)
+    with pytest.warns(UserWarning, match="damaged"):
+        results = run_all(specs, store, jobs=1)
+    assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
+
+
+# groups, order, choice of backend ----------------------------------------------------------------------------------------
+
+
+def test_seeds_are_grouped():
+    specs = [tiny(m, seed=k, partition_seed=k) for k in range(3) for m in ("fedavg", "local")]
+    assert [[s.seed for s in group] for group in same_but_seed(specs)] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_groups_of_seeds_go_into_one_stack_and_are_stored_apart(store):
+    specs = [tiny("fedper", seed=k, precision="float64") for k in range(3)]
+    results = run_all(specs, store, backend="vmap", jobs=1)
+    for spec in specs:
+        alone = simulate(spec, backend="serial")
+        assert results[spec.id].final("loss") == pytest.approx(alone.final("loss"), abs=1e-9)
+        assert exact(store.get(spec)) == exact(results[spec.id]) and results[spec.id].provenance["backend"] == "vmap"
+
+
+@pytest.mark.parametrize(("device", "samples", "cores", "expected"), [
+    ("cuda", 0, 1, "vmap"), ("cuda", 10**9, 64, "vmap"), ("cpu", 10**9, 1, "serial"), ("cpu", 1000, 8, "serial"), ("cpu", 10**9, 2, "process"),
+])
+def test_auto_follows_its_rule(device, samples, cores, expected):
+    name, why = pick("auto", torch.device(device), samples, cores)
+    assert name == expected and why
+    assert all(pick(name, torch.device(device))[0] == name for name in ("serial", "vmap", "process"))
+
+
+def test_samples_of_a_run():
+    """1,797 digits, a quarter for training, half of the clients, 3 rounds of 1 epoch."""
+    assert training_samples(tiny("fedavg")) == int(1797 * 0.25 * 0.5 * 3)
+
+
+def test_the_choice_is_said(store, capfd):
+    run_all([tiny("local", rounds=1), tiny("fedavg", rounds=1)], store, jobs=1)
+    said = capfd.readouterr().err
+    assert "backend serial on cpu" in said and "2 runs, 1 at a time" in said
+
+
+def test_a_single_long_run_uses_all_cores(store, monkeypatch, capfd):
+    monkeypatch.setattr("fedlib.engine.backends.WORTH_WORKERS", 100)
+    spec = tiny("fedavg", num_clients=6, join_ratio=1.0)
+    result = run_all([spec], store, jobs=2)[spec.id]
+    assert result.provenance["backend"] == "process" and "one run alone on 2 cores" in capfd.readouterr().err
+    assert exact(result) == exact(simulate(spec, backend="serial"))
+
+
+# failures ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), RuntimeError("something else")])
+def test_a_failing_run_does_not_stop_the_others(store, monkeypatch, capfd, error):
+    good, bad = tiny("fedavg", rounds=1), tiny("local", rounds=1)
+
+    def failing(specs, real=engine.simulate_together, **options):
+        if specs[0].id == bad.id:
+            raise error
+        return real(specs, **options)
+
+    monkeypatch.setattr(engine, "simulate_together", failing)
+    results = run_all([bad, good], store, jobs=1)
+    assert results[good.id].status == "finished" and isinstance(results[bad.id], FedlibError)
+    assert type(error).__name__ in str(results[bad.id]) and "Traceback" in capfd.readouterr().err
+    monkeypatch.undo()
+    assert run_all([bad, good], store, jobs=1)[bad.id].status == "finished"  # and the next call does what is missing
+
+
+def test_a_diverged_run_is_a_result(store):
+    wild, calm = tiny("fedavg", lr=1e15), tiny("fedavg")
+    results = run_all([wild, calm], store, jobs=2)
+    assert (results[wild.id].status, results[calm.id].status) == ("diverged", "finished")
+
+
+def test_missing_data_is_said_before_anything_is_trained(store, monkeypatch):
+    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("training began"))
+    with pytest.raises(FedlibError, match="nothing_like_this"):
+        run_all([tiny("fedavg"), tiny("fedavg", dataset="nothing_like_this")], store, jobs=1)
+
+
+def test_inputs_are_checked_once_each(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(sweep, "make_partition", lambda *a, **k: drawn.append(a[3]))
+    check_inputs([tiny(m, seed=s) for m in ("fedavg", "local") for s in range(3)] + [tiny("local", partition_seed=7)])
+    assert drawn == [0, 7]
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_jobs_below_one_are_refused(store, jobs):
+    with pytest.raises(BadValue, match="jobs"):
+        run_all([tiny("local")], store, jobs=jobs)
+
+
+def test_a_killed_worker_process_costs_no_run(store, tmp_path):
+    """SIGKILL to one of two workers in the middle of three runs: all end as if nothing had happened."""
+    specs, killed = [tiny("fedavg", seed=k, rounds=25, eval_every=25, local_epochs=5) for k in range(3)], []
+
+    def kill():
+        import multiprocessing
+
+        while len(children := multiprocessing.active_children()) < 2:
+            time.sleep(0.05)
+        while not list((tmp_path / "t" / "runs" / ".locks").glob("*")):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(children[0].pid, signal.SIGKILL)
+        killed.append(children[0].pid)
+
+    threading.Thread(target=kill, daemon=True).start()
+    results = run_all(specs, store, jobs=2)
+    assert killed and [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
+    assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
+
+
+def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
+    """Two seeds in one stack are interrupted after round 2; what continues plays rounds 3 and 4 only and ends as the undisturbed ones."""
+    specs, played = [tiny("fedper", seed=k, rounds=4) for k in range(2)], []
+    whole = [exact(r) for r in engine.simulate_together(specs, backend="vmap")]
+
+    def note(runs, states, t, play=engine.play_round):
+        if t == 3 and not played.count("stop"):
+            played.append("stop")
+            raise KeyboardInterrupt
+        played.append(t)
+        play(runs, states, t)
+
+    monkeypatch.setattr(engine, "play_round", note)
+    with pytest.raises(KeyboardInterrupt):
+        engine.simulate_together(specs, backend="vmap", checkpoint_every=0)
+    assert [exact(r) for r in engine.simulate_together(specs, backend="vmap", checkpoint_every=0)] == whole
+    assert played == [1, 2, "stop", 3, 4]
+    checkpoint.remove_checkpoints(specs)
+
+
+def test_a_trace_of_the_second_round(tmp_path):
+    import json
+
+    simulate(tiny("local"), trace=tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert any("convolution" in str(event.get("name")) for event in events)
+
+
+def test_time_is_booked_by_phase():
+    result = simulate(tiny("fedavg", num_clients=6, join_ratio=1.0))
+    seconds = result.seconds
+    assert set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"} and min(seconds.values()) > 0
+    assert seconds["data"] + seconds["step"] <= seconds["train"] + 1e-2
+    assert seconds["train"] + seconds["server"] + seconds["evaluate"] <= seconds["wall"] + 1e-2
+    trained = sum(len(p) for p in (engine.set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
+    assert seconds["per_sample"] == pytest.approx((seconds["data"] + seconds["step"]) / trained, rel=0.05)
+
+
