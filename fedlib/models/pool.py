@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
 WORTH_IT = 40_000  # fewest numbers for which it pays, with its gradient (measured)
 
 
