@@ -148,10 +148,6 @@ def spied(method, bn_stats, **changes):
     return states, seen
 
 
-def statistics(run, tree_of_theta) -> dict:
-    return {name: leaf for name, leaf in tree.leaves(tree_of_theta) if name in run.work.model.running}
-
-
 def initial_like(run, stats: dict) -> dict:
     """The initial statistics, once for every model that a client holds."""
     return {name: run.work.model.theta0[name].expand(*leaf.shape) for name, leaf in stats.items()}
