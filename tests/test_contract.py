@@ -253,3 +253,64 @@ def test_setting_tells_seed_and_counts():
     run = set_up(tiny("fedavg", seed=5))
     assert isinstance(run.setting, Setting) and run.setting.seed == 5
     assert run.setting.class_counts.sum(1).tolist() == run.sizes.tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class Twins(FedAvg):
+    """Two models that every client trains side by side, the second for twice as long; the second is what it predicts with."""
+
+    num_models = 2
+
+    def init(self, model, setting):
+        return {"theta": tree.stack([model.theta0, model.independent(1)])}, {}
+
+    def client_update(self, model, message, client, data):
+        return tree.stack([local_sgd(model, tree.rows(message, k), data, k + 1) for k in range(2)]), client
+
+    def predict(self, model, personal, x):
+        return model.logits(tree.rows(personal, 1), x)
+
+
+@pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
+def test_several_models_a_client_have_statistics_of_their_own(bn_stats):
+    """Both backends agree, also for clients that never trained; statistics [N, 2, ...] stay or travel as the policy says."""
+    ends, tests = [], []
+    for name in ("serial", "vmap"):
+        run = set_up(tiny("fedavg", precision="float64", bn_stats=bn_stats, rounds=2), name)
+        run = dataclasses.replace(run, method=Twins())
+        state = first_state(run)
+        with torch.no_grad():
+            for t in (1, 2):
+                engine.play_round([run], [state], t)
+            tests.append(engine.evaluate(run, state, "glob"))
+        ends.append(state)
+    close((ends[1]["server"], ends[1]["stats"]), (ends[0]["server"], ends[0]["stats"]))
+    np.testing.assert_allclose(tests[1][1], tests[0][1], rtol=1e-9)
+    stats, trained = ends[0]["stats"], ends[0]["trained"]
+    sent = ends[0]["server"]["theta"]["extractor.bn1.running_mean"]
+    nu = run.work.model.num_parameters["model"]
+    assert ends[0]["floats"]["up"] == 2 * 2 * 2 * (nu + (44 if bn_stats == "global" else 0))
+    if bn_stats == "global":
+        assert stats == {} and sent.abs().sum() > 0
+    else:
+        means = stats["extractor.bn1.running_mean"]
+        assert means.shape == (4, 2, 6) and sent.abs().sum() == 0
+        assert all(not torch.equal(means[i, 0], means[i, 1]) for i in range(4) if trained[i])
+        assert trained.any() and means[~trained].abs().sum() == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(FedAvg):
+    """FedAvg whose fine-tuning does nothing but shift the bias of class 3."""
+
+    def fine_tune(self, model, theta, data, epochs):
+        return {**theta, "head.bias": theta["head.bias"] + 1000 * epochs * (torch.arange(10) == 3)}
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_fine_tuning_of_ones_own_is_what_ft_tests(backend):
+    run = set_up(tiny("fedavg", precision="float64"), backend)
+    run, state = dataclasses.replace(run, method=Frozen()), first_state(run)
+    with torch.no_grad():
+        (glob, _), (tuned, _) = (engine.evaluate(run, state, point) for point in ("glob", "ft(1)"))
+    assert tuned.sum(0)[3] == run.tests.sum(0)[3] and tuned.sum() == tuned.sum(0)[3] and not np.array_equal(glob, tuned)

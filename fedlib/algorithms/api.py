@@ -86,6 +86,9 @@ class Algorithm(Protocol):
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
     # floats_down(self, message), floats_up(self, upload) -> int
     #                                                  numbers in one client's message, where some of it is padding
+    # num_models: int                                a client trains so many models at once: every leaf of a theta is
+    #                                                  stacked [num_models, ...], running statistics included
+    # fine_tune(self, model, theta, data, epochs)      theta for the point ft(epochs), where it is not `local_sgd`
     # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
     # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
     #                                                  them can compute them once

@@ -65,13 +65,19 @@ def evaluation_turns(run, state: dict, ids) -> list[Turn]:
 def personal(method, fresh: bool, model, message, client, data) -> dict:
     """theta of one client as it is tested."""
     theta = method.personal_model(model, message, client, data)
-    return with_fresh_stats(model, theta, data) if fresh else theta
+    if not fresh:
+        return theta
+    if not hasattr(method, "num_models"):
+        return with_fresh_stats(model, theta, data)
+    stacked = {name: theta[name] for name in model.theta0}
+    parts = [with_fresh_stats(model, tree.rows(stacked, k), data) for k in range(method.num_models)]
+    return {**theta, **tree.stack(parts)}
 
 
 def tested(method, fresh: bool, epochs: int, num_classes: int, model, message, client, data):
     """One client's test: `count_correct` of its personal model, after `epochs` of fine-tuning."""
     theta = personal(method, fresh, model, message, client, data)
-    theta = local_sgd(model, theta, data, epochs) if epochs else theta
+    theta = getattr(method, "fine_tune", local_sgd)(model, theta, data, epochs) if epochs else theta
     if hasattr(method, "predict"):
         return count_correct(partial(method.predict, model, theta), data, num_classes)
     return count_correct(partial(model.logits, theta), data, num_classes)

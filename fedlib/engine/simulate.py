@@ -185,14 +185,15 @@ def set_up(
 def first_state(run: Run) -> dict:
     """The state before round 1: a dict of trees and numbers, all that a checkpoint needs."""
     warming_up = run.warm_up[1] > 0
-    server, clients = (run.warm_up[0] if warming_up else run.method).init(run.work.model, run.setting)
+    method = run.warm_up[0] if warming_up else run.method
+    server, clients = method.init(run.work.model, run.setting)
     state = {
         "round": 0,
         "warming_up": warming_up,
         "server": server,
         "clients": clients,
         "uploads": None,
-        "stats": run.transport.initial_stats(run.setting.num_clients),
+        "stats": run.transport.initial_stats(run.setting.num_clients, getattr(method, "num_models", None)),
         "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
         "floats": {"down": 0, "up": 0, "once": 0},
         "samples": 0,

@@ -21,9 +21,12 @@ class Transport:
         self.policy, self.running, self.theta0 = policy, frozenset(running), theta0
         self.keeps_stats = policy != "global" and bool(running)
 
-    def initial_stats(self, num_clients: int) -> dict[str, Tensor]:
-        """The statistics that clients keep, stacked [N, ...]; empty under "global"."""
-        return tree.repeat({k: self.theta0[k] for k in sorted(self.running)}, num_clients) if self.keeps_stats else {}
+    def initial_stats(self, num_clients: int, num_models: int | None = None) -> dict[str, Tensor]:
+        """The statistics that clients keep, stacked [N, ...] ([N, num_models, ...] if given); empty under "global"."""
+        if not self.keeps_stats:
+            return {}
+        stats = {name: self.theta0[name] for name in sorted(self.running)}
+        return tree.repeat(stats if num_models is None else tree.repeat(stats, num_models), num_clients)
 
     def floats(self, message) -> int:
         """Numbers in one client's message. Statistics count only where the policy sends them."""
