@@ -65,8 +65,16 @@ class Transport:
 
 
 def _replaced(node, new: dict[str, Tensor]):
+    """Every leaf [K, ...] called like a new one becomes that one; of several models in a message [K, M, ...] all do."""
     if isinstance(node, dict):
-        return {key: new[key] if key in new else _replaced(child, new) for key, child in node.items()}
+        return {
+            key: new[key].unsqueeze(1).expand_as(child)
+            if key in new and child.ndim > new[key].ndim
+            else new[key]
+            if key in new
+            else _replaced(child, new)
+            for key, child in node.items()
+        }
     if isinstance(node, tuple):
         return tuple(_replaced(child, new) for child in node)
     return node
