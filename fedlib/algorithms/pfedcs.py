@@ -92,7 +92,7 @@ class PFedCS:
 
     def init(self, model, setting):
         N, head = setting.num_clients, tree.select(model.theta0, "head.")
-        f, heads = tree.select(model.theta0, "extractor."), tree.repeat(head, N)
+        f = tree.select(model.theta0, "extractor.")
         server = {
             "round": 0,
             "last": 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9),  # round of stage 1
@@ -100,9 +100,9 @@ class PFedCS:
             "sizes": setting.class_counts.sum(1),
             "f": f,
             "extractors": tree.repeat(f, N),
-            "heads": heads,
+            "heads": tree.repeat(head, N),
         }
-        return server, {"h": heads}
+        return server, {"h": tree.repeat(head, N)}
 
     def download(self, server, i):
         return tree.rows(self.messages(server, [i], range(len(server["sizes"]))), 0)
