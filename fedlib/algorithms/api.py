@@ -81,6 +81,7 @@ class Algorithm(Protocol):
 
     # Optional, each with a default in the engine:
     # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
+    # siblings: list[str]                              other backbones it uses (model.sibling), built before anything starts
     # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
     # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`

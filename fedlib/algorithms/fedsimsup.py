@@ -60,24 +60,24 @@ class FedSimSup:
     def __post_init__(self):
         names = dict(zero_sim=("keep", "uniform"), order=("supervisor", "model"), combine=("logits", "prob"))
         check_fields(self, tau_s=(0, inf), tau_theta=(0, inf), **names)
-        different = len(set(self.kinds)) == len(self.kinds) and all(self.kinds)
+        different = len(set(self.siblings)) == len(self.siblings) and all(self.siblings)
         require(different, "supervisors", self.supervisors, "different names of models, joined by +")
 
     @property
-    def kinds(self) -> list[str]:
+    def siblings(self) -> list[str]:
         """Architectures of supervisors."""
         return self.supervisors.split("+")
 
     def groups(self, setting):
-        draw = rng(setting.seed, "supervisors").integers(len(self.kinds), size=setting.num_clients)
-        return [self.kinds[k] for k in draw]
+        draw = rng(setting.seed, "supervisors").integers(len(self.siblings), size=setting.num_clients)
+        return [self.siblings[k] for k in draw]
 
     def init(self, model, setting):
         N, counts = setting.num_clients, setting.class_counts.double()
         cosines = functional.normalize(counts, dim=1) @ functional.normalize(counts, dim=1).T
         models = tree.repeat(model.theta0, N)
         server = {"models": models, "similarity": cosines.clamp(max=1), "sizes": counts.sum(1)}
-        return server, {kind: self.first_supervisors(model.sibling(kind), N) for kind in self.kinds}
+        return server, {kind: self.first_supervisors(model.sibling(kind), N) for kind in self.siblings}
 
     def first_supervisors(self, supervisor, N):
         """Initial values of one architecture for all clients, stacked [N, ...]."""

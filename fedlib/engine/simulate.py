@@ -167,6 +167,8 @@ def set_up(
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     method = algorithms.make(spec.method, **spec.hyper)
+    for name in getattr(method, "siblings", ()):
+        model.sibling(name)
     for i, own in enumerate(parts):  # stands in for the split of branch `part`
         if getattr(method, "val_fraction", 0) > 0:
             own["train"], own["val"] = split_client(own["train"], method.val_fraction, spec.partition_seed, 10**6 + i)
