@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | list | run | report | data."""
+"""The command line: fedlib reproduce | sweep | list | run | report | data | bench."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ Profile = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. A GPU that is not there is an error.")]
 Jobs = Annotated[int | None, typer.Option(help="Training runs side by side (default: one per core; one on a GPU).")]
+Items = Annotated[
+    list[str] | None,
+    typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
+]
+Dataset = Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")]
+Seeds = Annotated[int, typer.Option(help="Use another number of seeds.")]
+Rounds = Annotated[int, typer.Option(help="Use another number of rounds.")]
+Methods = Annotated[str, typer.Option(help="Use other methods, separated by commas.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
+]
 
 
 def _clear_errors(command):
@@ -49,21 +61,15 @@ def _clear_errors(command):
 @app.command()
 @_clear_errors
 def reproduce(
-    items: Annotated[
-        list[str] | None,
-        typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
-    ] = None,
+    items: Items = None,
     profile: Profile = "quick",
     jobs: Jobs = None,
     device: Device = "cpu",
-    dataset: Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")] = "",
-    seeds: Annotated[int, typer.Option(help="Use another number of seeds.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Use another number of rounds.")] = 0,
-    methods: Annotated[str, typer.Option(help="Use other methods, separated by commas.")] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
-    ] = None,
+    dataset: Dataset = "",
+    seeds: Seeds = 0,
+    rounds: Rounds = 0,
+    methods: Methods = "",
+    set_: Set = None,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
     refresh: Annotated[
         bool,
@@ -79,11 +85,9 @@ def reproduce(
     from fedlib.report import tally, write_report
 
     started = time.monotonic()
-    named = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
-    overrides = {name: value for name, value in named.items() if value} | _assignments(set_)
-    names = _matching(items)
-    opened = [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
-    failures = _train(opened, jobs, device)
+    changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    opened = _opened(items, profile, jobs, device, changes, set_)
+    failures = _failed_items(opened, _train(opened, jobs=jobs, device=device))
     summaries = {}
     for item in opened:
         if item.item.name not in failures:
@@ -118,6 +122,61 @@ def reproduce(
         print(f"report:  {path}")
     if failures:
         raise typer.Exit(1)
+
+
+@app.command()
+@_clear_errors
+def sweep(
+    items: Items = None,
+    profile: Profile = "quick",
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    dataset: Dataset = "",
+    seeds: Seeds = 0,
+    rounds: Rounds = 0,
+    methods: Methods = "",
+    set_: Set = None,
+    engine: Annotated[
+        str, typer.Option(help="Do the runs on the workers of the Dask scheduler at tcp://HOST:PORT.")
+    ] = "",
+    gpu_share: Annotated[
+        float, typer.Option(help="With --engine and --device cuda: the share of a GPU that a worker must offer.")
+    ] = 1.0,
+):
+    """Only the training runs of items, here or on a cluster; no figures, no notebooks.
+
+    Finished runs are reused and a failing run does not stop the others; `fedlib reproduce` then finds everything done.
+    """
+    started = time.monotonic()
+    require(
+        not engine or jobs is None,
+        "jobs",
+        jobs,
+        "none with --engine: every worker of the cluster does one run at a time",
+    )
+    on_gpus = bool(engine) and device.startswith("cuda")
+    require(on_gpus or gpu_share == 1, "gpu_share", gpu_share, "1 without --engine and --device cuda")
+    changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    opened = _opened(items, profile, jobs, device, changes, set_)
+    there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.path(spec).exists()}
+    outcomes = _train(opened, jobs=jobs, device=device, engine=engine, gpu_share=gpu_share)
+    failed = {path: why for path, (_, why) in outcomes.items() if why}
+    for path, why in failed.items():
+        print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
+    reused = len(there & outcomes.keys() - failed.keys())
+    print(
+        f"{len(outcomes) - reused - len(failed)} runs done, {reused} reused, {len(failed)} failed, in {time.monotonic() - started:.0f} s"
+    )
+    print(f"results: {', '.join(f'results/{place}/runs/' for place in sorted({item.place for item in opened}))}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _opened(items, profile, jobs, device, changes, set_) -> list:
+    """The items that were asked for, with the settings that were changed."""
+    overrides = {name: value for name, value in changes.items() if value} | _assignments(set_)
+    names = _matching(items)
+    return [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
 
 
 def _matching(patterns: list[str] | None) -> list[str]:
@@ -157,33 +216,50 @@ def _assignments(texts: list[str] | None) -> dict:
     return pairs
 
 
-def _train(opened, jobs, device) -> dict[str, str]:
-    """All runs of all items, shared ones once; returns the items that failed and why."""
+def _train(opened, **options) -> dict:
+    """All runs of all items, shared ones once: (run, why it failed or "") by the place of its result."""
     from fedlib.sweep import run_all
 
-    failures = {}
+    outcomes = {}
     for place in dict.fromkeys(item.place for item in opened):
         here = [item for item in opened if item.place == place]
-        specs = [spec for item in here for spec in item.specs]
-        results = run_all(specs, here[0].store, jobs=jobs, device=device)
-        for item in here:
-            for spec in item.specs:
-                result = results[spec.id]
-                why = str(result) if isinstance(result, FedlibError) else result.error
-                if why:
-                    failures.setdefault(item.item.name, f"run {spec.label}: {why}")
+        specs = {spec.id: spec for item in here for spec in item.specs}
+        for id, result in run_all(list(specs.values()), here[0].store, **options).items():
+            why = str(result) if isinstance(result, FedlibError) else result.error
+            outcomes[here[0].store.path(specs[id])] = specs[id], why
+    return outcomes
+
+
+def _failed_items(opened, outcomes) -> dict[str, str]:
+    """The items of which a run failed, and why."""
+    failures = {}
+    for item in opened:
+        for spec in item.specs:
+            _, why = outcomes[item.store.path(spec)]
+            if why:
+                failures.setdefault(item.item.name, f"run {spec.label}: {why}")
     return failures
 
 
 @app.command("list")
 @_clear_errors
-def list_everything():
-    """Show items (with the time they take and what is done), methods, data sets, partition schemes and models."""
-    from fedlib import algorithms
-    from fedlib.data import available, root
-    from fedlib.data.partition import SCHEMES
+def list_everything(
+    items: Annotated[bool, typer.Option("--items", help="Only the items: time they take, what is done.")] = False,
+    methods: Annotated[bool, typer.Option("--methods", help="Only the methods.")] = False,
+    datasets: Annotated[bool, typer.Option("--datasets", help="Only the data sets.")] = False,
+    partitioners: Annotated[bool, typer.Option("--partitioners", help="Only the partition schemes.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Only the backbones.")] = False,
+):
+    """Show items, methods, data sets, partition schemes and backbones, one line each; with options only some of them."""
+    sections = {_list_items: items, _list_methods: methods, _list_data: datasets, _list_partitioners: partitioners}
+    sections |= {_list_models: models}
+    for show, chosen in sections.items():
+        if chosen or not any(sections.values()):
+            show()
+
+
+def _list_items() -> None:
     from fedlib.experiments import ITEMS, OpenItem
-    from fedlib.models import MODELS
 
     print("items (runs finished / needed, minutes on 2 cores)")
     for name, item in ITEMS.items():
@@ -194,18 +270,52 @@ def list_everything():
             done = sum(opened.store.path(spec).exists() for spec in ids.values())
             cells.append(f"{profile} {done}/{len(ids)}, {item.minutes[profile]:g} min")
         print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
-    print("\nmethods")
-    for name in algorithms.names():
-        print(f"  {name:<12} {_first_sentence(sys.modules[algorithms.find(name).__module__])}")
-    print(
-        f"\ndata sets here ({root()}, set by FEDLIB_DATA)\n  {', '.join(available())}; all that can be had: fedlib data --list"
-    )
-    print("\npartition schemes")
-    for name, make in SCHEMES.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
-    print("\nmodels")
-    for name, make in MODELS.items():
-        print(f"  {name:<12} {_first_sentence(make)}")
+
+
+def _list_methods() -> None:
+    from fedlib import algorithms
+
+    _table("methods", {n: _first_sentence(sys.modules[algorithms.find(n).__module__]) for n in algorithms.names()})
+
+
+def _list_data() -> None:
+    from fedlib.data import DATASETS, available, root
+
+    here = available()
+    lines = {
+        name: f"{source.images:,} images of {'x'.join(map(str, source.shape))}, {source.classes} classes"
+        + (
+            ""
+            if name in here
+            else f"; not here, {source.megabytes:,} MB to download"
+            if source.megabytes
+            else "; not here, by hand"
+        )
+        for name, source in DATASETS.items()
+    }
+    lines |= {name: "a prepared folder" for name in here if name not in DATASETS}
+    lines["folder:<path>"] = "your own images, one folder a class"
+    _table(f"data sets (prepared ones in {root()}, set by FEDLIB_DATA)", lines)
+
+
+def _list_partitioners() -> None:
+    from fedlib.data.partition import SCHEMES
+
+    _table("partition schemes", {name: _first_sentence(make) for name, make in SCHEMES.items()})
+
+
+def _list_models() -> None:
+    from fedlib.models import MODELS
+
+    lines = {name: _first_sentence(make) for name, make in MODELS.items()}
+    _table("backbones", lines | {"torchvision:<name>": "Any classifier of torchvision, with random initial weights."})
+
+
+def _table(title: str, lines: dict[str, str]) -> None:
+    print(f"\n{title}")
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        print(f"  {name:<{width}}  {text}")
 
 
 def _first_sentence(thing) -> str:
@@ -392,6 +502,36 @@ def _list_datasets(root: str | None) -> None:
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
     for name, source in DATASETS.items():
         print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
+
+
+@app.command()
+@_clear_errors
+def bench(
+    rounds: Annotated[int, typer.Option(help="Rounds in one turn of a variant.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Turns of every variant.")] = 5,
+    device: Device = "auto",
+    dataset: Annotated[
+        str, typer.Option(help="Default: cifar10 if it is prepared, else random images of its shape.")
+    ] = "",
+    scaling: Annotated[
+        bool,
+        typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
+):
+    """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
+
+    About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
+    """
+    from fedlib.bench import bench as measured
+    from fedlib.bench import table_text
+    from fedlib.scaling import scaling as grown
+
+    if scaling:
+        words, table = grown(quick)
+    else:
+        words, table = measured(rounds, repeats, device, dataset, quick)
+    print(f"{words}\n\n{table_text(table)}")
 
 
 def main() -> None:

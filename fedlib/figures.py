@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 STYLE = {
     "font.size": 9,
@@ -142,20 +145,93 @@ def similarity_measures(
     return figure
 
 
+MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
+BUBBLE = 220  # area of the largest circle, in square points
+
+
 @styled
-def partitions(panels: dict[str, np.ndarray]) -> Figure:
-    """Bubble charts of samples per client and class. panels: counts int [N, C] by title."""
-    width = [1.6 + 0.22 * len(counts) for counts in panels.values()]
-    figure, axes = _axes(sum(width), 3.1, 1, len(panels), width_ratios=width, sharey=True)
+def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Figure:
+    """Samples per client and class: circles whose area is the number, on one scale; dots where that would be too small to see.
+
+    A panel with more than 40 clients or 20 classes becomes a heat map. panels: counts int [N, C] by title; classes:
+    their names, numbers if not given.
+    """
+    widths = [1.6 + min(0.22 * len(counts), 8.8) for counts in panels.values()]
+    cols = len(panels) if sum(widths) < 13 else max(1, int(13 // max(widths)))
+    rows = -(-len(panels) // cols)
+    ratios, width = ({"width_ratios": widths}, sum(widths)) if rows == 1 else ({}, cols * max(widths))
+    height = max(2.2, 0.9 + 0.22 * min(max(counts.shape[1] for counts in panels.values()), 20))
+    figure, axes = _axes(width + 0.8, height * rows, rows, cols, **ratios)
     most = max(counts.max() for counts in panels.values())
-    for ax, (title, counts) in zip(axes[0], panels.items()):
-        client, label = np.nonzero(counts)
-        ax.scatter(client, label, s=counts[client, label] / most * 220, color=INK, alpha=0.75, linewidths=0)
-        clients, classes = counts.shape
-        ax.set(title=title, xlabel="client", xlim=(-1, clients), ylim=(-0.8, classes - 0.2))
-        ax.set_yticks(range(classes))
-        ax.set_xticks(range(0, clients, 1 if clients <= 12 else 2))
-    axes[0, 0].set_ylabel("class")
+    bubbles = [np.less_equal(counts.shape, MOST_BUBBLES).all() for counts in panels.values()]
+    for ax, (title, counts), few in zip(axes.flat, panels.items(), bubbles):
+        image = None if few else _heat_map(ax, counts, most)
+        if few:
+            client, label = np.nonzero(counts)
+            area = np.maximum(counts[client, label] / most * BUBBLE, 2)
+            ax.scatter(client, label, s=area, color=INK, alpha=0.75, linewidths=0)
+            ax.set(xlim=(-1, counts.shape[0]), ylim=(-0.8, counts.shape[1] - 0.2))
+        ax.set(title=title, xlabel="client")
+        ax.set_xticks(_thinned(len(counts)))
+        _class_axis(ax, counts.shape[1], classes)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("class")
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.remove()
+    if any(bubbles):
+        _circle_key(figure, most)
+    if not all(bubbles):
+        figure.colorbar(image, ax=list(figure.axes), shrink=0.8, pad=0.01, label="samples")
+    return figure
+
+
+def _class_axis(ax, num_classes: int, classes: Sequence[str]) -> None:
+    """Name every class where there is room for it, otherwise number some."""
+    if num_classes <= MOST_BUBBLES[1]:
+        ax.set_yticks(range(num_classes), list(classes[:num_classes]) or None)
+    else:
+        ax.set_yticks(_thinned(num_classes))
+
+
+def _thinned(number: int) -> range:
+    """At most twelve of 0..number-1, evenly spaced in round steps."""
+    return range(0, number, next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, number) if number <= 12 * step))
+
+
+def _heat_map(ax, counts: np.ndarray, most: int):
+    """Counts [N, C] as colours on a logarithmic scale, no sample white; the same scale for all panels."""
+    ax.spines[["top", "right"]].set_visible(True)
+    shown = np.ma.masked_equal(counts.T, 0)
+    scale = LogNorm(1, max(most, 2))
+    return ax.imshow(shown, norm=scale, cmap="mako_r", aspect="auto", origin="lower", interpolation="nearest")
+
+
+def _circle_key(figure: Figure, most: int) -> None:
+    """What the circles stand for: about the largest number, a quarter and a sixteenth of it."""
+    numbers = dict.fromkeys(max(1, _round_down(most / part)) for part in (1, 4, 16))
+    circles = [
+        Line2D([], [], marker="o", linestyle="", markersize=(n / most * BUBBLE) ** 0.5, color=INK, alpha=0.75, mew=0)
+        for n in numbers
+    ]
+    labels = [f"{n:,}" for n in numbers]
+    figure.legend(circles, labels, title="samples", loc="outside right center", frameon=False, labelspacing=1.2)
+
+
+def _round_down(value: float) -> int:
+    """To one or two significant digits: 5,913 -> 5,000, 178 -> 150."""
+    unit = 10 ** max(0, int(np.log10(max(value, 1))))
+    return int(max(step * unit for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if step * unit <= max(value, 1)))
+
+
+@styled
+def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
+    """How alike the clients' labels are: matrices in [0, 1] by title, such as `describe(partition)["similarity"]` [N, N]."""
+    figure, axes = _axes(2.7 * len(panels) + 1, 3.2, 1, len(panels))
+    for ax, (title, matrix) in zip(axes[0], panels.items()):
+        image = ax.imshow(np.asarray(matrix), vmin=0, vmax=1, cmap="mako", interpolation="nearest")
+        ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="cosine of the labels")
     return figure
 
 
@@ -184,6 +260,45 @@ def rho_curve(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
 
 def _dots(ax, x, y, spread, colour: str, label: str) -> None:
     ax.errorbar(x, y, yerr=spread, color=colour, marker="o", markersize=4, capsize=3, label=label)
+
+
+@styled
+def scaling(tidy: pd.DataFrame) -> Figure:
+    """Time of a round against its samples; time and memory against the number of clients. Grey lines: proportional growth.
+
+    tidy: part ("samples", "clients"), method, num_clients, mean (training samples of a client), samples, round_s,
+    evaluation_s, peak_bytes, before_bytes.
+    """
+    figure, axes = _axes(11.5, 3.3, 1, 3)
+    by_samples, by_clients = (tidy[tidy["part"] == part] for part in ("samples", "clients"))
+    ax = axes[0, 0]
+    for (size, rows), marker in zip(by_samples.groupby("mean"), "osD^v"):
+        ax.plot(rows["samples"], rows["round_s"], marker, color=INK, markersize=4, label=f"clients of {size:g} samples")
+    _proportional(ax, by_samples["samples"], by_samples["round_s"])
+    ax.set(title="time of a round", xlabel="samples trained on, every epoch counted", ylabel="seconds of the processor")
+    panels = {"round_s": ("-", "round of 36"), "evaluation_s": (":", "evaluation of all")}
+    for method, colour in zip(sorted(by_clients["method"].unique()), (INK, REFERENCE)):
+        rows = by_clients[by_clients["method"] == method].sort_values("num_clients")
+        for column, (line, label) in panels.items():
+            axes[0, 1].plot(
+                rows["num_clients"], rows[column], f"o{line}", color=colour, markersize=4, label=f"{method}, {label}"
+            )
+        memory = (rows["peak_bytes"] - rows["before_bytes"]) / 1e6
+        axes[0, 2].plot(rows["num_clients"], memory, "o-", color=colour, markersize=4, label=method)
+    _proportional(axes[0, 1], by_clients["num_clients"], by_clients["evaluation_s"])
+    _proportional(axes[0, 2], by_clients["num_clients"], (by_clients["peak_bytes"] - by_clients["before_bytes"]) / 1e6)
+    axes[0, 1].set(title="time against the number of clients", xlabel="clients", ylabel="seconds of the processor")
+    axes[0, 2].set(title="peak memory beyond an idle process", xlabel="clients", ylabel="MB")
+    for ax in axes[0]:
+        ax.set(xscale="log", yscale="log")
+        ax.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _proportional(ax, x, y) -> None:
+    """A line of slope 1 in log-log through the geometric middle of the points."""
+    ends, middle = np.array([x.min(), x.max()]), np.exp(np.log(y).mean() - np.log(x).mean())
+    ax.plot(ends, middle * ends, color=PAPER, linewidth=0.8, zorder=0)
 
 
 def show(figure: Figure, dpi: int = 85) -> None:

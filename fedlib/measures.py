@@ -20,6 +20,7 @@ PROBE = 2000  # most images on which activations are compared
 def probe_images(run) -> np.ndarray:
     """Indices of at most PROBE images drawn from all clients' test parts: every class, and no client trained on any of them."""
     pool = np.concatenate([parts["test"] for parts in run.work.parts])
+    pool = pool[np.sort(np.unique(pool, return_index=True)[1])]  # each image once, where clients share test images
     return np.sort(rng(run.spec.partition_seed, "probe").permutation(pool)[:PROBE])
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fedlib import algorithms
-from fedlib.data.partition import SCHEMES, checked_parameters
+from fedlib.data.datasets import Dataset
+from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition
+from fedlib.data.split import check_split, split_clients
 from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
-from fedlib.models import MODELS, checked_options
+from fedlib.models import check_model, checked_options, maker
 
+# Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
+# ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
+ADDED_FIELDS = ("stratified", "test_distribution")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -31,6 +39,8 @@ class RunSpec:
     partition: dict = field(default_factory=dict)  # its parameters
     num_clients: int = 100  # N
     test_fraction: float = 0.5  # of each client's own data
+    stratified: bool = False  # test and validation parts keep the shares of the classes
+    test_distribution: str = "matched"  # what a client is tested on, see fedlib.data.split
     model: str = "lenet5_bn"
     model_options: dict = field(default_factory=dict)
     join_ratio: float = 0.1  # r
@@ -66,7 +76,7 @@ class RunSpec:
         put("hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
         choose("partition scheme", self.scheme, SCHEMES)
         put("partition", checked_parameters(self.scheme, self.partition))
-        choose("model", self.model, MODELS)
+        check_model(self.model)
         put("model_options", checked_options(self.model, self.model_options))
         choose("bn_stats", self.bn_stats, POLICIES)
         choose("precision", self.precision, PRECISIONS)
@@ -76,7 +86,7 @@ class RunSpec:
             require(getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
         for name in ("seed", "partition_seed"):
             require(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "an integer from 0 to 2^32 - 1")
-        require(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "a number between 0 and 1")
+        check_split(self.test_fraction, test_distribution=self.test_distribution)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
         for point in self.eval_points:
@@ -91,8 +101,16 @@ class RunSpec:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict:
-        """The resolved fields as JSON types."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        """The resolved fields as JSON types, without those that came later and have their default."""
+        values = dataclasses.asdict(self)
+        _leave_out(values, RunSpec, ADDED_FIELDS)
+        for name, kind in (
+            ("hyper", algorithms.find(self.method)),
+            ("partition", SCHEMES[self.scheme]),
+            ("model_options", maker(self.model)),
+        ):
+            _leave_out(values[name], kind, getattr(kind, "added", ()))
+        return json.loads(json.dumps(values))
 
     @classmethod
     def from_dict(cls, values: dict) -> RunSpec:
@@ -105,6 +123,27 @@ class RunSpec:
         """A copy with some fields changed."""
         return RunSpec.from_dict({**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
 
+    def divide(self, dataset: Dataset) -> tuple[Partition, list[dict[str, np.ndarray]]]:
+        """The partition of a data set, and every client's samples by part: train, test, and val if the method has a val_fraction.
+
+        Raises BadValue and InfeasiblePartition if the data cannot be divided as the fields say.
+        """
+        labels = dataset.labels.numpy()
+        groups = None if dataset.groups is None else dataset.groups.numpy()
+        partition = make_partition(
+            labels, self.num_clients, self.scheme, self.partition_seed, groups=groups, **self.partition
+        )
+        parts = split_clients(
+            partition.clients,
+            labels,
+            self.partition_seed,
+            self.test_fraction,
+            val_fraction=self.hyper.get("val_fraction", 0.0),
+            stratified=self.stratified,
+            test_distribution=self.test_distribution,
+        )
+        return partition, parts
+
     @property
     def label(self) -> str:
         """A short name for progress bars and errors."""
@@ -112,3 +151,11 @@ class RunSpec:
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
         return " ".join([*parts, f"seed {self.seed}"])
+
+
+def _leave_out(values: dict, kind: object, added: tuple[str, ...]) -> None:
+    """Remove from `values` those of the `added` parameters of a class or function that have their default."""
+    parameters = inspect.signature(kind).parameters if added else {}
+    for name in added:
+        if values[name] == parameters[name].default:
+            del values[name]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
-from fedlib.data import load, make_partition
+from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.checkpoint import cache_root
 from fedlib.engine.prefix import leaders, prefix_id
@@ -154,11 +154,10 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
     """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
     seen = set()
     for spec in specs:
-        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed)
+        division = (spec.test_fraction, spec.hyper.get("val_fraction"), spec.stratified, spec.test_distribution)
+        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
         if key not in seen:
-            make_partition(
-                load(spec.dataset).labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition
-            )
+            spec.divide(load(spec.dataset))
             seen.add(key)
 
 

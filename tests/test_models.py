@@ -81,8 +81,8 @@ def test_too_small_inputs_name_the_smallest(pools, smallest):
 
 
 def test_unknown_names_and_values_name_the_accepted_ones():
-    with pytest.raises(BadValue, match="'lenet5'.*lenet5_bn.*" + ".*".join(MODELS)):
-        build("lenet5", (3, 32, 32), 10)
+    with pytest.raises(BadValue, match="'lenet5_b'.*lenet5_bn.*" + ".*".join(MODELS)):
+        build("lenet5_b", (3, 32, 32), 10)
     with pytest.raises(BadValue, match="'pool'.*did you mean pools.*" + ".*".join(options_of("lenet5_bn"))):
         build("lenet5_bn", (3, 32, 32), 10, pool=1)
     for value, accepted in ((0, "1 .*2 "), (3, "1 .*2 "), ("two", "an integer")):
@@ -360,3 +360,9 @@ def test_running_statistics_move_by_a_tenth():
     theta = trained(lenet.theta0, lenet)
     new, own = lenet.loss(theta, b)[1], lenet.batch_stats(theta, b)
     assert_same(new, {name: 0.9 * theta[name] + 0.1 * own[name] for name in lenet.running}, **CLOSE)
+
+
+def test_activations_by_hand():
+    """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool 16, flatten 16,
+    fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
+    assert build("lenet5_bn", (1, 16, 16), 10, pools=2).activations((1, 16, 16)) == 3450

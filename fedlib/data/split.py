@@ -1,23 +1,120 @@
-"""The split of one client's samples into a training and a test part."""
+"""The split of every client's samples into a training, a test and, for methods that need it, a validation part.
+
+The test part is drawn first and the validation part is carved from the rest with a draw of its own, so that the test
+part is the same for all methods, with and without validation.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedlib.draws import rng
-from fedlib.errors import BadValue, require
+from fedlib.errors import BadValue, choose, require
+
+TEST_DISTRIBUTIONS = ("matched", "global", "owned_uniform")
 
 
-def split_client(indices: np.ndarray, test_fraction: float, seed: int, client: int) -> tuple[np.ndarray, np.ndarray]:
+def split_clients(
+    clients: Sequence[np.ndarray],
+    labels: np.ndarray,
+    seed: int,
+    test_fraction: float,
+    *,
+    val_fraction: float = 0.0,
+    stratified: bool = False,
+    test_distribution: str = "matched",
+) -> list[dict[str, np.ndarray]]:
+    """The parts of all N clients: train, test and, if val_fraction > 0, val, each sorted int64 sample indices.
+
+    clients: N arrays of sample indices; labels: int64 [n]; val_fraction: of what is left after the test part.
+    test_distribution says on what a client is tested. matched: its own test part. global: the test parts of all clients
+    together, the same for everyone. owned_uniform: of that pool, equally many samples of every class that the client
+    has outside its test part. Training parts do not depend on it.
+
+    Raises BadValue for values out of range and for a client with too few samples.
+    """
+    check_split(test_fraction, val_fraction, test_distribution)
+    labels = np.asarray(labels)
+    strata = labels if stratified else None
+    cuts = [split_client(own, test_fraction, seed, i, strata) for i, own in enumerate(clients)]
+    parts = [{"train": train, "test": test} for train, test in cuts]
+    if test_distribution != "matched":
+        pool = np.sort(np.concatenate([own["test"] for own in parts]))
+        for i, own in enumerate(parts):
+            is_global = test_distribution == "global"
+            own["test"] = pool if is_global else _equally_many(pool, labels, np.unique(labels[own["train"]]), seed, i)
+    if val_fraction > 0:
+        for i, own in enumerate(parts):
+            own["train"], own["val"] = carve_validation(own["train"], val_fraction, seed, i, strata)
+    return parts
+
+
+def check_split(test_fraction: float, val_fraction: float = 0.0, test_distribution: str = "matched") -> None:
+    """Raise BadValue for a parameter of `split_clients` that is out of range."""
+    require(0 < test_fraction < 1, "test_fraction", test_fraction, "a number between 0 and 1, both excluded")
+    require(0 <= val_fraction < 1, "val_fraction", val_fraction, "a number from 0 to below 1")
+    choose("test_distribution", test_distribution, TEST_DISTRIBUTIONS)
+
+
+def split_client(
+    indices: np.ndarray, test_fraction: float, seed: int, client: int, labels: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Shuffle one client's indices with its own stream and cut them into (train, test), at least one sample each.
 
+    labels: int64 [n] of the whole data set, for a split that is stratified by them; None for a plain one.
     Raises BadValue for a test fraction outside (0, 1) and for a client with fewer than two samples.
     """
-    require(0 < test_fraction < 1, "test_fraction", test_fraction, "a number between 0 and 1, both excluded")
+    check_split(test_fraction)
     if len(indices) < 2:
         raise BadValue(
             f"client {client} has {len(indices)} sample(s); a train/test split needs at least 2 (raise min_size)"
         )
-    shuffled = rng(seed, "split", client).permutation(indices)
-    tests = min(max(1, round(test_fraction * len(indices))), len(indices) - 1)
-    return np.sort(shuffled[tests:]), np.sort(shuffled[:tests])
+    return _cut(indices, test_fraction, rng(seed, "split", client), labels)
+
+
+def carve_validation(
+    train: np.ndarray, val_fraction: float, seed: int, client: int, labels: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cut one client's training part into (train, val), at least one sample each; arguments as in `split_client`."""
+    require(0 < val_fraction < 1, "val_fraction", val_fraction, "a number between 0 and 1, both excluded")
+    if len(train) < 2:
+        raise BadValue(
+            f"client {client} has {len(train)} training sample(s); a validation part needs at least 2 (raise min_size)"
+        )
+    return _cut(train, val_fraction, rng(seed, "validation", client), labels)
+
+
+def _cut(indices, fraction: float, generator, labels) -> tuple[np.ndarray, np.ndarray]:
+    """(rest, part): `part` has round(fraction * len(indices)) of the indices, but both have at least one; sorted."""
+    shuffled = generator.permutation(indices)
+    size = min(max(1, round(fraction * len(indices))), len(indices) - 1)
+    if labels is not None:
+        shuffled = shuffled[_stratified_order(labels[shuffled], size, fraction)]
+    return np.sort(shuffled[size:]), np.sort(shuffled[:size])
+
+
+def _stratified_order(labels: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """An order of shuffled samples whose first `size` hold `fraction` of every class, to the nearest integers that fit.
+
+    A class with one sample cannot be divided: all such samples together count as one class.
+    """
+    _, stratum, members = np.unique(labels, return_inverse=True, return_counts=True)
+    stratum = np.where(members == 1, -1, np.arange(len(members)))[stratum]
+    groups = [
+        np.flatnonzero(stratum == s) for s in dict.fromkeys(stratum.tolist())
+    ]  # in shuffled order: ties at random
+    exact = fraction * np.array([len(group) for group in groups])
+    quota = np.floor(exact).astype(np.int64)
+    quota[np.argsort(quota - exact, kind="stable")[: size - quota.sum()]] += 1  # largest remainders first
+    first = [group[:q] for group, q in zip(groups, quota)]
+    return np.concatenate([*first, *(group[q:] for group, q in zip(groups, quota))])
+
+
+def _equally_many(pool: np.ndarray, labels: np.ndarray, classes: np.ndarray, seed: int, client: int) -> np.ndarray:
+    """Of the indices `pool`, as many of each of `classes` as the rarest of them has there, at random for each client."""
+    shuffled = rng(seed, "owned test", client).permutation(pool)
+    by_class = [shuffled[labels[shuffled] == c] for c in classes]
+    by_class = [own for own in by_class if len(own)]  # a class may be in no test part at all
+    return np.sort(np.concatenate([own[: min(map(len, by_class))] for own in by_class]))

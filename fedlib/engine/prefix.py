@@ -28,6 +28,7 @@ def beginning(spec: RunSpec) -> tuple[str, int]:
         first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
     name = type(first).__module__.rpartition(".")[2]
     task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": []}
+    task["validation"] = spec.hyper.get("val_fraction", 0.0)
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
 
 

@@ -13,7 +13,7 @@ import torch
 
 from fedlib import algorithms, draws, tree
 from fedlib.algorithms.api import Setting
-from fedlib.data import Partition, load, make_partition, split_client
+from fedlib.data import Partition, load
 from fedlib.engine import backends
 from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
 from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
@@ -38,7 +38,7 @@ class Workload:
     model: Model
     source: Source
     training: Training
-    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test")
+    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test", maybe "val")
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,8 @@ def set_up(
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
+    partition, parts = spec.divide(dataset)
     labels = dataset.labels.numpy()
-    partition = make_partition(labels, spec.num_clients, spec.scheme, spec.partition_seed, **spec.partition)
-    parts = [
-        dict(zip(("train", "test"), split_client(own, spec.test_fraction, spec.partition_seed, i)))
-        for i, own in enumerate(partition.clients)
-    ]
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     method = algorithms.make(spec.method, **spec.hyper)

@@ -1,19 +1,44 @@
-"""Backbones. `build(name, shape, num_classes, **options)` returns a `Model`; every model is an extractor and a head."""
+"""Backbones. `build(name, shape, num_classes, **options)` returns a `Model`; every model is an extractor and a head.
+
+A name is a key of MODELS or `torchvision:<name>`, any classifier of torchvision (see `fedlib.models.zoo`).
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from fedlib.draws import torch_seeded
 from fedlib.errors import choose, like
-from fedlib.models.lenet import lenet5_bn
+from fedlib.models.lenet import lenet5, lenet5_bn
+from fedlib.models.mcmahan import mcmahan_cnn
+from fedlib.models.mobilenet import mobilenetv2
 from fedlib.models.model import Model
+from fedlib.models.resnet import resnet18, resnet34
+from fedlib.models.supervisors import supervisor_cnn, supervisor_sixth
+from fedlib.models.transformer import supervisor_transformer
+from fedlib.models.vgg import vgg19
+from fedlib.models.zoo import PREFIX, check_classifier, classifier
 
-MODELS = {"lenet5_bn": lenet5_bn}
+MODELS = {
+    make.__name__: make
+    for make in (
+        lenet5_bn,
+        lenet5,
+        mcmahan_cnn,
+        mobilenetv2,
+        resnet18,
+        resnet34,
+        vgg19,
+        supervisor_sixth,
+        supervisor_cnn,
+        supervisor_transformer,
+    )
+}
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 0, **options) -> Model:
@@ -21,20 +46,50 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 
 
     Raises BadValue for an unknown model or option, an option out of range and an input that is too small.
     """
-    make = MODELS[choose("model", name, MODELS)]
-    options = checked_options(name, options)
-    model = Model(torch_seeded(seed, "initial weights", lambda: make(shape, num_classes, **options)))
-    model.remake = functools.partial(_remake, name, shape, num_classes, seed, options)
+    options = checked_options(check_model(name), options)
+    model = Model(_drawn(name, shape, num_classes, seed, options))
+    model.remake = functools.partial(_drawn, name, shape, num_classes, seed, options)
     model.make_sibling = functools.partial(_sibling, shape, num_classes, seed)
     return model
 
 
-def _remake(name, shape, num_classes, seed, options, number: int) -> nn.Module:
-    return torch_seeded(seed, f"initial weights {number}", lambda: MODELS[name](shape, num_classes, **options))
+def _drawn(name, shape, num_classes, seed, options, number: int = 0) -> nn.Module:
+    """The network with its initial weights, or with independent ones for another number."""
+    purpose = f"initial weights {number}" if number else "initial weights"
+    return torch_seeded(seed, purpose, lambda: maker(name)(shape, num_classes, **options))
 
 
 def _sibling(shape, num_classes, seed, name: str, **options) -> Model:
     return build(name, shape, num_classes, seed, **options)
+
+
+def sizes(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> dict[str, int]:
+    """How many numbers a model has, counted without making them: trainable in `extractor`, `head`, `model` (both) and `linear` (all
+    linear layers, head included); `statistics` are batch norm's running means and variances.
+
+    Raises BadValue as `build`.
+    """
+    options = checked_options(check_model(name), options)
+    model = Model(_without_numbers(name, shape, num_classes, options))
+    linear = [layer for layer in model.module.modules() if isinstance(layer, nn.Linear)]
+    return {
+        **model.num_parameters,
+        "linear": sum(p.numel() for layer in linear for p in layer.parameters()),
+        "statistics": sum(model.theta0[name].numel() for name in model.running),
+    }
+
+
+def check_model(name: str) -> str:
+    """Return `name` if it names a backbone. Raises BadValue otherwise, with the nearest names."""
+    if not str(name).startswith(PREFIX):
+        return choose("model", name, [*MODELS, f"{PREFIX}<name>"])
+    check_classifier(name.removeprefix(PREFIX))
+    return name
+
+
+def maker(name: str) -> Callable[..., nn.Module]:
+    """The function (shape, num_classes, **options) -> network behind a name."""
+    return functools.partial(classifier, name.removeprefix(PREFIX)) if name.startswith(PREFIX) else MODELS[name]
 
 
 def checked_options(name: str, given: dict) -> dict:
@@ -43,14 +98,27 @@ def checked_options(name: str, given: dict) -> dict:
     for option in given:
         choose(f"option of model {name!r}", option, defaults)
     full = {option: like(default, option, given.get(option, default)) for option, default in defaults.items()}
-    with torch.device("meta"):  # builds nothing, checks everything
-        MODELS[name]((3, 64, 64), 10, **full)
+    _check_values(name, tuple(full.items()))
     return full
+
+
+@functools.cache
+def _check_values(name: str, options: tuple) -> None:
+    _without_numbers(name, (3, 224, 224), 10, dict(options))
+
+
+def _without_numbers(name: str, shape: tuple[int, int, int], num_classes: int, options: dict) -> nn.Module:
+    """The network on the meta device: layers and shapes, no numbers; so it takes neither time nor memory."""
+    try:
+        with torch.device("meta"):
+            return maker(name)(shape, num_classes, **options)
+    except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
+        return maker(name)(shape, num_classes, **options)
 
 
 def options_of(name: str) -> dict[str, object]:
     """The options of a model and their defaults."""
-    return {p.name: p.default for p in list(inspect.signature(MODELS[name]).parameters.values())[2:]}
+    return {p.name: p.default for p in list(inspect.signature(maker(name)).parameters.values())[2:]}
 
 
-__all__ = ["MODELS", "Model", "build", "checked_options", "options_of"]
+__all__ = ["MODELS", "Model", "build", "check_model", "checked_options", "options_of", "sizes"]

@@ -1,4 +1,4 @@
-"""LeNet5 with batch norm, the backbone of pFedSim for CIFAR-10, CINIC-10 and EMNIST (pFedSim, Table 5)."""
+"""LeNet-5: with batch norm as in pFedSim (Table 5), and plain as in FedSimSup and in pFedSV's count of communication."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from collections import OrderedDict
 
 from torch import nn
 
-from fedlib.errors import BadValue, require
+from fedlib.errors import require
 from fedlib.models.norm import BatchNorm2d
-
-
-class ExtractorHead(nn.Module):
-    """theta = (f, h): f maps an image to a feature vector z, the linear head h maps z to class scores."""
-
-    def __init__(self, extractor: nn.Module, head: nn.Linear):
-        super().__init__()
-        self.extractor = extractor
-        self.head = head
-
-    def forward(self, x):
-        return self.head(self.extractor(x))
+from fedlib.models.parts import ExtractorHead, num_features
+from fedlib.models.pool import MaxPool2x2
 
 
 def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> ExtractorHead:
@@ -29,27 +19,45 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     both). No padding. With 3x32x32 inputs and 10 classes: 290,530 parameters for pools=1, 62,050 for pools=2.
     """
     require(pools in (1, 2), "pools", pools, "1 (the paper's table) or 2 (the authors' code)")
-    channels, height, width = shape
-
-    def remaining(size: int) -> int:
-        after_conv1 = (size - 4) // (2 if pools == 2 else 1)
-        return (after_conv1 - 4) // 2
-
-    if min(remaining(height), remaining(width)) < 1:
-        smallest = {1: 10, 2: 16}[pools]
-        raise BadValue(
-            f"input size {height}x{width} is too small for lenet5_bn with pools={pools}; expected at least {smallest}x{smallest}"
-        )
-    flat = 16 * remaining(height) * remaining(width)
-    layers = [("conv1", nn.Conv2d(channels, 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
+    layers = [("conv1", nn.Conv2d(shape[0], 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
-        layers.append(("pool1", nn.MaxPool2d(2)))
+        layers.append(("pool1", MaxPool2x2()))
     layers += [
         ("conv2", nn.Conv2d(6, 16, 5)),
         ("bn2", BatchNorm2d(16)),
         ("relu2", nn.ReLU()),
-        ("pool2", nn.MaxPool2d(2)),
+        ("pool2", MaxPool2x2()),
         ("flatten", nn.Flatten()),
     ]
+    flat = num_features(f"lenet5_bn with pools={pools}", nn.Sequential(OrderedDict(layers)), shape)
     layers += [("fc1", nn.Linear(flat, 120)), ("relu3", nn.ReLU()), ("fc2", nn.Linear(120, 84)), ("relu4", nn.ReLU())]
     return ExtractorHead(nn.Sequential(OrderedDict(layers)), nn.Linear(84, num_classes))
+
+
+def lenet5(shape: tuple[int, int, int], num_classes: int, linear_layers: int = 2) -> ExtractorHead:
+    """Two 5x5 convolutions (6 and 16 channels), each with ReLU and max-pooling, and two linear layers: 120, classes.
+
+    linear_layers: 2 as FedSimSup describes it (widths are ours, the paper gives none); 3 puts a layer of 84 before the
+    head, the network of Y. LeCun et al. (1998) whose communication pFedSV counts. No padding, no batch norm. With
+    3x32x32 inputs and 10 classes: 52,202 parameters for 2 linear layers, 62,006 for 3.
+    """
+    require(linear_layers in (2, 3), "linear_layers", linear_layers, "2 (FedSimSup) or 3 (LeCun et al., pFedSV)")
+    layers = convolutions(shape[0], 6, 16)
+    flat = num_features("lenet5", nn.Sequential(layers), shape)
+    layers |= {"fc1": nn.Linear(flat, 120), "relu3": nn.ReLU()}
+    if linear_layers == 3:
+        layers |= {"fc2": nn.Linear(120, 84), "relu4": nn.ReLU()}
+    return ExtractorHead(nn.Sequential(layers), nn.Linear(120 if linear_layers == 2 else 84, num_classes))
+
+
+def convolutions(channels: int, first: int, second: int) -> OrderedDict[str, nn.Module]:
+    """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels, each with ReLU and 2x2 pooling."""
+    return OrderedDict(
+        conv1=nn.Conv2d(channels, first, 5),
+        relu1=nn.ReLU(),
+        pool1=MaxPool2x2(),
+        conv2=nn.Conv2d(first, second, 5),
+        relu2=nn.ReLU(),
+        pool2=MaxPool2x2(),
+        flatten=nn.Flatten(),
+    )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
 
 
 class Model:
@@ -22,9 +23,11 @@ class Model:
     def __init__(self, module: nn.Module):
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
+        self.pools = [layer for layer in module.modules() if isinstance(layer, MaxPool2x2)]
         self.trainable = tuple(name for name, _ in module.named_parameters())
-        self.running = tuple(name for name, _ in module.named_buffers())
-        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *module.named_buffers())}
+        buffers = {k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms}  # no index tables
+        self.running = tuple(buffers)
+        self.theta0 = {k: v.detach().clone() for k, v in (*module.named_parameters(), *buffers.items())}
         self.stacked = False  # True inside the vmap backend
         self.autocast: torch.dtype | None = None  # type of the forward pass, where it is not theta's
         self.remake: Callable = _unknown_origin  # number -> a module with other initial values
@@ -120,6 +123,13 @@ class Model:
             for layer, momentum in momenta.items():
                 layer.momentum = momentum
 
+    def activations(self, shape: tuple[int, int, int]) -> int:
+        """Numbers that the forward pass of one image of that shape produces, over all layers: what a training step keeps."""
+        layers = {name: layer for name, layer in self.module.named_modules() if not list(layer.children())}
+        like = self.theta0["head.bias"]
+        x = torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
+        return sum(self._watch(self.theta0, x, layers, lambda inputs, output: output.numel()).values())
+
     # training steps ------------------------------------------------------------------------------------------------
 
     def sgd_step(
@@ -157,6 +167,8 @@ class Model:
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():
             table[key] = theta[name]
+        for layer in self.pools:
+            layer.stacked = self.stacked
         try:
             if self.autocast is None:
                 return module(x)

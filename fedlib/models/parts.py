@@ -1,0 +1,55 @@
+"""What every backbone is made of: an extractor and a head, and the check that an input is large enough for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from fedlib.errors import BadValue
+
+LARGEST = 1024  # pixels; up to here the smallest accepted input is looked for
+
+
+class ExtractorHead(nn.Module):
+    """theta = (f, h): f maps an image to a feature vector z, the linear head h maps z to class scores."""
+
+    def __init__(self, extractor: nn.Module, head: nn.Linear):
+        super().__init__()
+        self.extractor = extractor
+        self.head = head
+
+    def forward(self, x):
+        return self.head(self.extractor(x))
+
+
+def num_features(name: str, net: nn.Module, shape: tuple[int, int, int]) -> int:
+    """How many numbers `net` makes of one image of `shape` (channels, height, width).
+
+    Raises BadValue, naming the smallest square that is accepted, for an image that is too small. `name` is for the
+    message. Nothing is computed: shapes are followed on the meta device.
+    """
+    channels, height, width = shape
+    found = _outputs(net, shape)
+    if isinstance(found, int):
+        return found
+    sizes = range(1, LARGEST + 1)
+    smaller = bisect_left(sizes, True, key=lambda size: isinstance(_outputs(net, (channels, size, size)), int))
+    if smaller == LARGEST or min(height, width) > smaller:
+        raise BadValue(f"input size {height}x{width} is not accepted by {name}: {found}")
+    smallest = sizes[smaller]
+    raise BadValue(f"input size {height}x{width} is too small for {name}; expected at least {smallest}x{smallest}")
+
+
+def _outputs(net: nn.Module, shape: tuple[int, int, int]) -> int | Exception:
+    """Numbers per image, or the error that the image caused."""
+    was_training = net.training
+    try:
+        theta = {name: value.to("meta") for name, value in (*net.named_parameters(), *net.named_buffers())}
+        return functional_call(net.eval(), theta, (torch.empty(1, *shape, device="meta"),)).numel()
+    except RuntimeError as error:
+        return error
+    finally:
+        net.train(was_training)
