@@ -19,8 +19,8 @@ from fedlib.engine.simulate import evaluate, record, set_up, simulate
 from fedlib.errors import BadValue
 from fedlib.grouping import nearer_group
 
-SUPERVISOR = "lenet5_bn"  # stands in for the supervisors of the paper
-HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"supervisors": SUPERVISOR, "tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
+SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
+HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
 METHODS = tuple(HYPER)
 POINTS = {"pfedcs": ("recv", "post", "ft(1)"), "pfedsv": ("agg", "post", "ft(1)"), "fedsimsup": ("agg", "post"), "fedfomo": ("post", "agg", "ft(1)")}
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
@@ -66,7 +66,7 @@ def labelled(*batches, **options):
     """ToyData with class labels: batches of ([x, ...], [class, ...])."""
     data = ToyData(batches, **options)
     data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
-    data.device, data.group = torch.device("cpu"), "sup"
+    data.device, data.group = torch.device("cpu"), SUPERVISOR
     return data
 
 
@@ -552,15 +552,15 @@ def test_fedsimsup_local_update_by_hand():
     p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p), w = 0.5 - 0.1 * 2 p ln 3.
     """
     supervisor = TwoClasses(two(0.5, 0.0))
-    model, method = TwoClasses(two(0.5, LN3), supervisor), algorithms.make("fedsimsup", supervisors="sup", tau_s=1, tau_theta=1)
-    data, client = labelled(([2.0], [1])), {"sup": two(0.5, 0.0)}
+    model, method = TwoClasses(two(0.5, LN3), supervisor), algorithms.make("fedsimsup", tau_s=1, tau_theta=1)
+    data, client = labelled(([2.0], [1])), {SUPERVISOR: two(0.5, 0.0)}
     upload, kept = method.client_update(model, model.theta0, client, data)
-    close(kept, {"sup": two(0.5, -0.075, 0.075, -0.075, 0.075)})
+    close(kept, {SUPERVISOR: two(0.5, -0.075, 0.075, -0.075, 0.075)})
     p = 1 / (1 + exp(0.3 - LN3))
     close(upload, two(0.5 - 0.2 * p * LN3, LN3 - 0.1 * p, 0.1 * p, -0.1 * p, 0.1 * p))
     personal = method.personal_model(model, upload, kept, data)
     scores = method.predict(model, personal, f64(2.0))
-    close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept["sup"], f64(2.0)))
+    close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept[SUPERVISOR], f64(2.0)))
     other = dataclasses.replace(method, order="model")  # theta first: p = 3/4
     upload, _ = other.client_update(model, model.theta0, client, data)
     close(upload, two(0.5 - 0.2 * 0.75 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
@@ -570,13 +570,13 @@ def test_fedsimsup_epochs_and_probabilities():
     """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob: scores are logs of mean probabilities."""
     supervisor = TwoClasses(two(0.5, 0.3))
     model, data = TwoClasses(two(0.5, LN3), supervisor), labelled(([2.0], [1]))
-    client = {"sup": supervisor.theta0}
-    once, twice = (algorithms.make("fedsimsup", supervisors="sup", tau_s=0, tau_theta=count) for count in (1, 2))
+    client = {SUPERVISOR: supervisor.theta0}
+    once, twice = (algorithms.make("fedsimsup", tau_s=0, tau_theta=count) for count in (1, 2))
     after, kept = twice.client_update(model, model.theta0, client, data)
     assert same(kept, client)
     close(after, once.client_update(model, once.client_update(model, model.theta0, client, data)[0], client, data)[0])
-    prob = algorithms.make("fedsimsup", supervisors="sup", combine="prob")
-    scores = prob.predict(model, prob.personal_model(model, two(0.5, LN3), {"sup": two(0.5, 0.0)}, data), f64(2.0))
+    prob = algorithms.make("fedsimsup", combine="prob")
+    scores = prob.predict(model, prob.personal_model(model, two(0.5, LN3), {SUPERVISOR: two(0.5, 0.0)}, data), f64(2.0))
     close(scores.exp(), f64([(3 / 4 + 1 / 2) / 2, (1 / 4 + 1 / 2) / 2]))
 
 
@@ -595,7 +595,7 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     Client 2: alpha = 2 * 1/(14 + 2) = 1/8, shares 0.6/1.4 and 0.8/1.4. Client 3 shares no label with them and stays; "uniform": alpha = 1/2
     and the mean 1.5. scale_by_sim: 1 - alpha = 7/8 * 0.8 = 0.7. participants_mix: alpha = 14/28, and the other one alone.
     """
-    method = algorithms.make("fedsimsup", supervisors="sup", **hyper)
+    method = algorithms.make("fedsimsup", **hyper)
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
     assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [0, 0, 0, 1]
@@ -603,10 +603,10 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
     close(after["models"]["extractor.w"][:, 0], f64(*expected))
     close(after["models"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])  # equal everywhere: weights sum to 1
-    assert [float(u) for u in clients["sup"]["extractor.w"][:, 0]] == [1, 2, 3, 4]
+    assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
     shared, _ = dataclasses.replace(method, shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     with pytest.raises(BadValue, match="supervisors"):
-        algorithms.make("fedsimsup", supervisors="a+a")
+        algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
 
 
 class Independent(TwoClasses):
@@ -617,8 +617,8 @@ class Independent(TwoClasses):
 
 
 def test_fedsimsup_supervisors_start_alike_only_where_asked():
-    _, clients = algorithms.make("fedsimsup", supervisors="sup", shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(1, 1, 1))
-    assert clients["sup"]["extractor.w"][:, 0].tolist() == [0.5] * 3
+    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(1, 1, 1))
+    assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
 
 
 def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
@@ -811,27 +811,24 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
 
 
-def test_supervisors_of_different_architectures(monkeypatch):
+def test_supervisors_of_different_architectures():
     """Two architectures in one run: each client trains its own supervisor and no other, in both backends; stacks hold one architecture."""
-    from fedlib import models
-
-    monkeypatch.setitem(models.MODELS, "narrow", lambda shape, classes: models.MODELS["lenet5_bn"](shape, classes, pools=2))
-    spec = small("fedsimsup", {"supervisors": f"{SUPERVISOR}+narrow"}, num_clients=6, join_ratio=1.0, rounds=1, precision="float64", eval_points=("agg", "post"))
+    name = {SUPERVISOR: "extractor.fc1.weight", TRANSFORMER: "head.weight"}
+    spec = small("fedsimsup", {"supervisors": "+".join(name)}, num_clients=6, join_ratio=1.0, rounds=1, precision="float64", eval_points=("agg", "post"))
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
     steps = list(played(spec, "vmap", uneven))
     run, kinds = steps[0][0], steps[0][0].groups
-    assert set(kinds) == {SUPERVISOR, "narrow"} and kinds == run.method.groups(run.setting)
+    assert set(kinds) == set(name) and kinds == run.method.groups(run.setting)
     fresh = run.method.init(run.work.model, run.setting)[1]
     for kind in set(kinds):
-        name = "extractor.fc1.weight"
-        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name], steps[-1][1]["clients"][kind][name])]
+        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1]["clients"][kind][name[kind]])]
         assert moved == [own == kind and own_sizes[0] > 1 for own, own_sizes in zip(kinds, SIZES)]
     assert isinstance(run.backend, backends.Vmap)
 
 
 def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
     with pytest.raises(BadValue, match="supervisor_sixht"):
-        set_up(tiny("fedsimsup", hyper={"supervisors": "supervisor_sixht"}))
+        tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
 
 
 # communication ----------------------------------------------------------------------------------------------------------

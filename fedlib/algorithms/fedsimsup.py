@@ -42,6 +42,7 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.errors import check_fields, require
+from fedlib.models import check_model
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class FedSimSup:
         check_fields(self, tau_s=(0, inf), tau_theta=(0, inf), **names)
         different = len(set(self.siblings)) == len(self.siblings) and all(self.siblings)
         require(different, "supervisors", self.supervisors, "different names of models, joined by +")
+        for name in self.siblings:
+            check_model(name)
 
     @property
     def siblings(self) -> list[str]:

@@ -165,9 +165,6 @@ def set_up(
     method = algorithms.make(spec.method, **spec.hyper)
     for name in getattr(method, "siblings", ()):
         model.sibling(name)
-    for i, own in enumerate(parts):  # stands in for the split of branch `part`
-        if getattr(method, "val_fraction", 0) > 0:
-            own["train"], own["val"] = split_client(own["train"], method.val_fraction, spec.partition_seed, 10**6 + i)
     counts = np.stack([np.bincount(labels[own["train"]], minlength=num_classes) for own in parts])
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     name, _ = backends.pick(backend, where)

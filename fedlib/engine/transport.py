@@ -65,16 +65,13 @@ class Transport:
 
 
 def _replaced(node, new: dict[str, Tensor]):
-    """Every leaf [K, ...] called like a new one becomes that one; of several models in a message [K, M, ...] all do."""
+    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each, by M copies."""
     if isinstance(node, dict):
-        return {
-            key: new[key].unsqueeze(1).expand_as(child)
-            if key in new and child.ndim > new[key].ndim
-            else new[key]
-            if key in new
-            else _replaced(child, new)
-            for key, child in node.items()
-        }
+        return {k: _expanded(new[k], leaf) if k in new else _replaced(leaf, new) for k, leaf in node.items()}
     if isinstance(node, tuple):
         return tuple(_replaced(child, new) for child in node)
     return node
+
+
+def _expanded(own: Tensor, leaf: Tensor) -> Tensor:
+    return own.unsqueeze(1).expand_as(leaf) if leaf.ndim > own.ndim else own
