@@ -13,8 +13,9 @@ from fedlib import tree
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine import simulate as engine
-from fedlib.engine.fold import Training, Turn, local_sgd
+from fedlib.engine.fold import Training, Turn, local_sgd, part_mean
 from fedlib.engine.simulate import first_state, set_up
+from fedlib.errors import BadValue
 from fedlib.models import build
 
 
@@ -314,3 +315,82 @@ def test_fine_tuning_of_ones_own_is_what_ft_tests(backend):
     with torch.no_grad():
         (glob, _), (tuned, _) = (engine.evaluate(run, state, point) for point in ("glob", "ft(1)"))
     assert tuned.sum(0)[3] == run.tests.sum(0)[3] and tuned.sum() == tuned.sum(0)[3] and not np.array_equal(glob, tuned)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sending(FedAvg):
+    """FedAvg that sends two models, of which the second is padding, and whose clients train their own one."""
+
+    siblings = ("lenet5_bn",)
+
+    def init(self, model, setting):
+        return {"theta": model.theta0, "models": tree.repeat(model.theta0, setting.num_clients)}, {}
+
+    def download(self, server, i):
+        return {"models": tree.rows(server["models"], [i, 0]), "real": torch.tensor([True, False])}
+
+    def client_update(self, model, message, client, data):
+        return super().client_update(model, tree.rows(message["models"], 0), client, data)
+
+    def server_update(self, server, ids, uploads, n):
+        return {"theta": tree.weighted_mean(uploads, n), "models": tree.put(server["models"], ids, uploads)}
+
+    def floats_down(self, message):
+        return tree.map(lambda leaf: leaf[message["real"]], message["models"])
+
+    def stored_upload(self, server, i):
+        return tree.rows(server["models"], i)
+
+    def personal_model(self, model, message, client, data):
+        return tree.rows(message["models"], 0) if "models" in message else message
+
+    def eval_points(self, server):
+        return ("post",)
+
+
+@pytest.mark.parametrize(("bn_stats", "numbers"), [("local", 44470), ("global", 44514)])
+def test_messages_of_several_models(bn_stats, numbers):
+    """Under "local" all models in a message have their receiver's statistics, and these are not counted; padding is not counted."""
+    run = run_with(Sending(), bn_stats=bn_stats, eval_points=("post",))
+    state = first_state(run)
+    with torch.no_grad():
+        for t in (1, 2):
+            engine.play_round([run], [state], t)
+        engine.record(run, state)
+    assert state["floats"]["down"] == state["floats"]["up"] == 2 * 2 * numbers
+    assert state["uploads"] is None  # the server keeps them; they need not look like messages
+    messages = engine.downloads(run.method, state["server"], range(4))
+    received = run.transport.received(messages, state["stats"], training=False)
+    name = "extractor.bn1.running_mean"
+    if bn_stats == "local":
+        assert torch.equal(received["models"][name][:, 0], state["stats"][name]) and torch.equal(received["models"][name][:, 1], state["stats"][name])
+        assert not torch.equal(state["stats"][name], messages["models"][name][:, 0])
+    else:
+        assert same(received, messages)
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_means_over_a_part(backend):
+    """Of the labels of a client's test samples and their squares; an empty part gives 0."""
+    run = set_up(tiny("fedavg"), backend)
+    parts = [{**own, "val": own["test"][:0]} for own in run.work.parts]
+    run = dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
+
+    def means(model, nothing, data):
+        return {part: part_mean(lambda x, y: torch.stack([y, y**2]), 2, data, part) for part in ("test", "val")}
+
+    found = computed(run, backend, means, range(4), {"x": torch.zeros(4)})
+    for i, own in enumerate(parts):
+        y = run.work.source.labels[own["test"]].double()
+        close(found["test"][i], torch.stack([y.mean(), y.square().mean()]))
+    assert not found["val"].any()
+
+
+def test_siblings_are_built_before_anything_starts(monkeypatch):
+    """So that a resumed run finds them, and a name that does not exist is refused."""
+    monkeypatch.setattr("fedlib.algorithms.make", lambda name, **hyper: Sending())
+    run = set_up(tiny("fedavg"))
+    assert [key for key, _ in run.work.model.siblings] == ["lenet5_bn"]
+    monkeypatch.setattr(Sending, "siblings", ("lenet6",))
+    with pytest.raises(BadValue, match="lenet6"):
+        set_up(tiny("fedavg"))

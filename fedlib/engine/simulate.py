@@ -163,6 +163,8 @@ def set_up(
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     method = algorithms.make(spec.method, **spec.hyper)
+    for name in getattr(method, "siblings", ()):
+        model.sibling(name)
     counts = np.stack([np.bincount(labels[own["train"]], minlength=num_classes) for own in parts])
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     name, _ = backends.pick(backend, where)
@@ -208,8 +210,9 @@ def first_state(run: Run) -> dict:
 
 def remember_uploads(run: Run, state: dict) -> None:
     """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
-    kept_by_server = not run.spec.eval_points and hasattr(run.acting(state), "stored_upload")
-    if "post" in run.points(state) and not kept_by_server and state["uploads"] is None:
+    if hasattr(run.acting(state), "stored_upload"):
+        state["uploads"] = None
+    elif "post" in run.points(state) and state["uploads"] is None:
         messages = downloads(run.acting(state), state["server"], range(run.setting.num_clients))
         state["uploads"] = tree.map(torch.clone, messages)
 
@@ -310,7 +313,8 @@ def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
     own = getattr(run.acting(state), count, None)
     if own is None:
         return clients * run.transport.floats(tree.rows(stacked, 0))
-    return sum(int(own(tree.rows(stacked, k))) for k in range(clients))
+    counted = [own(tree.rows(stacked, k)) for k in range(clients)]
+    return sum(run.transport.floats(part) if isinstance(part, dict) else int(part) for part in counted)
 
 
 def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:

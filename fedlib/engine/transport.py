@@ -68,8 +68,13 @@ class Transport:
 
 
 def _replaced(node, new: dict[str, Tensor]):
+    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each, by M copies."""
     if isinstance(node, dict):
-        return {key: new[key] if key in new else _replaced(child, new) for key, child in node.items()}
+        return {k: _expanded(new[k], leaf) if k in new else _replaced(leaf, new) for k, leaf in node.items()}
     if isinstance(node, tuple):
         return tuple(_replaced(child, new) for child in node)
     return node
+
+
+def _expanded(own: Tensor, leaf: Tensor) -> Tensor:
+    return own.unsqueeze(1).expand_as(leaf) if leaf.ndim > own.ndim else own
