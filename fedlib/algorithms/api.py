@@ -85,7 +85,8 @@ class Algorithm(Protocol):
     # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
     # floats_down(self, message), floats_up(self, upload) -> int
-    #                                                  numbers in one client's message, where some of it is padding
+    #                                                  numbers in one client's message, where some of it is padding; statistics
+    #                                                  that bn_stats keeps on the clients are left out of what they are given
     # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
     # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
     #                                                  them can compute them once

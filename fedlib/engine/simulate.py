@@ -313,6 +313,7 @@ def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
     own = getattr(run.acting(state), count, None)
     if own is None:
         return clients * run.transport.floats(tree.rows(stacked, 0))
+    stacked = run.transport.travelling(stacked)
     return sum(int(own(tree.rows(stacked, k))) for k in range(clients))
 
 
