@@ -117,7 +117,7 @@ class PFedHN:
         part = {"phi": server["phi"], "v": server["v"][ids]}
         velocity = {"phi": server["velocity"]["phi"], "v": server["velocity"]["v"][ids]}
         slopes = torch.func.grad(product)(part)
-        norm = sum(leaf.double().square().sum() for _, leaf in tree.leaves(slopes)).sqrt()
+        norm = torch.stack([leaf.norm() for _, leaf in tree.leaves(slopes)]).norm()
         shrink = (self.clip / norm.clamp(min=self.clip)).item() if self.clip else 1.0
         velocity = tree.map(
             lambda u, g, p: self.momentum * u + (shrink * g + self.weight_decay * p), velocity, slopes, part
