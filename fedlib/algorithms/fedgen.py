@@ -1,7 +1,7 @@
 """FedGen: FedAvg whose clients are regularised by a generator of features that the server learns from their heads.
 
 Z. Zhu, J. Hong, J. Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning." ICML 2021,
-arXiv:2105.10056. Algorithm 1, Eqs. 4-5.
+arXiv:2105.10056. Algorithm 1.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -139,7 +139,10 @@ class FedGen:
 
 # the generator: linear, batch norm, ReLU, linear ----------------------------------------------------------------------
 
-TRAINED = ("weight1", "bias1", "scale", "shift", "weight2", "bias2")
+SENT = ("weight1", "bias1", "scale", "shift", "weight2", "bias2")
+TRAINED = tuple(
+    name for name in SENT if name != "bias1"
+)  # batch norm takes the first bias away: no gradient but rounding
 
 
 def initial_generator(seed, inputs, d, like):
@@ -154,7 +157,7 @@ def initial_generator(seed, inputs, d, like):
 def with_moments(G, mean, var):
     """The generator with batch norm by this mean and variance, written as a scale and a shift alone."""
     scale = G["scale"] * (var + EPS).rsqrt()
-    return {**{name: G[name] for name in TRAINED}, "scale": scale, "shift": G["shift"] - mean * scale}
+    return {**{name: G[name] for name in SENT}, "scale": scale, "shift": G["shift"] - mean * scale}
 
 
 def first_layer(G, onehot, eps):
@@ -176,6 +179,7 @@ def uniform_labels(normal, present):
 
 def _server_loss(diversity, W, b, share, y, eps, G):
     def loss(part):
+        part = {**G, **part}
         onehot = one_hot(y, W.shape[1]).to(eps)
         inner = first_layer(part, onehot, eps)
         mean, var = inner.mean(0), inner.var(0, correction=0)

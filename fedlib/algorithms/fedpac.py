@@ -1,15 +1,15 @@
 """FedPAC: a shared extractor aligned by class prototypes, and heads combined for each client by solving for its weights.
 
 J. Xu, X. Tong, S.-L. Huang. "Personalized Federated Learning with Feature Alignment and Classifier Collaboration."
-ICLR 2023, arXiv:2306.11867. Algorithm 1, Eqs. 5-13.
+ICLR 2023, arXiv:2306.11867. Algorithm 1.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
 | θ, c | server["f"], "prototypes" | shared extractor, global prototype of every class | |
 | φ_i | server["heads"][i] | client i's combined head | |
 | λ | lam | weight of the distance to the global prototypes | 1 (FedSimSup's baselines) |
-| E_φ | head_epochs | epochs of the head, extractor frozen, before those of the extractor | 1 |
-| η_g | head_lr | their learning rate; None: the run's | None |
+| | head_epochs | epochs of the head, extractor frozen, before those of the extractor | 1 |
+| | head_lr | their learning rate; None: the run's | None |
 | μ_i,c | upload["means"][c] | share of class c times its mean feature under the received extractor, u_i[c] | |
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
@@ -73,7 +73,7 @@ class FedPAC:
         theta, head = message["theta"], tree.select(message["theta"], "head.")
         means, spread = self.statistics(model, theta, data)
 
-        def aligned(theta, batch, train):  # Eq. 8
+        def aligned(theta, batch, train):
             z, stats = model.training_features(theta, batch, train)
             entropy = functional.cross_entropy(model.classify(theta, z), batch.y, reduction="none")
             pull = attraction(z, batch.y, message["prototypes"], message["counts"])

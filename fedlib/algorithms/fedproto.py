@@ -1,7 +1,7 @@
 """FedProto: clients exchange the mean feature vector of every class, the prototypes, and no parameters.
 
 Y. Tan, G. Long, L. Liu, T. Zhou, Q. Lu, J. Jiang, C. Zhang. "FedProto: Federated Prototype Learning across Heterogeneous
-Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1, Eqs. 3-7.
+Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -13,7 +13,7 @@ Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1, Eqs. 3-7.
 
 Readings of what is left open:
 - predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or "head".
-- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (Eq. 6).
+- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the paper).
 - A class of which no participant has samples keeps its prototype.
 - Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during training).
 - The distance is the mean over the components of f(x) - P_y, squared (the authors' code).
@@ -56,13 +56,13 @@ class FedProto:
         return server
 
     def client_update(self, model, message, client, data):
-        def loss(theta, batch, train):  # Eq. 7
+        def loss(theta, batch, train):
             z, stats = model.training_features(theta, batch, train)
             entropy = functional.cross_entropy(model.classify(theta, z), batch.y, reduction="none")
             return batch.mean(entropy + self.lam * attraction(z, batch.y, **message)), stats
 
         theta = local_sgd(model, client["theta"], data, loss=loss)
-        counts, prototypes, _ = class_moments(model, theta, data)  # Eq. 3
+        counts, prototypes, _ = class_moments(model, theta, data)
         return {"prototypes": prototypes, "counts": counts}, {"theta": theta}
 
     def server_update(self, server, ids, uploads, n):
@@ -95,7 +95,7 @@ class FedProto:
 
 
 def refreshed(server, uploads, weights):
-    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C]: Eq. 6; others stay as they are."""
+    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C]; others stay as they are."""
     counts = uploads["counts"] if weights == "samples" else (uploads["counts"] > 0).to(uploads["counts"].dtype)
     total = counts.sum(0)
     mean = torch.einsum("kc,kcd->cd", counts / total.clamp(min=1), uploads["prototypes"])
