@@ -15,6 +15,7 @@ from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine import simulate as engine
 from fedlib.engine.fold import Training, Turn, local_sgd, part_mean
 from fedlib.engine.simulate import first_state, set_up
+from fedlib.engine.transport import Transport
 from fedlib.errors import BadValue
 from fedlib.models import build
 
@@ -248,6 +249,33 @@ def test_predictions_of_ones_own_are_what_is_tested(backend):
             batch = run.work.source.batch(torch.from_numpy(run.work.parts[i]["test"]))
             hits = model.logits(model.theta0, batch.x).argmin(1) == batch.y
             assert correct[i].sum() == int(hits.sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted(FedAvg):
+    """FedAvg that counts one number less than it is shown."""
+
+    def floats_down(self, message):
+        return sum(leaf.numel() for leaf in message.values()) - 1
+
+
+@pytest.mark.parametrize("bn_stats", ["local", "global"])
+def test_methods_that_count_are_not_shown_what_stays_on_the_clients(bn_stats):
+    """Two participants; the up direction is the engine's own count."""
+    run = run_with(Counted(), bn_stats=bn_stats)
+    state = first_state(run)
+    with torch.no_grad():
+        engine.play_round([run], [state], 1)
+    sent = run.work.model.num_parameters["model"] + (44 if bn_stats == "global" else 0)
+    assert (state["floats"]["down"], state["floats"]["up"]) == (2 * (sent - 1), 2 * sent)
+
+
+def test_what_does_not_travel_is_left_out_at_every_level():
+    theta0 = {"a": torch.zeros(3), "running": torch.zeros(2)}
+    message = {"theta": theta0, "pair": (theta0, torch.zeros(5))}
+    assert same(Transport("local", ("running",), theta0).travelling(message), {"theta": {"a": theta0["a"]}, "pair": ({"a": theta0["a"]}, torch.zeros(5))})
+    counts = {policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global", "reset")}
+    assert counts == {"local": 11, "global": 15, "reset": 11}
 
 
 def test_setting_tells_seed_and_counts():

@@ -90,7 +90,8 @@ class Algorithm(Protocol):
     # fine_tune(self, model, theta, data, epochs)      theta for the point ft(epochs), where it is not `local_sgd`
     # floats_down(self, message), floats_up(self, upload) -> int | Tree
     #                                                  numbers in one client's message, or the part of it that is counted,
-    #                                                  where some of it is padding
+    #                                                  where some of it is padding; statistics that bn_stats
+    #                                                  keeps on the clients are left out of what they are given
     # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
     # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
     #                                                  them can compute them once

@@ -313,6 +313,7 @@ def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
     own = getattr(run.acting(state), count, None)
     if own is None:
         return clients * run.transport.floats(tree.rows(stacked, 0))
+    stacked = run.transport.travelling(stacked)
     counted = [own(tree.rows(stacked, k)) for k in range(clients)]
     return sum(run.transport.floats(part) if isinstance(part, dict) else int(part) for part in counted)
 

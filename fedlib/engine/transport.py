@@ -30,9 +30,15 @@ class Transport:
 
     def floats(self, message) -> int:
         """Numbers in one client's message. Statistics count only where the policy sends them."""
-        return sum(
-            leaf.numel() for name, leaf in tree.leaves(message) if not (self.keeps_stats and name in self.running)
-        )
+        return sum(leaf.numel() for _, leaf in tree.leaves(self.travelling(message)))
+
+    def travelling(self, message):
+        """A message without the statistics that the policy does not send."""
+        if not self.keeps_stats:
+            return message
+        if isinstance(message, dict):
+            return {key: self.travelling(node) for key, node in message.items() if key not in self.running}
+        return tuple(map(self.travelling, message)) if isinstance(message, tuple) else message
 
     def received(self, messages, stats: dict[str, Tensor], training: bool):
         """Stacked messages as their receivers see them: with their own statistics in place of the server's."""
