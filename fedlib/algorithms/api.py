@@ -82,6 +82,9 @@ class Algorithm(Protocol):
     # Optional, each with a default in the engine:
     # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
     # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
+    # generic_model(self, model, message) -> theta     what is tested at `glob`, where `personal_model` is made for `recv`
+    # fine_tune(self, model, theta, data, epochs) -> theta
+    #                                                  what `ft(k)` does with a copy; default: LocalSGD on all parameters
     # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
     # floats_down(self, message), floats_up(self, upload) -> int
