@@ -278,6 +278,38 @@ def test_what_does_not_travel_is_left_out_at_every_level():
     assert counts == {"local": 11, "global": 15, "reset": 11}
 
 
+@dataclasses.dataclass(frozen=True)
+class HeadTuner(Contrary):
+    """Contrary's models are for `recv`; at `glob` the received theta itself is tested; ft(k) trains the head alone, two epochs for one."""
+
+    def personal_model(self, model, message, client, data):
+        return {**super().personal_model(model, message, client, data), "head.bias": message["head.bias"] + 1}
+
+    def generic_model(self, model, message):
+        return message
+
+    def fine_tune(self, model, theta, data, epochs):
+        return {**local_sgd(model, theta, data, 2 * epochs, train=("head.weight", "head.bias")), "sign": theta["sign"]}
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_generic_models_and_fine_tuning_of_ones_own(backend):
+    """glob tests the message with the model's own scores; ft(1) is two epochs of the head; what is measured is what is tested."""
+    run = set_up(tiny("fedavg", precision="float64", bn_stats="global"), backend)
+    tuner, plain = (dataclasses.replace(run, method=method) for method in (HeadTuner(), FedAvg()))
+    state = first_state(run)
+    with torch.no_grad():
+        assert all(map(np.array_equal, engine.evaluate(tuner, state, "glob"), engine.evaluate(plain, state, "glob")))
+        tested = {point: next(engine.personal_models(tuner, state, point))[1] for point in ("glob", "recv", "ft(1)")}
+        twice = computed(run, backend, lambda model, theta, data: local_sgd(model, theta, data, 2, train=("head.weight", "head.bias")), range(4),
+                         {name: leaf for name, leaf in tested["recv"].items() if name != "sign"}, draw=(1, 0))
+    theta0 = run.work.model.theta0
+    assert same(tested["glob"], tree.repeat(theta0, 4)) and same(tested["recv"]["head.bias"], tree.repeat(theta0["head.bias"] + 1, 4))
+    assert torch.equal(tested["ft(1)"]["extractor.fc1.weight"], tested["recv"]["extractor.fc1.weight"])
+    close({name: tested["ft(1)"][name] for name in twice}, twice)
+    assert not torch.equal(twice["head.weight"], tested["recv"]["head.weight"])
+
+
 def test_setting_tells_seed_and_counts():
     run = set_up(tiny("fedavg", seed=5))
     assert isinstance(run.setting, Setting) and run.setting.seed == 5

@@ -83,11 +83,13 @@ class Algorithm(Protocol):
     # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
     # siblings: list[str]                              other backbones it uses (model.sibling), built before anything starts
     # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
+    # generic_model(self, model, message) -> theta     what is tested at `glob`, where `personal_model` is made for `recv`
+    # fine_tune(self, model, theta, data, epochs) -> theta
+    #                                                  what `ft(k)` does with a copy; default: LocalSGD on all parameters
     # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
     # num_models: int                                  a client trains so many models at once: every leaf of a theta is
     #                                                  stacked [num_models, ...], running statistics included
-    # fine_tune(self, model, theta, data, epochs)      theta for the point ft(epochs), where it is not `local_sgd`
     # floats_down(self, message), floats_up(self, upload) -> int | Tree
     #                                                  numbers in one client's message, or the part of it that is counted,
     #                                                  where some of it is padding; statistics that bn_stats

@@ -1,14 +1,17 @@
-"""FedBN: average everything but batch norm.
+"""FedBN: FedAvg in which every client keeps its own batch-norm layers.
 
-X. Li, M. Jiang, X. Zhang, M. Kamp, Q. Dou. "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization."
-ICLR 2021, arXiv:2102.07623. Algorithm 1.
+X. Li, M. Jiang, X. Zhang, M. Kamp, Q. Dou. "FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization." ICLR 2021, arXiv:2102.07623. Algorithm 1.
 
 | paper | here | meaning |
 |---|---|---|
-| w^l, l not a BN layer | server["shared"] | averaged over the participants |
-| BN layers of client k | client["bn"] | scale, shift and running statistics; never leave the client |
+| w^(l)_k, l not a BN layer | server["theta"], message, upload | averaged over the participants |
+| w^(l)_k, l a BN layer | client | scale, shift and running statistics; never leave the client, whatever the run's bn_stats |
 
-Differences from the paper: the mean is weighted by samples, as FedAvg's. A model without batch norm makes this FedAvg (warned).
+Batch-norm layers are found by their type, not by their names. Under bn_stats="local" FedAvg differs from FedBN by scale and
+shift alone. A model without batch norm is trained as by FedAvg, with a warning.
+
+Differences from the paper: the average is weighted by training samples, the paper's Algorithm 1 averages uniformly.
 """
 
 from __future__ import annotations
@@ -27,27 +30,23 @@ class FedBN:
 
     def init(self, model, setting):
         if not model.norm_names:
-            warnings.warn("the model has no batch norm: FedBN is FedAvg", stacklevel=2)
-        shared, bn = self.divided(model, model.theta0)
-        return {"shared": shared}, {"bn": tree.repeat(bn, setting.num_clients)}
-
-    def divided(self, model, theta):
-        """(all but batch norm, batch norm)."""
-        bn = {name: theta[name] for name in model.norm_names}
-        return {name: leaf for name, leaf in theta.items() if name not in bn}, bn
+            warnings.warn("the model has no batch-norm layers: FedBN is FedAvg here", stacklevel=2)
+        norms = {name: model.theta0[name] for name in model.norm_names}
+        shared = {name: leaf for name, leaf in model.theta0.items() if name not in norms}
+        return {"theta": shared}, tree.repeat(norms, setting.num_clients)
 
     def download(self, server, i):
-        return server["shared"]
+        return server["theta"]
 
     def client_update(self, model, message, client, data):
-        shared, bn = self.divided(model, local_sgd(model, {**message, **client["bn"]}, data))
-        return shared, {"bn": bn}
+        theta = local_sgd(model, {**message, **client}, data)
+        return {name: theta[name] for name in message}, {name: theta[name] for name in client}
 
     def server_update(self, server, ids, uploads, n):
-        return {"shared": tree.weighted_mean(uploads, n)}
+        return {"theta": tree.weighted_mean(uploads, n)}
 
     def personal_model(self, model, message, client, data):
-        return {**message, **client["bn"]}
+        return {**message, **client}
 
     def eval_points(self, server):
         return ("recv", "post")
