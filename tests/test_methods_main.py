@@ -316,7 +316,7 @@ def test_fedfomo_by_hand(reference):
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=3, reference=reference)
     models = tree.stack([two(1.0, LN3), two(1.0, log(7)), two(1.0, 50.0)])
     message = {"models": models, "real": torch.tensor([True, True, False])}
-    client = {"theta": two(1.0, -LN3)} | ({"reference": two(1.0, 0.0)} if reference == "start" else {})
+    client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
     scores = (log(1.5) / (LN3 + 1e-5), log(1.75) / (log(7) + 1e-5))
     if reference == "current":
         scores = (LN3 / (2 * LN3 + 1e-5), log(3.5) / (log(21) + 1e-5))
@@ -327,16 +327,17 @@ def test_fedfomo_by_hand(reference):
     close(method.personal_model(model, message, client, data), start)
     upload, kept = method.client_update(model, message, client, data)
     close(upload, {**trained, "scores": f64(*scores, 0), "real": message["real"]})
-    close(kept, {"theta": trained, "reference": start} if reference == "start" else {"theta": trained})
+    close(kept, method.kept(model, trained, start))
+    assert ("reference" in kept) == (reference == "start")
 
 
 def test_fedfomo_keeps_its_model_if_nothing_helps():
     """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too: training goes on from it. Scores are signed."""
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=1)
     message = {"models": tree.stack([two(1.0, -1.0)]), "real": torch.tensor([True])}
-    client = {"theta": two(1.0, -LN3), "reference": two(1.0, 0.0)}
+    client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
     upload, kept = method.client_update(model, message, client, labelled(([1.0], [0])))
-    close(kept["reference"], client["theta"])
+    close(kept["reference"], {f"start.{name}": leaf for name, leaf in client["theta"].items()})
     assert float(upload["scores"][0]) == pytest.approx((log(2) - log(1 + exp(1))) / (1 + 1e-5))
 
 
@@ -599,10 +600,10 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
     assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [0, 0, 0, 1]
-    server["models"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
+    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
-    close(after["models"]["extractor.w"][:, 0], f64(*expected))
-    close(after["models"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])  # equal everywhere: weights sum to 1
+    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
+    close(after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])  # equal everywhere: weights sum to 1
     assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
     shared, _ = dataclasses.replace(method, shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     with pytest.raises(BadValue, match="supervisors"):
@@ -627,7 +628,7 @@ def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
         spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
         *_, (_, state, _) = played(spec)
         trained = ("head.weight", "extractor.fc1.weight")
-        assert all(torch.equal(state["server"]["models"][name], state["uploads"][name]) != mix for name in trained)
+        assert all(torch.equal(state["server"]["personal"][name], state["uploads"][name]) != mix for name in trained)
 
 
 # reductions -------------------------------------------------------------------------------------------------------------
@@ -656,7 +657,7 @@ def test_fedsimsup_with_a_silent_supervisor_is_local_training():
             state["clients"][SUPERVISOR][name].zero_()
     *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
     trained = {name: local["clients"]["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")}
-    close({name: state["server"]["models"][name] for name in trained}, trained)
+    close({name: state["server"]["personal"][name] for name in trained}, trained)
 
 
 @pytest.mark.parametrize("method", ["fedfomo", "pfedsv"])
@@ -678,12 +679,12 @@ def test_one_client_alone_is_local_training(method):
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved. FedSimSup's stored models are mixed while idle."""
+    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved. """
     before = None
     for _, state, ids in played(small(method, bn_stats=bn_stats, rounds=3)):
         owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
         for name in ("models", "extractors", "heads", "wanted"):
-            if name in state["server"] and method != "fedsimsup":
+            if name in state["server"]:
                 owned[name] = state["server"][name]
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None:
@@ -829,6 +830,29 @@ def test_supervisors_of_different_architectures():
 def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
     with pytest.raises(BadValue, match="supervisor_sixht"):
         tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
+
+
+# names of clients -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "hyper"), [("pfedcs", {}), ("pfedsv", {"k": 3, "sv": "exact"}), ("fedsimsup", {"shared_sup_init": True}), ("fedfomo", {"M": 3})])
+def test_renaming_clients_renames_their_results(method, hyper):
+    """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a client's own
+    (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
+    order = np.array([2, 0, 3, 1])
+    spec = small(method, hyper, join_ratio=1.0, rounds=3, batch_size=2000, precision="float64")
+
+    def renamed(run):
+        changed = dataclasses.replace(run.setting, class_counts=run.setting.class_counts[order])
+        parts = [run.work.parts[i] for i in order]
+        return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order], setting=changed)
+
+    (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
+    with torch.no_grad():
+        for point in run_a.points(a):
+            (correct_a, loss_a), (correct_b, loss_b) = evaluate(run_a, a, point), evaluate(run_b, b, point)
+            np.testing.assert_array_equal(correct_b, correct_a[order])
+            np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-9)
 
 
 # communication ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Optimization." ICLR 2021, arXiv:2012.08565.
 | M | M | models that a client downloads, at most | 5 (tables of pFedSim) |
 | P | server["affinity"] | sums of the scores, N x N; starts as the identity | |
 | θ_i | client["theta"] | the client's model as last trained; server["models"][i] as uploaded | |
-| θ_i^{l(t-1)} | client["reference"] | what its last local training started from (q_i) | |
+| θ_i^{l(t-1)} | client["reference"], names "start.*" | parameters that its last local training started from (q_i) | |
 | ε | explore | chance that a place goes to a random candidate instead of the best | 0 (as in public code) |
 
 A client's score for a model is (L(q_i) - L(θ_j))/(‖θ_j - q_i‖ + 1e-5), L the mean cross-entropy on its validation part. Its
@@ -20,6 +20,7 @@ Readings of what the paper leaves open:
 - candidates: the "previous" round's participants (everybody's last uploads where all take part) or "all" uploads there are.
 - Candidates of equal affinity are taken in an order drawn for the client and round. The own model is never downloaded.
 - Nothing is received in the first round: plain local training.
+- Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
 
 Differences from the paper: none known. The validation part is fixed for each client.
 """
@@ -62,8 +63,13 @@ class FedFomo:
             "affinity": torch.eye(N, dtype=torch.float64),
             "candidates": torch.zeros(N, dtype=torch.bool),  # whose models are sent next
         }
-        kept = ("theta", "reference") if self.reference == "start" else ("theta",)
-        return server, {name: tree.repeat(model.theta0, N) for name in kept}
+        return server, self.kept(model, tree.repeat(model.theta0, N), tree.repeat(model.theta0, N))
+
+    def kept(self, model, theta, start):
+        """What a client keeps of its model and of what the training started from."""
+        if self.reference == "current":
+            return {"theta": theta}
+        return {"theta": theta, "reference": {f"start.{name}": start[name] for name in model.trainable}}
 
     def download(self, server, i):
         return tree.rows(self.downloads(server, [i]), 0)
@@ -88,12 +94,12 @@ class FedFomo:
     def client_update(self, model, message, client, data):
         theta, scores = self.mixed(model, message, client, data)
         trained = local_sgd(model, theta, data)
-        kept = {"theta": trained, "reference": theta} if self.reference == "start" else {"theta": trained}
-        return {**trained, "scores": scores, "real": message["real"]}, kept
+        return {**trained, "scores": scores, "real": message["real"]}, self.kept(model, trained, theta)
 
     def mixed(self, model, message, client, data):
         """The start of the next local training, and the scores of the received models [M], 0 in empty places."""
-        own, reference = client["theta"], client["reference" if self.reference == "start" else "theta"]
+        own, start = client["theta"], client.get("reference", {})
+        reference = {**own, **{name.removeprefix("start."): leaf for name, leaf in start.items()}}
         models = tree.map(lambda mine, others: torch.cat([mine[None], others]), own, message["models"])
         real = torch.cat([message["real"].new_ones(1), message["real"]])
 

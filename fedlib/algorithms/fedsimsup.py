@@ -5,7 +5,7 @@ Anonymous. "Personalized Federated Learning with Similarity Information Supervis
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
-| θ_i | server["models"][i] | personalised model, kept by the server and mixed there | |
+| θ_i | server["personal"][i] | personalised model, kept by the server and mixed there | |
 | s_i | client[architecture] | supervisor, which never leaves its client (called u in the code) | |
 | s_ij | server["similarity"] | cosine of the clients' label counts (training part) | |
 | α_i | α of `server_update` | weight of an idle client's own model | Eq. 8 |
@@ -79,7 +79,7 @@ class FedSimSup:
         N, counts = setting.num_clients, setting.class_counts.double()
         cosines = functional.normalize(counts, dim=1) @ functional.normalize(counts, dim=1).T
         models = tree.repeat(model.theta0, N)
-        server = {"models": models, "similarity": cosines.clamp(max=1), "sizes": counts.sum(1)}
+        server = {"personal": models, "similarity": cosines.clamp(max=1), "sizes": counts.sum(1)}
         return server, {kind: self.first_supervisors(model.sibling(kind), N) for kind in self.siblings}
 
     def first_supervisors(self, supervisor, N):
@@ -89,20 +89,20 @@ class FedSimSup:
         return tree.stack([supervisor.independent(i + 1) for i in range(N)])
 
     def download(self, server, i):
-        return tree.rows(server["models"], i)
+        return tree.rows(server["personal"], i)
 
     def downloads(self, server, ids):
-        return tree.rows(server["models"], torch.as_tensor(list(ids)))
+        return tree.rows(server["personal"], torch.as_tensor(list(ids)))
 
     # on the server
 
     def server_update(self, server, ids, uploads, n):
-        models = tree.put(server["models"], ids, uploads)  # Eq. 7
+        models = tree.put(server["personal"], ids, uploads)  # Eq. 7
         ids = torch.as_tensor(ids)
         idle = torch.ones(len(server["sizes"]), dtype=torch.bool).index_fill(0, ids, False)
         mixing = torch.arange(len(idle)) if self.participants_mix else torch.nonzero(idle)[:, 0]
         if not len(mixing):
-            return {**server, "models": models}
+            return {**server, "personal": models}
         weights, alpha = self.mixing_weights(server, mixing, ids)
         others = tree.weighted_sum(uploads, weights * (1 - alpha)[:, None])
 
@@ -110,7 +110,7 @@ class FedSimSup:
             own = alpha.to(leaf).reshape(-1, *[1] * (leaf.ndim - 1))
             return own * leaf + addition
 
-        return {**server, "models": tree.put(models, mixing, tree.map(mixed, tree.rows(models, mixing), others))}
+        return {**server, "personal": tree.put(models, mixing, tree.map(mixed, tree.rows(models, mixing), others))}
 
     def mixing_weights(self, server, mixing, ids):
         """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M], for the clients `mixing` (Eq. 8)."""
