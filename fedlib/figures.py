@@ -159,6 +159,7 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
     widths = [1.6 + min(0.22 * len(counts), 8.8) for counts in panels.values()]
     cols = len(panels) if sum(widths) < 13 else max(1, int(13 // max(widths)))
     rows = -(-len(panels) // cols)
+    cols = -(-len(panels) // rows)  # four panels: two by two
     ratios, width = ({"width_ratios": widths}, sum(widths)) if rows == 1 else ({}, cols * max(widths))
     height = max(2.2, 0.9 + 0.22 * min(max(counts.shape[1] for counts in panels.values()), 20))
     figure, axes = _axes(width + 0.8, height * rows, rows, cols, **ratios)
