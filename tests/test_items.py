@@ -12,8 +12,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedlib import figures, notebooks, report
-from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table, pfedsim
+from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments.pfedsim import study
 
 PROJECT = Path(__file__).parent.parent
 
@@ -58,8 +59,8 @@ def test_fedlib_profile_wins_over_the_notebooks_parameter(monkeypatch):
 
 
 def test_paper_numbers_come_from_the_tables():
-    assert pfedsim.paper_pairs("cs").to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
-    assert pfedsim.paper_pairs("wdb")["j-k"] == 1.5e-3
+    assert study.paper_pairs("cs").to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
+    assert study.paper_pairs("wdb")["j-k"] == 1.5e-3
     table = paper_table("pfedsim", "6")
     cell = table[(table["dataset"] == "cifar10") & (table["partition_param"] == 0.5) & (table["rho"] == "0.7")]
     assert cell["value"].item() == 68.09
@@ -69,7 +70,7 @@ def test_paper_numbers_come_from_the_tables():
 
 
 def classifier_tables(totals: dict[str, float]) -> dict:
-    rows = [(0, pair, c, pfedsim.ownership(a, b, c), totals[pair]) for pair, (a, b) in pfedsim.PAIRS.items() for c in range(10)]
+    rows = [(0, pair, c, study.ownership(a, b, c), totals[pair]) for pair, (a, b) in study.PAIRS.items() for c in range(10)]
     tidy = pd.DataFrame(rows, columns=["seed", "pair", "class", "owned_by", "cosine"])
     return {"tidy": tidy, "totals": tidy.groupby(["seed", "pair"])["cosine"].mean().unstack().reset_index()}
 
@@ -77,14 +78,14 @@ def classifier_tables(totals: dict[str, float]) -> dict:
 def test_order_claim_follows_the_numbers():
     right = classifier_tables({"i-i'": 0.9, "i-j": 0.5, "j-k": 0.4, "i-k": 0.2})
     swapped = classifier_tables({"i-i'": 0.9, "i-j": 0.4, "j-k": 0.5, "i-k": 0.2})
-    assert pfedsim.check_cs_order(right).status == REPRODUCED
-    assert pfedsim.check_cs_order(swapped).status == NOT_REPRODUCED
+    assert study.check_cs_order(right).status == REPRODUCED
+    assert study.check_cs_order(swapped).status == NOT_REPRODUCED
 
 
 def test_ownership_of_classes():
     i, j, k = 0, 2, 3
-    assert [pfedsim.ownership(i, j, c) for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
-    assert [pfedsim.ownership(j, k, c) for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
+    assert [study.ownership(i, j, c) for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
+    assert [study.ownership(j, k, c) for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
 
 
 def rho_tables(accuracies: dict[float, float], others: dict[str, float]) -> dict:
@@ -106,7 +107,7 @@ def test_rho_claims_follow_the_numbers():
 
 def test_cka_claims_follow_the_numbers():
     def tables(means):
-        rows = [(layer, name, seed, m, m - 0.1, m + 0.1, 0.1 * layer) for layer, (name, m) in enumerate(zip(pfedsim.LAYERS, means)) for seed in (0, 1)]
+        rows = [(layer, name, seed, m, m - 0.1, m + 0.1, 0.1 * layer) for layer, (name, m) in enumerate(zip(study.LAYERS, means)) for seed in (0, 1)]
         by_seed = pd.DataFrame(rows, columns=["layer", "name", "seed", "mean", "lowest", "highest", "rank_correlation"])
         return {"by_seed": by_seed, "tidy": pd.DataFrame({"layer": [0], "cka": [0.8]})}
 
