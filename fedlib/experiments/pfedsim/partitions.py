@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
 from fedlib import figures
 from fedlib.data.partition import dirichlet_counts, label_entropy
+from fedlib.experiments.drawing import class_sizes
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.results import RunResult
 
-CLASS_SIZES = {
-    "cifar10": [6000] * 10,
-    "cinic10": [27000] * 10,
-    "tiny_imagenet": [550] * 200,
-}  # both official parts together
+DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose classes are equally large
 ALPHAS = (0.1, 0.5)
+CLIENTS = 100
+
+
+def size_statistics(datasets: Iterable[str], seeds: int, min_size: int) -> pd.DataFrame:
+    """Clients' sizes and classes in `seeds` draws for every alpha, with and without cap, one draw a row."""
+    rows = []
+    for alpha, dataset, seed, cap in product(ALPHAS, datasets, range(seeds), (True, False)):
+        counts, tries = dirichlet_counts(class_sizes(dataset), CLIENTS, seed, alpha, cap=cap, min_size=min_size)
+        size, owned = counts.sum(1), (counts > 0).sum(1)
+        drawn = size.mean(), size.std(), owned.mean(), label_entropy(counts).mean(), tries
+        rows.append((dataset, alpha, seed, cap, *drawn))
+    columns = ["dataset", "alpha", "seed", "cap", "mean_size", "std_size", "classes_owned", "label_entropy", "tries"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def analyse_partitions(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
-    rows, stats = [], []
+    rows = []
     for alpha in ALPHAS:
-        counts, _ = dirichlet_counts(CLASS_SIZES["cifar10"], s["drawn_clients"], seed=0, alpha=alpha, min_size=40)
+        counts, _ = dirichlet_counts(class_sizes("cifar10"), s["drawn_clients"], seed=0, alpha=alpha, min_size=40)
         rows += [(alpha, i, c, int(n)) for i, row in enumerate(counts) for c, n in enumerate(row)]
-        for dataset in s["datasets"]:
-            for seed in range(s["seeds"]):
-                for cap in (True, False):
-                    counts, tries = dirichlet_counts(
-                        CLASS_SIZES[dataset], 100, seed, alpha, cap=cap, min_size=s["min_size"]
-                    )
-                    size = counts.sum(1)
-                    stats.append(
-                        (
-                            dataset,
-                            alpha,
-                            seed,
-                            cap,
-                            size.mean(),
-                            size.std(),
-                            (counts > 0).sum(1).mean(),
-                            label_entropy(counts).mean(),
-                            tries,
-                        )
-                    )
     tidy = pd.DataFrame(rows, columns=["alpha", "client", "class", "samples"])
-    columns = ["dataset", "alpha", "seed", "cap", "mean_size", "std_size", "classes_owned", "label_entropy", "tries"]
-    stats = pd.DataFrame(stats, columns=columns)
+    stats = size_statistics(s["datasets"], s["seeds"], s["min_size"])
     printed = only(paper_table("pfedsim", "4"), metric="samples_per_client")
     compare = []
-    for dataset in CLASS_SIZES:
+    for dataset in DATA:
         for alpha in ALPHAS:
             (paper,) = only(printed, dataset=dataset, partition_param=alpha).itertuples()
             row = {"data set": dataset, "alpha": alpha, "paper: mean (std)": f"{paper.value:.0f} ({paper.std:.0f})"}
