@@ -159,6 +159,7 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
     widths = [1.6 + min(0.22 * len(counts), 8.8) for counts in panels.values()]
     cols = len(panels) if sum(widths) < 13 else max(1, int(13 // max(widths)))
     rows = -(-len(panels) // cols)
+    cols = -(-len(panels) // rows)  # four panels: two by two
     ratios, width = ({"width_ratios": widths}, sum(widths)) if rows == 1 else ({}, cols * max(widths))
     height = max(2.2, 0.9 + 0.22 * min(max(counts.shape[1] for counts in panels.values()), 20))
     figure, axes = _axes(width + 0.8, height * rows, rows, cols, **ratios)
@@ -232,6 +233,46 @@ def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
         ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
     axes[0, 0].set_ylabel("client")
     figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="cosine of the labels")
+    return figure
+
+
+@styled
+def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd.DataFrame) -> Figure:
+    """Spread of the clients' sizes, printed and drawn with and without cap; and in which layers the networks' numbers are.
+
+    stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, partition_param, value, std;
+    parameters: network, then one column for each part of it, `all`, `statistics`.
+    """
+    figure, ((left, right),) = _axes(12.5, 3.2, 1, 2, width_ratios=[1, 1.15])
+    cells = list(printed[["dataset", "partition_param", "value", "std"]].itertuples(index=False))
+    for y, cell in enumerate(cells):
+        own = stats[(stats["dataset"] == cell.dataset) & (stats["alpha"] == cell.partition_param)]
+        for cap, colour, shift in ((True, INK, -0.17), (False, PAPER, 0.17)):
+            spread = own[own["cap"] == cap].eval("std_size / mean_size")
+            if len(spread):
+                label = f"ours, {'cap' if cap else 'no cap'}" if y == 0 else None
+                left.plot([spread.min(), spread.max()], [y + shift] * 2, color=colour, linewidth=4, label=label)
+        left.plot(
+            cell.std / cell.value, y, marker="D", color=REFERENCE, linestyle="", label="paper" if y == 0 else None
+        )
+    left.set_yticks(range(len(cells)), [f"{c.dataset}, Dir({c.partition_param:g})" for c in cells])
+    left.set(title="std of the clients' sizes / mean (lines: range of the draws)", xlim=(0, None))
+    left.invert_yaxis()
+    left.legend(frameon=False, loc="lower right")
+    parts = [c for c in parameters.columns if c not in ("network", "input", "classes", "all", "statistics")]
+    done = np.zeros(len(parameters))
+    for part, colour in zip(parts, sns.color_palette("mako", len(parts))):
+        share = (parameters[part] / parameters["all"]).to_numpy()
+        right.barh(
+            range(len(parameters)), share, left=done, color=REFERENCE if part == parts[-1] else colour, label=part
+        )
+        done += share
+    for y, total in enumerate(parameters["all"]):
+        right.annotate(f"{total:,}", (1.01, y), va="center", annotation_clip=False)
+    right.set_yticks(range(len(parameters)), [name.replace(", ", "\n") for name in parameters["network"]])
+    right.set(title="shares of the trainable parameters, and how many there are", xlim=(0, 1))
+    right.invert_yaxis()
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
 

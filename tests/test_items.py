@@ -11,9 +11,13 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from fedlib import figures, notebooks, report
-from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table, pfedsim
+from fedlib import figures, models, notebooks, report
+from fedlib.data import DATASETS
+from fedlib.errors import BadValue
+from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table
+from fedlib.experiments.drawing import class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments.pfedsim import setting, study
 
 PROJECT = Path(__file__).parent.parent
 
@@ -58,8 +62,8 @@ def test_fedlib_profile_wins_over_the_notebooks_parameter(monkeypatch):
 
 
 def test_paper_numbers_come_from_the_tables():
-    assert pfedsim.paper_pairs("cs").to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
-    assert pfedsim.paper_pairs("wdb")["j-k"] == 1.5e-3
+    assert study.paper_pairs("cs").to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
+    assert study.paper_pairs("wdb")["j-k"] == 1.5e-3
     table = paper_table("pfedsim", "6")
     cell = table[(table["dataset"] == "cifar10") & (table["partition_param"] == 0.5) & (table["rho"] == "0.7")]
     assert cell["value"].item() == 68.09
@@ -69,7 +73,7 @@ def test_paper_numbers_come_from_the_tables():
 
 
 def classifier_tables(totals: dict[str, float]) -> dict:
-    rows = [(0, pair, c, pfedsim.ownership(a, b, c), totals[pair]) for pair, (a, b) in pfedsim.PAIRS.items() for c in range(10)]
+    rows = [(0, pair, c, study.ownership(a, b, c), totals[pair]) for pair, (a, b) in study.PAIRS.items() for c in range(10)]
     tidy = pd.DataFrame(rows, columns=["seed", "pair", "class", "owned_by", "cosine"])
     return {"tidy": tidy, "totals": tidy.groupby(["seed", "pair"])["cosine"].mean().unstack().reset_index()}
 
@@ -77,14 +81,14 @@ def classifier_tables(totals: dict[str, float]) -> dict:
 def test_order_claim_follows_the_numbers():
     right = classifier_tables({"i-i'": 0.9, "i-j": 0.5, "j-k": 0.4, "i-k": 0.2})
     swapped = classifier_tables({"i-i'": 0.9, "i-j": 0.4, "j-k": 0.5, "i-k": 0.2})
-    assert pfedsim.check_cs_order(right).status == REPRODUCED
-    assert pfedsim.check_cs_order(swapped).status == NOT_REPRODUCED
+    assert study.check_cs_order(right).status == REPRODUCED
+    assert study.check_cs_order(swapped).status == NOT_REPRODUCED
 
 
 def test_ownership_of_classes():
     i, j, k = 0, 2, 3
-    assert [pfedsim.ownership(i, j, c) for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
-    assert [pfedsim.ownership(j, k, c) for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
+    assert [study.ownership(i, j, c) for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
+    assert [study.ownership(j, k, c) for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
 
 
 def rho_tables(accuracies: dict[float, float], others: dict[str, float]) -> dict:
@@ -106,13 +110,109 @@ def test_rho_claims_follow_the_numbers():
 
 def test_cka_claims_follow_the_numbers():
     def tables(means):
-        rows = [(layer, name, seed, m, m - 0.1, m + 0.1, 0.1 * layer) for layer, (name, m) in enumerate(zip(pfedsim.LAYERS, means)) for seed in (0, 1)]
+        rows = [(layer, name, seed, m, m - 0.1, m + 0.1, 0.1 * layer) for layer, (name, m) in enumerate(zip(study.LAYERS, means)) for seed in (0, 1)]
         by_seed = pd.DataFrame(rows, columns=["layer", "name", "seed", "mean", "lowest", "highest", "rank_correlation"])
         return {"by_seed": by_seed, "tidy": pd.DataFrame({"layer": [0], "cka": [0.8]})}
 
     claims = ITEMS["pfedsim/fig1_cka"].claims
     assert [c.check(tables([0.99, 0.9, 0.7, 0.5, 0.2])).status for c in claims] == [REPRODUCED] * 4
     assert [c.check(tables([0.5, 0.6, 0.7, 0.8, 0.9])).status for c in claims[:3]] == [NOT_REPRODUCED] * 3
+
+
+@pytest.mark.parametrize("name", ["mnist", "fmnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet"])
+def test_class_sizes_add_up_to_the_data_set(name):
+    sizes = class_sizes(name)
+    assert (len(sizes), sum(sizes)) == (DATASETS[name].classes, DATASETS[name].images)
+
+
+def test_class_sizes_of_data_that_is_not_here():
+    assert class_sizes("emnist") is None and sum(class_sizes("digits")) == 1797
+
+
+def test_statistics_of_a_partition_by_hand():
+    """Clients [4, 0], [2, 2], [0, 4]: cosines 1/sqrt(2), 0, 1/sqrt(2); entropies 0, ln 2, 0."""
+    found = statistics(np.array([[4, 0], [2, 2], [0, 4]]))
+    assert [found[k] for k in ("samples", "smallest", "largest", "fewest_classes", "most_classes", "distinct_cosines")] == [12, 4, 4, 1, 2, 2]
+    assert found["label_cosine"] == pytest.approx(2**0.5 / 3) and found["label_entropy"] == pytest.approx(np.log(2) / 3)
+
+
+def test_counts_survive_their_long_form():
+    counts = {"b": np.arange(6).reshape(2, 3), "a": np.ones((3, 2), dtype=int)}
+    again = panels(long_form(counts))
+    assert list(again) == ["b", "a"] and all((again[k] == counts[k]).all() for k in counts)
+
+
+def test_span_says_the_range_only_where_there_is_one():
+    assert (span([3, 3]), span([1, 4]), span([1, 2], ".1f")) == ("3", "2 (1 to 4)", "1.5 (1.0 to 2.0)")
+
+
+@pytest.mark.parametrize(("name", "shape", "classes"), [("lenet5_bn", (3, 32, 32), 10), ("mobilenetv2", (3, 64, 64), 200), ("mcmahan_cnn", (1, 28, 28), 10)])
+def test_layers_hold_all_parameters_of_a_model(name, shape, classes):
+    rows = models.layers(name, shape, classes)
+    assert sum(row["parameters"] for row in rows) == models.sizes(name, shape, classes)["model"]
+    assert rows[0]["in"] == shape[0] and rows[-1]["out"] == classes
+
+
+def test_printed_layers_that_do_not_fit_each_other():
+    def conv(index, before, after):
+        return {"layer_index": index, "in": before, "out": after}
+
+    assert setting.impossible([conv("1", 3, 8), conv("2", 8, 4), conv("3", None, 5), conv("4", 5, 2)], 3) == {}
+    assert setting.impossible([conv("1", 3, 8), conv("2", 3, 4)], 3) == {"2": "in=3 after a layer with out=8"}
+    assert setting.impossible([conv("1", 3, 8)], 1) == {"1": "in=3 after a layer with out=1"}
+
+
+def test_repeated_blocks_of_table_9_give_mobilenets_53_layers():
+    layers = setting.in_order(setting.printed_layers("9"))
+    assert sum(row["layer_type"] in ("Conv2D", "FC") for row in layers) == 53
+    assert [row["layer_index"] for row in layers[12:18]] == ["13", "14", "15", "13", "14", "15"]
+
+
+def test_networks_beside_the_printed_tables():
+    lenet, mobilenet = setting.side_by_side("5", *setting.LENET), setting.side_by_side("9", *setting.MOBILENET)
+    assert lenet[lenet["verdict"] != "same"]["layer"].tolist() == ["2"]
+    other = mobilenet[mobilenet["verdict"] != "same"].set_index("layer")["verdict"].str[:8]
+    assert other.to_dict() == {"1": "differs", "11": "misprint", "13": "misprint", "14": "misprint"}
+    with pytest.raises(BadValue, match="more layers"):  # another network is not what Table 5 prints
+        setting.side_by_side("5", "vgg19", "cifar10")
+
+
+def test_setting_claims_follow_the_numbers(smoke):
+    tables = dict(smoke["pfedsim/tables4_5_9"].tables)
+    claims = {c.text: c.check for c in ITEMS["pfedsim/tables4_5_9"].claims}
+    layers = next(check for text, check in claims.items() if text.startswith("LeNet5"))
+    real = claims["(Ours) All printed layers but the first of MobileNetV2 are ours or could not be built as printed."]
+    assert layers(tables).status == NOT_REPRODUCED and real(tables).status == REPRODUCED
+    corrected = tables["table5"].assign(verdict="same")
+    assert layers({"table5": corrected}).status == REPRODUCED
+    assert real({**tables, "table5": tables["table5"].assign(verdict="differs")}).status == NOT_REPRODUCED
+    facts = claims["The data sets have the printed numbers of images and classes (Table 4)."]
+    right = tables["compare"].assign(difference="+0")
+    assert (facts(tables).status, facts({"compare": right}).status) == (NOT_REPRODUCED, REPRODUCED)
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [
+        (0, {"fewest_classes": 1}),
+        (1, {"samples": 59_999}),
+        (2, {"largest": 600, "smallest": 600}),
+        (3, {"distinct_cosines": 50}),
+    ],
+)
+def test_claims_about_fedsimsups_partitions_follow_the_numbers(smoke, claim, change):
+    stats, check = smoke["fedsimsup/fig5_partitions"].tables["stats"], ITEMS["fedsimsup/fig5_partitions"].claims[claim].check
+    assert check({"stats": stats}).status == REPRODUCED
+    assert check({"stats": stats.assign(**change)}).status == NOT_REPRODUCED
+
+
+def test_claims_about_pfedsvs_partitions_follow_the_numbers():
+    skew = {"mean_classes": [3.0, 5, 7, 9], "label_entropy": [0.5, 1, 2, 2.3], "label_cosine": [0.1, 0.3, 0.5, 0.9], "std_size": [9.0, 5, 3, 1]}
+    stats = pd.DataFrame({"alpha": [0.1, 0.5, 1.0, 10.0], "seed": 0, **skew})
+    turned = stats.assign(alpha=stats["alpha"].to_numpy()[::-1])
+    claims = ITEMS["pfedsv/fig6_partitions"].claims
+    assert [c.check({"stats": stats}).status for c in claims] == [REPRODUCED] * 5
+    assert [c.check({"stats": turned}).status for c in claims] == [NOT_REPRODUCED] * 5
 
 
 @pytest.mark.parametrize("name", ITEMS)
@@ -135,6 +235,12 @@ def test_partition_figure_draws_one_circle_for_each_class_that_a_client_has():
     assert [len(ax.collections[0].get_offsets()) for ax in figure.axes] == [3, 3]
 
 
+@pytest.mark.parametrize(("panels", "shape"), [(2, (1, 2)), (4, (2, 2)), (5, (2, 3))])
+def test_partition_figure_has_even_rows(panels, shape):
+    figure = figures.partitions({str(k): np.ones((10, 3), dtype=int) for k in range(panels)})
+    assert figure.axes[0].get_gridspec().get_geometry() == shape and len(figure.axes) == panels
+
+
 NOTEBOOKS = sorted((PROJECT / "notebooks").rglob("*.ipynb"))
 
 
@@ -151,11 +257,15 @@ def test_committed_notebook_is_complete(path):
     prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in ("markdown", "code"))
     assert prose >= lines
     text = "".join("".join(c["source"]) for c in cells)
-    assert "**Claim.**" in text and "## Exercises" in text and "@@" not in text
+    assert ("**Claim.**" in text or path.parent.name == "lessons") and "## Exercises" in text and "@@" not in text
 
 
-def test_every_item_has_a_notebook():
-    assert {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS} == set(ITEMS)
+def test_every_item_has_a_notebook_and_the_other_notebooks_are_lessons():
+    names = {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS}
+    lessons = {name for name in names if name.startswith("lessons/")}
+    assert names - lessons == set(ITEMS)
+    readme = (PROJECT / "README.md").read_text()
+    assert lessons and all(f"(notebooks/{name}.ipynb)" in readme for name in lessons)
 
 
 def test_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_path, monkeypatch):

@@ -202,6 +202,13 @@ def paper_table(paper: str, table: str) -> pd.DataFrame:
     return pd.concat([frame.drop(columns="variant"), pd.DataFrame(pairs.tolist(), index=frame.index)], axis=1)
 
 
+def only(frame: pd.DataFrame, **values) -> pd.DataFrame:
+    """The rows whose columns have the given values."""
+    for column, value in values.items():
+        frame = frame[frame[column] == value]
+    return frame
+
+
 def mean_std(values) -> str:
     """ "mean (std)" over seeds, std with one degree of freedom less; the mean alone for one seed."""
     values = pd.Series(list(values), dtype=float)

@@ -14,6 +14,7 @@ from torch import nn
 
 from fedlib.draws import torch_seeded
 from fedlib.errors import choose, like
+from fedlib.models.layers import layer_rows
 from fedlib.models.lenet import lenet5, lenet5_bn
 from fedlib.models.mcmahan import mcmahan_cnn
 from fedlib.models.mobilenet import mobilenetv2
@@ -79,6 +80,14 @@ def sizes(name: str, shape: tuple[int, int, int], num_classes: int, **options) -
     }
 
 
+def layers(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> list[dict]:
+    """One dict for each convolution, batch norm, pooling and linear layer (see `layer_rows`), without making any weights.
+
+    Raises BadValue as `build`.
+    """
+    return layer_rows(_without_numbers(name, shape, num_classes, checked_options(check_model(name), options)), shape)
+
+
 def check_model(name: str) -> str:
     """Return `name` if it names a backbone. Raises BadValue otherwise, with the nearest names."""
     if not str(name).startswith(PREFIX):
@@ -121,4 +130,4 @@ def options_of(name: str) -> dict[str, object]:
     return {p.name: p.default for p in list(inspect.signature(maker(name)).parameters.values())[2:]}
 
 
-__all__ = ["MODELS", "Model", "build", "check_model", "checked_options", "options_of", "sizes"]
+__all__ = ["MODELS", "Model", "build", "check_model", "checked_options", "layers", "options_of", "sizes"]

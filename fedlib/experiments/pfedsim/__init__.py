@@ -1,0 +1,8 @@
+"""pFedSim (arXiv:2305.15706), item by item; modules are groups of items.
+
+Every item is a set of RunSpecs per profile, an analysis that turns results into tables, a figure, and claims.
+"""
+
+from fedlib.experiments.pfedsim import partitions, rho, setting, study
+
+ITEMS = (*study.ITEMS, *partitions.ITEMS, *setting.ITEMS, *rho.ITEMS)
