@@ -15,7 +15,7 @@ from fedlib import figures, models, notebooks, report
 from fedlib.data import DATASETS
 from fedlib.errors import BadValue
 from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table
-from fedlib.experiments.drawing import class_sizes, long_form, panels, span, statistics
+from fedlib.experiments.drawing import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsim import setting, study
 
@@ -126,7 +126,11 @@ def test_class_sizes_add_up_to_the_data_set(name):
 
 
 def test_class_sizes_of_data_that_is_not_here():
-    assert class_sizes("emnist") is None and sum(class_sizes("digits")) == 1797
+    assert class_sizes("emnist") is None and sum(known_class_sizes("digits")) == 1797
+    with pytest.raises(BadValue, match="fedlib data emnist"):
+        OpenItem(ITEMS["pfedsv/fig6_partitions"], "smoke", dataset="emnist").compare()
+    with pytest.raises(BadValue, match="cifar10"):
+        OpenItem(ITEMS["fedsimsup/fig5_partitions"], "smoke", dataset="cifar01").compare()
 
 
 def test_statistics_of_a_partition_by_hand():

@@ -10,6 +10,7 @@ import pandas as pd
 from fedlib.data import DATASETS, available, load
 from fedlib.data.describe import label_cosine, label_entropy
 from fedlib.data.partition import dirichlet_counts, make_partition
+from fedlib.errors import BadValue, choose
 
 BALANCED = ("fmnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet")  # equally many images of every class
 # Counted in the public label files, training and test part together: 5,923 + 980 zeros, ..., 5,949 + 1,009 nines.
@@ -23,7 +24,19 @@ def class_sizes(dataset: str) -> list[int] | None:
         return [about.images // about.classes] * about.classes
     if dataset == "mnist":
         return list(MNIST)
-    return np.bincount(load(dataset).labels.numpy()).tolist() if dataset in available() else None
+    here = dataset in available() or dataset.startswith("folder:")
+    return np.bincount(load(dataset).labels.numpy()).tolist() if here else None
+
+
+def known_class_sizes(dataset: str) -> list[int]:
+    """Images of every class. Raises BadValue for an unknown data set, and for one whose classes can only be counted when it is prepared."""
+    choose("dataset", dataset, [*dict.fromkeys([*DATASETS, *available()]), *[dataset] * dataset.startswith("folder:")])
+    sizes = class_sizes(dataset)
+    if sizes is None:
+        raise BadValue(
+            f"the classes of {dataset!r} are unequally large and it is not here; run `fedlib data {dataset}`"
+        )
+    return sizes
 
 
 def draw(sizes: Sequence[int], num_clients: int, scheme: str, seed: int, **parameters) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from fedlib import figures
-from fedlib.experiments.drawing import class_sizes, draw, long_form, panels, span, statistics
+from fedlib.experiments.drawing import draw, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
 from fedlib.results import RunResult
 
@@ -24,7 +24,7 @@ def schemes(min_size: int) -> dict[str, tuple[str, dict]]:
 
 
 def analyse_partitions(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
-    sizes, rows = class_sizes(s["dataset"]), []
+    sizes, rows = known_class_sizes(s["dataset"]), []
     drawn = {
         title: draw(sizes, s["drawn_clients"], scheme, 0, **parameters)
         for title, (scheme, parameters) in schemes(s["min_size"]).items()

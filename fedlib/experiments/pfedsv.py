@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures
-from fedlib.experiments.drawing import class_sizes, draw, long_form, panels, span, statistics
+from fedlib.experiments.drawing import draw, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
 from fedlib.results import RunResult
 
@@ -17,7 +17,7 @@ CLIENTS = 10
 
 
 def analyse_partitions(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
-    sizes = class_sizes(s["dataset"])
+    sizes = known_class_sizes(s["dataset"])
     drawn = {f"Dir({a:g})": draw(sizes, CLIENTS, "dirichlet", 0, alpha=a, min_size=s["min_size"]) for a in PICTURED}
     rows = [
         {
