@@ -1,16 +1,16 @@
 """FedSimSup: a supervisor on every client assists its personalised model, which learns from clients with similar labels while idle.
 
 Anonymous. "Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview
-7rq2OzkJg3). Algorithm 1, Equations 3-8.
+7rq2OzkJg3). Algorithm 1, Equations 3-9.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
 | θ_i | server["personal"][i] | personalised model, kept by the server and mixed there | |
 | s_i | client[architecture] | supervisor, which never leaves its client (called u in the code) | |
 | s_ij | server["similarity"] | cosine of the clients' label counts (training part) | |
-| α_i | α of `server_update` | weight of an idle client's own model | Eq. 8 |
-| τ_s | tau_s | epochs on the supervisor, θ_i frozen; they come first | 2 (§5.1) |
-| τ_θ | tau_theta | epochs on θ_i, the supervisor frozen | 3 (§5.1) |
+| α_i | α of `server_update` | weight of an idle client's own model (Eq. 9) | |
+| τ_s | tau_s | epochs on the supervisor, θ_i frozen; they come first | 2 (experimental settings) |
+| τ_θ | tau_theta | epochs on θ_i, the supervisor frozen | 3 (experimental settings) |
 
 Class scores are the sum of those of both networks. The run's local_epochs plays no part: a round has τ_s + τ_θ epochs.
 
@@ -113,7 +113,7 @@ class FedSimSup:
         return {**server, "personal": tree.put(models, mixing, tree.map(mixed, tree.rows(models, mixing), others))}
 
     def mixing_weights(self, server, mixing, ids):
-        """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M], for the clients `mixing` (Eq. 8)."""
+        """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M], for the clients `mixing` (Eqs. 8-9)."""
         sizes = server["sizes"]
         own = len(ids) * sizes[mixing]
         alpha = own / (sizes[ids].sum() + own)

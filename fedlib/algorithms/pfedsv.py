@@ -1,18 +1,18 @@
 """pFedSV: clients play a coalition game with the models they download; Shapley values say whose models to mix and to ask for.
 
 L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in Federated
-Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-6, Algorithms 1-2.
+Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-7, Algorithms 1-2.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
-| k | k | most models that a client downloads | 5 (§6.1) |
+| k | k | most models that a client downloads | 5 (§6.1.4) |
 | S_i,k | own model and the filled places of the message | players of client i's game | |
-| v(X) | `worth` | accuracy on the validation part of the mean of X's models (Eq. 3) | |
+| v(X) | `worth` | accuracy on the validation part of the mean of X's models (Eq. 4) | |
 | φ_j (of the game) | psi | Shapley values (Eq. 2, Algorithm 2) | |
 | φ^i (of the client) | client["relevance"] | relevance of all others to client i, [N] (Eq. 5) | |
 | α | alpha | share of the old relevance in Eq. 5 | 0.5 (unpublished; ours) |
-| R | samples | permutations; 0 means 3 for each place in S | 0 (§6.1) |
-| θ_i^* | `aggregated` | where the next local training starts (Eq. 6) | |
+| R | samples | permutations; 0 means 3 for each place in S | 0 (§6.1.4) |
+| θ_i^* | `aggregated` | where the next local training starts (Eqs. 6-7) | |
 
 variant: "D" (the method), "W" (k is fixed and nobody is discarded, the ablation), "D+C" (only classifiers are downloaded
 and play; the extractor is one for all, averaged by the server).
@@ -29,7 +29,7 @@ Readings of what the paper leaves open (each an option):
 - self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other"; "prev",
   the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
   "exclude_self", no own model in the mixture.
-- download: "rule": others that were seen and have no positive relevance are discarded; of the rest the k with the largest
+- download_rule: "rule": others that were seen and have no positive relevance are discarded; of the rest the k with the largest
   relevance, unseen ones (0) last, ties drawn. "literal": as many as have a positive relevance, at least 1. k_max: as many
   positive ones as this (None: k). reexplore_prob: a discarded one is considered again with this chance.
 - pool: "last", everybody's last upload, however old; or "round", this round's uploads.
@@ -186,7 +186,7 @@ class PFedSV:
         return {**trained, **self.request(message, relevance, seen)}, kept
 
     def aggregated(self, model, message, client, data):
-        """θ_i^* (Eq. 6), and the Shapley values of the received models [places], 0 in empty places."""
+        """θ_i^* (Eqs. 6-7), and the Shapley values of the received models [places], 0 in empty places."""
         own = {**client["theta"], **message.get("f", {})}
         mine = {name: own[name] for name in message["models"]}
         models = tree.map(lambda one, others: torch.cat([one[None], others]), mine, message["models"])
