@@ -304,7 +304,7 @@ def bench(
 def save(table: pd.DataFrame, name: str, quick: bool, about: dict) -> Path:
     """Write results/bench/<name>.csv, and beside it as JSON what it is about; returns the place of the table."""
     path = home() / "results" / ("bench+quick" if quick else "bench") / f"{name}.csv"
-    about = {k: v.to_dict("records") if isinstance(v, pd.DataFrame) else v for k, v in about.items()}
+    about = {k: json.loads(v.to_json(orient="records")) if isinstance(v, pd.DataFrame) else v for k, v in about.items()}
     write_atomically(path, table.to_csv(index=False, float_format="%.5g").encode())
     write_atomically(path.with_suffix(".json"), (json.dumps(about, indent=1) + "\n").encode())
     return path

@@ -214,7 +214,8 @@ def scaling(tidy: pd.DataFrame) -> Figure:
     axes[0, 1].set(title="time against the number of clients", xlabel="clients", ylabel="seconds of the processor")
     axes[0, 2].set(title="peak memory beyond an idle process", xlabel="clients", ylabel="MB")
     for ax in axes[0]:
-        ax.set(xscale="log", yscale="log")
+        known = any(np.isfinite(line.get_ydata()).any() for line in ax.lines)  # no memory in a quick run
+        ax.set(xscale="log", yscale="log" if known else "linear")
         ax.legend(frameon=False, fontsize=7)
     return figure
 

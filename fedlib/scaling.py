@@ -3,7 +3,8 @@
 Random images of FEMNIST's shape (1x28x28, 62 classes), LeNet5-BN with two pools, backend serial, one thread. Times are
 seconds of the processor, so that other programs matter little. Of two rounds the second is timed, the first warms up. In the first part all clients are of one size. In the second, sizes follow from
 Dir(1) over the classes, 40 samples on average, half of them for testing; 36 clients take part in a round, all are evaluated
-once, and every number of clients has a process of its own, so that its peak memory is its own.
+once, and every number of clients has a process of its own, so that its peak memory is its own. The more clients, the more
+of them have not trained yet; evaluating those takes another pass, over their training data, for batch norm's statistics.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from fedlib.spec import RunSpec
 
 SHAPE, NUM_CLASSES = (28, 28, 1), 62
 AVERAGE = 40  # samples of a client in the second part
-TOGETHER = 36  # clients of a round in the second part
 TASK = dict(model_options={"pools": 2}, rounds=2, eval_every=2)
 METHODS = {"fedavg": {}, "pfedsim": {"rho": 0.0}}  # a server with one model, and a server with a model of every client
-FULL = dict(clients=(100, 400, 1600, 3597), together=(4, 8, 16, 32), sizes=(20, 80, 320))  # FEMNIST has 3,597 writers
-QUICK = dict(clients=(40, 50), together=(2, 4), sizes=(8, 16))
+FULL = dict(sizes=(20, 80, 320), together=(4, 8, 16, 32), clients=(100, 400, 1600, 3597), sampled=36)  # 3,597: FEMNIST
+QUICK = dict(sizes=(8, 16), together=(2, 4), clients=(20, 30), sampled=4)
 
 
 def scaling(quick: bool = False) -> tuple[str, pd.DataFrame]:
     """Measure, write results/bench/scaling.{csv,json} and figures/bench/scaling.png; returns what was measured and exponents.
 
-    quick: tiny sizes, which only show that everything runs; written to folders called bench+quick. About 5 minutes on one
-    core otherwise.
+    quick: tiny sizes in one process, which only show that everything runs; written to folders called bench+quick. About 5
+    minutes on one core otherwise.
     """
     from fedlib import figures  # here, because the processes that measure need no plotting
 
     sizes = QUICK if quick else FULL
-    rounds, clients = round_specs(sizes["together"], sizes["sizes"]), client_specs(sizes["clients"])
+    rounds = round_specs(sizes["together"], sizes["sizes"])
+    clients = client_specs(sizes["clients"], sizes["sampled"])
     with workplace() as folder, contextlib.ExitStack() as stack:
         for name, count in {spec.dataset: int(spec.dataset[1:]) for spec in (*rounds, *clients)}.items():
             stack.enter_context(random_data(folder, name, count, SHAPE, NUM_CLASSES))
         bar = stack.enter_context(tqdm(total=len(rounds) + len(clients), unit="point", leave=False))
-        table = pd.DataFrame([*measured(rounds, False, bar), *measured(clients, True, bar)])
+        table = pd.DataFrame([*measured(rounds, bar), *measured(clients, bar, evaluated=True, fresh=not quick)])
     fits = exponents(table)
     origin = provenance(torch.device("cpu"), "serial")
     words = (
@@ -75,28 +76,31 @@ def round_specs(together: Sequence[int], sizes: Sequence[int]) -> list[RunSpec]:
     ]  # fmt: skip
 
 
-def client_specs(counts: Sequence[int]) -> list[RunSpec]:
-    """Runs of every method with more and more clients."""
+def client_specs(counts: Sequence[int], sampled: int) -> list[RunSpec]:
+    """Runs of every method with more and more clients, of which `sampled` take part in a round."""
     partition = {"alpha": 1.0, "cap": False, "min_size": 4}
     return [
         RunSpec(
-            method, hyper=hyper, dataset=f"c{AVERAGE * count}", num_clients=count, join_ratio=TOGETHER / count,
+            method, hyper=hyper, dataset=f"c{AVERAGE * count}", num_clients=count, join_ratio=sampled / count,
             partition=partition, **TASK,
         )
         for count in counts for method, hyper in METHODS.items()
     ]  # fmt: skip
 
 
-def measured(specs: Sequence[RunSpec], evaluated: bool, bar: tqdm) -> list[dict]:
-    """Measurements of runs one after the other; in a process each, if they are evaluated and their memory counts."""
+def measured(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh: bool = False) -> list[dict]:
+    """Measurements of runs one after the other, in another process; `fresh`: in one of its own for each run."""
     rows, workers = [], Workers(1)
     try:
         for spec in specs:
             bar.set_description_str(f"{spec.method}, {spec.num_clients} clients")
-            rows.append(workers.map(measure, {0: (spec, evaluated)})[0])
-            bar.update()
-            if evaluated:
+            row = workers.map(measure, {0: (spec, evaluated)})[0]
+            if fresh:
                 workers.stop()
+            else:  # its peak memory may be another run's
+                row |= {"peak_bytes": np.nan, "before_bytes": np.nan}
+            rows.append(row)
+            bar.update()
     finally:
         workers.stop()
     return rows
@@ -126,8 +130,8 @@ def measure(spec: RunSpec, evaluated: bool) -> dict:
         "samples": trained_samples(run, 2),
         "round_s": played - start,
         "evaluation_s": end - played if evaluated else np.nan,
-        "peak_bytes": peak_memory() if evaluated else np.nan,
-        "before_bytes": before if evaluated else np.nan,
+        "peak_bytes": peak_memory(),
+        "before_bytes": before,
     }
 
 
@@ -149,7 +153,10 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
     """Slopes in log-log: time against samples, and time and memory (beyond what an idle process holds) against clients."""
     table = table.assign(memory=table["peak_bytes"] - table["before_bytes"])
     by_samples, by_clients = table[table["part"] == "samples"], table[table["part"] == "clients"]
-    rows = [("round_s", "samples of a round", "fedavg", by_samples["samples"], by_samples["round_s"])]
+    rows = [
+        ("round_s", f"samples of a round, {size:g} a client", "fedavg", mine["samples"], mine["round_s"])
+        for size, mine in by_samples.groupby("mean")
+    ]
     for method, mine in by_clients.groupby("method"):
         for quantity in ("round_s", "evaluation_s", "memory"):
             rows.append((quantity, "number of clients", method, mine["num_clients"], mine[quantity]))
@@ -160,7 +167,7 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def slope(x, y, last: int | None = None) -> float:
-    """Exponent of the least-squares fit y = c x^p, of the `last` distinct x only if given."""
+    """Exponent p of the least-squares fit y = c x^p, for the `last` distinct x only if given; NaN without numbers above 0."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    kept = np.isin(x, np.unique(x)[-last:]) if last else np.ones(len(x), dtype=bool)
-    return float(np.polyfit(np.log(x[kept]), np.log(np.maximum(y[kept], 1e-9)), 1)[0])
+    kept = (y > 0) & np.isin(x, np.unique(x)[-last:] if last else x)
+    return float(np.polyfit(np.log(x[kept]), np.log(y[kept]), 1)[0]) if len(np.unique(x[kept])) > 1 else float("nan")
