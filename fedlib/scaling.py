@@ -3,7 +3,8 @@
 Random images of FEMNIST's shape (1x28x28, 62 classes), LeNet5-BN with two pools, backend serial, one thread. Times are
 seconds of the processor, so that other programs matter little. Of two rounds the second is timed, the first warms up. In the first part all clients are of one size. In the second, sizes follow from
 Dir(1) over the classes, 40 samples on average, half of them for testing; 36 clients take part in a round, all are evaluated
-once, and every number of clients has a process of its own, so that its peak memory is its own.
+once, and every number of clients has a process of its own, so that its peak memory is its own. The more clients, the more
+of them have not trained yet; evaluating those takes another pass, over their training data, for batch norm's statistics.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
     """Slopes in log-log: time against samples, and time and memory (beyond what an idle process holds) against clients."""
     table = table.assign(memory=table["peak_bytes"] - table["before_bytes"])
     by_samples, by_clients = table[table["part"] == "samples"], table[table["part"] == "clients"]
-    rows = [("round_s", "samples of a round", "fedavg", by_samples["samples"], by_samples["round_s"])]
+    rows = [
+        ("round_s", f"samples of a round, {size:g} a client", "fedavg", mine["samples"], mine["round_s"])
+        for size, mine in by_samples.groupby("mean")
+    ]
     for method, mine in by_clients.groupby("method"):
         for quantity in ("round_s", "evaluation_s", "memory"):
             rows.append((quantity, "number of clients", method, mine["num_clients"], mine[quantity]))
