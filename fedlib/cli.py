@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | list | run | report | data."""
+"""The command line: fedlib reproduce | sweep | list | run | report | data | bench."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ Profile = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. A GPU that is not there is an error.")]
 Jobs = Annotated[int | None, typer.Option(help="Training runs side by side (default: one per core; one on a GPU).")]
+Items = Annotated[
+    list[str] | None,
+    typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
+]
+Dataset = Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")]
+Seeds = Annotated[int, typer.Option(help="Use another number of seeds.")]
+Rounds = Annotated[int, typer.Option(help="Use another number of rounds.")]
+Methods = Annotated[str, typer.Option(help="Use other methods, separated by commas.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
+]
 
 
 def _clear_errors(command):
@@ -49,21 +61,15 @@ def _clear_errors(command):
 @app.command()
 @_clear_errors
 def reproduce(
-    items: Annotated[
-        list[str] | None,
-        typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
-    ] = None,
+    items: Items = None,
     profile: Profile = "quick",
     jobs: Jobs = None,
     device: Device = "cpu",
-    dataset: Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")] = "",
-    seeds: Annotated[int, typer.Option(help="Use another number of seeds.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Use another number of rounds.")] = 0,
-    methods: Annotated[str, typer.Option(help="Use other methods, separated by commas.")] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
-    ] = None,
+    dataset: Dataset = "",
+    seeds: Seeds = 0,
+    rounds: Rounds = 0,
+    methods: Methods = "",
+    set_: Set = None,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
     refresh: Annotated[
         bool,
@@ -79,11 +85,9 @@ def reproduce(
     from fedlib.report import tally, write_report
 
     started = time.monotonic()
-    named = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
-    overrides = {name: value for name, value in named.items() if value} | _assignments(set_)
-    names = _matching(items)
-    opened = [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
-    failures = _train(opened, jobs, device)
+    changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    opened = _opened(items, profile, jobs, device, changes, set_)
+    failures = _failed_items(opened, _train(opened, jobs=jobs, device=device))
     summaries = {}
     for item in opened:
         if item.item.name not in failures:
@@ -118,6 +122,61 @@ def reproduce(
         print(f"report:  {path}")
     if failures:
         raise typer.Exit(1)
+
+
+@app.command()
+@_clear_errors
+def sweep(
+    items: Items = None,
+    profile: Profile = "quick",
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    dataset: Dataset = "",
+    seeds: Seeds = 0,
+    rounds: Rounds = 0,
+    methods: Methods = "",
+    set_: Set = None,
+    engine: Annotated[
+        str, typer.Option(help="Do the runs on the workers of the Dask scheduler at tcp://HOST:PORT.")
+    ] = "",
+    gpu_share: Annotated[
+        float, typer.Option(help="With --engine and --device cuda: the share of a GPU that a worker must offer.")
+    ] = 1.0,
+):
+    """Only the training runs of items, here or on a cluster; no figures, no notebooks.
+
+    Finished runs are reused and a failing run does not stop the others; `fedlib reproduce` then finds everything done.
+    """
+    started = time.monotonic()
+    require(
+        not engine or jobs is None,
+        "jobs",
+        jobs,
+        "none with --engine: every worker of the cluster does one run at a time",
+    )
+    on_gpus = bool(engine) and device.startswith("cuda")
+    require(on_gpus or gpu_share == 1, "gpu_share", gpu_share, "1 without --engine and --device cuda")
+    changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    opened = _opened(items, profile, jobs, device, changes, set_)
+    there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.path(spec).exists()}
+    outcomes = _train(opened, jobs=jobs, device=device, engine=engine, gpu_share=gpu_share)
+    failed = {path: why for path, (_, why) in outcomes.items() if why}
+    for path, why in failed.items():
+        print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
+    reused = len(there & outcomes.keys() - failed.keys())
+    print(
+        f"{len(outcomes) - reused - len(failed)} runs done, {reused} reused, {len(failed)} failed, in {time.monotonic() - started:.0f} s"
+    )
+    print(f"results: {', '.join(f'results/{place}/runs/' for place in sorted({item.place for item in opened}))}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _opened(items, profile, jobs, device, changes, set_) -> list:
+    """The items that were asked for, with the settings that were changed."""
+    overrides = {name: value for name, value in changes.items() if value} | _assignments(set_)
+    names = _matching(items)
+    return [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
 
 
 def _matching(patterns: list[str] | None) -> list[str]:
@@ -157,21 +216,28 @@ def _assignments(texts: list[str] | None) -> dict:
     return pairs
 
 
-def _train(opened, jobs, device) -> dict[str, str]:
-    """All runs of all items, shared ones once; returns the items that failed and why."""
+def _train(opened, **options) -> dict:
+    """All runs of all items, shared ones once: (run, why it failed or "") by the place of its result."""
     from fedlib.sweep import run_all
 
-    failures = {}
+    outcomes = {}
     for place in dict.fromkeys(item.place for item in opened):
         here = [item for item in opened if item.place == place]
-        specs = [spec for item in here for spec in item.specs]
-        results = run_all(specs, here[0].store, jobs=jobs, device=device)
-        for item in here:
-            for spec in item.specs:
-                result = results[spec.id]
-                why = str(result) if isinstance(result, FedlibError) else result.error
-                if why:
-                    failures.setdefault(item.item.name, f"run {spec.label}: {why}")
+        specs = {spec.id: spec for item in here for spec in item.specs}
+        for id, result in run_all(list(specs.values()), here[0].store, **options).items():
+            why = str(result) if isinstance(result, FedlibError) else result.error
+            outcomes[here[0].store.path(specs[id])] = specs[id], why
+    return outcomes
+
+
+def _failed_items(opened, outcomes) -> dict[str, str]:
+    """The items of which a run failed, and why."""
+    failures = {}
+    for item in opened:
+        for spec in item.specs:
+            _, why = outcomes[item.store.path(spec)]
+            if why:
+                failures.setdefault(item.item.name, f"run {spec.label}: {why}")
     return failures
 
 
@@ -436,6 +502,36 @@ def _list_datasets(root: str | None) -> None:
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
     for name, source in DATASETS.items():
         print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
+
+
+@app.command()
+@_clear_errors
+def bench(
+    rounds: Annotated[int, typer.Option(help="Rounds in one turn of a variant.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Turns of every variant.")] = 5,
+    device: Device = "auto",
+    dataset: Annotated[
+        str, typer.Option(help="Default: cifar10 if it is prepared, else random images of its shape.")
+    ] = "",
+    scaling: Annotated[
+        bool,
+        typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
+):
+    """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
+
+    About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
+    """
+    from fedlib.bench import bench as measured
+    from fedlib.bench import table_text
+    from fedlib.scaling import scaling as grown
+
+    if scaling:
+        words, table = grown(quick)
+    else:
+        words, table = measured(rounds, repeats, device, dataset, quick)
+    print(f"{words}\n\n{table_text(table)}")
 
 
 def main() -> None:

@@ -117,30 +117,30 @@ class Store:
 
         Two processes that ask for the same run do it once; a killed run is continued.
         """
-        from filelock import FileLock
-
-        from fedlib.engine.backends import pick
         from fedlib.engine.simulate import find_device, simulate_together
 
-        where = find_device(device)
-        locks = self.folder / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
+        find_device(device)
         with contextlib.ExitStack() as stack:
             for id in sorted({spec.id for spec in specs}):  # in one order everywhere, so that nobody waits in a circle
-                stack.enter_context(FileLock(locks / f"{id}.lock"))
+                stack.enter_context(self.lock(id))
             found = {spec.id: self.get(spec) for spec in specs}
             missing = [spec for spec in specs if found[spec.id] is None]
             if not missing:
                 return [found[spec.id] for spec in specs]
             results = simulate_together(missing, device=device, checkpoint_every=checkpoint_every, **options)
             for spec, result in zip(missing, results):
-                if isinstance(result, Diverged):
-                    origin = provenance(where, pick(options.get("backend", "auto"), where)[0])
-                    result = RunResult(spec, "diverged", error=str(result), provenance=origin)
-                self.put(result)
-                found[spec.id] = result
+                found[spec.id] = to_store(spec, result, device, options.get("backend", "auto"))
+                self.put(found[spec.id])
             remove_checkpoints(missing)
         return [found[spec.id] for spec in specs]
+
+    def lock(self, id: str):
+        """The lock that whoever does this run holds; other processes that want it wait, or do another run meanwhile."""
+        from filelock import FileLock
+
+        locks = self.folder / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        return FileLock(locks / f"{id}.lock")
 
     def _read(self, path: Path) -> RunResult:
         body = json.loads(path.read_text())
@@ -163,6 +163,17 @@ class Store:
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
         return RunResult(**{**body, "spec": spec}, arrays=arrays)
+
+
+def to_store(spec: RunSpec, result: RunResult | Diverged, device: str, backend: str) -> RunResult:
+    """What is stored of a run that ended: its result, or that it diverged on this device."""
+    from fedlib.engine.backends import pick
+    from fedlib.engine.simulate import find_device
+
+    if not isinstance(result, Diverged):
+        return result
+    where = find_device(device)
+    return RunResult(spec, "diverged", error=str(result), provenance=provenance(where, pick(backend, where)[0]))
 
 
 def _digest(body: dict) -> str:

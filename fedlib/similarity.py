@@ -33,6 +33,24 @@ def classifier_similarity(theta_a: dict, theta_b: dict) -> Tensor:
     return class_cosines(class_vectors(theta_a)[None], class_vectors(theta_b)[None])[0, 0]
 
 
+# whole models --------------------------------------------------------------------------------------------------------
+
+
+def products(a: dict, b: dict, names) -> Tensor:
+    """Scalar products of all pairs of models over the parameters `names`; a stacked [K, ...], b [L, ...] -> float64 [K, L]."""
+    return sum(a[name].double().flatten(1) @ b[name].double().flatten(1).T for name in names)
+
+
+def squared_distances(a: dict, b: dict, names) -> Tensor:
+    """||a_k - b_l||^2 of all pairs over the parameters `names`; a stacked [K, ...], b [L, ...] -> float64 [K, L], 0 for equal models."""
+    centre = {name: a[name].double().mean(0) for name in names}
+    a, b = ({name: stacked[name] - centre[name] for name in names} for stacked in (a, b))
+    squares_a, squares_b = (sum(leaf.flatten(1).square().sum(1) for leaf in stacked.values()) for stacked in (a, b))
+    scale = squares_a[:, None] + squares_b
+    distances = scale - 2 * products(a, b, names)
+    return torch.where(distances > 1e-12 * scale, distances, 0.0)  # below is rounding
+
+
 # data ----------------------------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,11 @@ def joined(trees: Sequence):
     return trees[0] if len(trees) == 1 else concat(trees)
 
 
+def dot(a: dict, b: dict) -> Tensor:
+    """Sum of the products of all corresponding entries."""
+    return sum(leaf.sum() for _, leaf in leaves(map(torch.mul, a, b)))
+
+
 def where(condition: Tensor, new, old):
     """`new` where the scalar `condition` holds, else `old`."""
     return map(lambda a, b: torch.where(condition, a, b), new, old)

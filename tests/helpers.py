@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import torch
 
-from fedlib import draws, tree
+from fedlib import algorithms, draws, tree
 from fedlib.engine import backends
 from fedlib.engine.simulate import first_state, play_round, set_up, take_over
 from fedlib.models.model import Model
 from fedlib.spec import RunSpec
 
-METHODS = ("fedavg", "fedper", "local", "pfedsim")
+METHODS = tuple(algorithms.names())
 TINY = dict(partition=dict(alpha=0.5, min_size=2), num_clients=4, join_ratio=0.5, test_fraction=0.75, rounds=3, local_epochs=1, lr=0.05, eval_every=1)
 
 

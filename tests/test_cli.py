@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from fedlib import cli
 from fedlib.experiments import ITEMS, OpenItem
 
+REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 STUDY = "pfedsim/fig2_classifier_similarity"
 
 
@@ -127,6 +129,43 @@ def test_run_prints_the_curve_and_stores_it(home):
     assert first.exit_code == 0, first.output
     assert "round    3:" in first.output and "evaluated at post" in first.output
     assert call(*args).stdout == first.stdout
+
+
+def test_ones_own_images_run_end_to_end(home, tmp_path):
+    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested; learned what is learnable."""
+    from PIL import Image
+
+    shades = np.random.default_rng(0)
+    for name, colour in (("red ones", (200, 30, 30)), ("blue_ones", (30, 30, 200))):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for k in range(30):
+            pixels = np.clip(np.array(colour) + shades.integers(-25, 26, (20, 24, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{k}.png")
+    args = ("run", "fedavg", "--dataset", f"folder:{tmp_path / 'mine'}@16", "--clients", 3, "--join-ratio", 1, "--rounds", 8, "--alpha", 1, "--min-size", 6)
+    result = call(*args)
+    assert result.exit_code == 0, result.output
+    last = float(result.stdout.split("round    8:")[1].split("%")[0])
+    assert last > 80
+
+
+@pytest.mark.skipif(not (REAL_DATA / "cifar10").is_dir(), reason="REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent")
+def test_real_cifar10_runs_end_to_end(home, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(REAL_DATA))
+    result = call("run", "fedper", "--dataset", "cifar10", "--clients", 100, "--join-ratio", 0.02, "--rounds", 1, "--set", "eval_points=[\"recv\"]")
+    assert result.exit_code == 0 and "round    1:" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--items", "--methods", "--datasets", "--partitioners", "--models"])
+def test_list_shows_a_part(home, option):
+    from fedlib.data import DATASETS
+    from fedlib.data.partition import SCHEMES
+    from fedlib.models import MODELS
+
+    names = {"--items": ITEMS, "--methods": ("pfedsim", "fedper"), "--datasets": DATASETS, "--partitioners": SCHEMES, "--models": MODELS}
+    shown = call("list", option).stdout
+    assert all(name in shown for name in names[option])
+    others = {name for part, some in names.items() if part != option for name in some}
+    assert not any(line.split()[:1] == [name] for line in shown.splitlines() for name in others - {"digits"})
 
 
 def test_list_and_data_show_what_there_is(home):

@@ -13,8 +13,10 @@ from fedlib import tree
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine import simulate as engine
-from fedlib.engine.fold import Training, Turn, local_sgd
+from fedlib.engine.fold import Training, Turn, local_sgd, part_mean
 from fedlib.engine.simulate import first_state, set_up
+from fedlib.engine.transport import Transport
+from fedlib.errors import BadValue
 from fedlib.models import build
 
 
@@ -249,7 +251,206 @@ def test_predictions_of_ones_own_are_what_is_tested(backend):
             assert correct[i].sum() == int(hits.sum())
 
 
+@dataclasses.dataclass(frozen=True)
+class Counted(FedAvg):
+    """FedAvg that counts one number less than it is shown."""
+
+    def floats_down(self, message):
+        return sum(leaf.numel() for leaf in message.values()) - 1
+
+
+@pytest.mark.parametrize("bn_stats", ["local", "global"])
+def test_methods_that_count_are_not_shown_what_stays_on_the_clients(bn_stats):
+    """Two participants; the up direction is the engine's own count."""
+    run = run_with(Counted(), bn_stats=bn_stats)
+    state = first_state(run)
+    with torch.no_grad():
+        engine.play_round([run], [state], 1)
+    sent = run.work.model.num_parameters["model"] + (44 if bn_stats == "global" else 0)
+    assert (state["floats"]["down"], state["floats"]["up"]) == (2 * (sent - 1), 2 * sent)
+
+
+def test_what_does_not_travel_is_left_out_at_every_level():
+    theta0 = {"a": torch.zeros(3), "running": torch.zeros(2)}
+    message = {"theta": theta0, "pair": (theta0, torch.zeros(5))}
+    assert same(Transport("local", ("running",), theta0).travelling(message), {"theta": {"a": theta0["a"]}, "pair": ({"a": theta0["a"]}, torch.zeros(5))})
+    counts = {policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global", "reset")}
+    assert counts == {"local": 11, "global": 15, "reset": 11}
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadTuner(Contrary):
+    """Contrary's models are for `recv`; at `glob` the received theta itself is tested; ft(k) trains the head alone, two epochs for one."""
+
+    def personal_model(self, model, message, client, data):
+        return {**super().personal_model(model, message, client, data), "head.bias": message["head.bias"] + 1}
+
+    def generic_model(self, model, message):
+        return message
+
+    def fine_tune(self, model, theta, data, epochs):
+        return {**local_sgd(model, theta, data, 2 * epochs, train=("head.weight", "head.bias")), "sign": theta["sign"]}
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_generic_models_and_fine_tuning_of_ones_own(backend):
+    """glob tests the message with the model's own scores; ft(1) is two epochs of the head; what is measured is what is tested."""
+    run = set_up(tiny("fedavg", precision="float64", bn_stats="global"), backend)
+    tuner, plain = (dataclasses.replace(run, method=method) for method in (HeadTuner(), FedAvg()))
+    state = first_state(run)
+    with torch.no_grad():
+        assert all(map(np.array_equal, engine.evaluate(tuner, state, "glob"), engine.evaluate(plain, state, "glob")))
+        tested = {point: next(engine.personal_models(tuner, state, point))[1] for point in ("glob", "recv", "ft(1)")}
+        twice = computed(run, backend, lambda model, theta, data: local_sgd(model, theta, data, 2, train=("head.weight", "head.bias")), range(4),
+                         {name: leaf for name, leaf in tested["recv"].items() if name != "sign"}, draw=(1, 0))
+    theta0 = run.work.model.theta0
+    assert same(tested["glob"], tree.repeat(theta0, 4)) and same(tested["recv"]["head.bias"], tree.repeat(theta0["head.bias"] + 1, 4))
+    assert torch.equal(tested["ft(1)"]["extractor.fc1.weight"], tested["recv"]["extractor.fc1.weight"])
+    close({name: tested["ft(1)"][name] for name in twice}, twice)
+    assert not torch.equal(twice["head.weight"], tested["recv"]["head.weight"])
+
+
 def test_setting_tells_seed_and_counts():
     run = set_up(tiny("fedavg", seed=5))
     assert isinstance(run.setting, Setting) and run.setting.seed == 5
     assert run.setting.class_counts.sum(1).tolist() == run.sizes.tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class Twins(FedAvg):
+    """Two models that every client trains side by side, the second for twice as long; the second is what it predicts with."""
+
+    num_models = 2
+
+    def init(self, model, setting):
+        return {"theta": tree.stack([model.theta0, model.independent(1)])}, {}
+
+    def client_update(self, model, message, client, data):
+        return tree.stack([local_sgd(model, tree.rows(message, k), data, k + 1) for k in range(2)]), client
+
+    def predict(self, model, personal, x):
+        return model.logits(tree.rows(personal, 1), x)
+
+
+@pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
+def test_several_models_a_client_have_statistics_of_their_own(bn_stats):
+    """Both backends agree, also for clients that never trained; statistics [N, 2, ...] stay or travel as the policy says."""
+    ends, tests = [], []
+    for name in ("serial", "vmap"):
+        run = set_up(tiny("fedavg", precision="float64", bn_stats=bn_stats, rounds=2), name)
+        run = dataclasses.replace(run, method=Twins())
+        state = first_state(run)
+        with torch.no_grad():
+            for t in (1, 2):
+                engine.play_round([run], [state], t)
+            tests.append(engine.evaluate(run, state, "glob"))
+        ends.append(state)
+    close((ends[1]["server"], ends[1]["stats"]), (ends[0]["server"], ends[0]["stats"]))
+    np.testing.assert_allclose(tests[1][1], tests[0][1], rtol=1e-9)
+    stats, trained = ends[0]["stats"], ends[0]["trained"]
+    sent = ends[0]["server"]["theta"]["extractor.bn1.running_mean"]
+    nu = run.work.model.num_parameters["model"]
+    assert ends[0]["floats"]["up"] == 2 * 2 * 2 * (nu + (44 if bn_stats == "global" else 0))
+    if bn_stats == "global":
+        assert stats == {} and sent.abs().sum() > 0
+    else:
+        means = stats["extractor.bn1.running_mean"]
+        assert means.shape == (4, 2, 6) and sent.abs().sum() == 0
+        assert all(not torch.equal(means[i, 0], means[i, 1]) for i in range(4) if trained[i])
+        assert trained.any() and means[~trained].abs().sum() == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(FedAvg):
+    """FedAvg whose fine-tuning does nothing but shift the bias of class 3."""
+
+    def fine_tune(self, model, theta, data, epochs):
+        return {**theta, "head.bias": theta["head.bias"] + 1000 * epochs * (torch.arange(10) == 3)}
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_fine_tuning_of_ones_own_is_what_ft_tests(backend):
+    run = set_up(tiny("fedavg", precision="float64"), backend)
+    run, state = dataclasses.replace(run, method=Frozen()), first_state(run)
+    with torch.no_grad():
+        (glob, _), (tuned, _) = (engine.evaluate(run, state, point) for point in ("glob", "ft(1)"))
+    assert tuned.sum(0)[3] == run.tests.sum(0)[3] and tuned.sum() == tuned.sum(0)[3] and not np.array_equal(glob, tuned)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sending(FedAvg):
+    """FedAvg that sends two models, of which the second is padding, and whose clients train their own one."""
+
+    siblings = ("lenet5_bn",)
+
+    def init(self, model, setting):
+        return {"theta": model.theta0, "models": tree.repeat(model.theta0, setting.num_clients)}, {}
+
+    def download(self, server, i):
+        return {"models": tree.rows(server["models"], [i, 0]), "real": torch.tensor([True, False])}
+
+    def client_update(self, model, message, client, data):
+        return super().client_update(model, tree.rows(message["models"], 0), client, data)
+
+    def server_update(self, server, ids, uploads, n):
+        return {"theta": tree.weighted_mean(uploads, n), "models": tree.put(server["models"], ids, uploads)}
+
+    def floats_down(self, message):
+        return tree.map(lambda leaf: leaf[message["real"]], message["models"])
+
+    def stored_upload(self, server, i):
+        return tree.rows(server["models"], i)
+
+    def personal_model(self, model, message, client, data):
+        return tree.rows(message["models"], 0) if "models" in message else message
+
+    def eval_points(self, server):
+        return ("post",)
+
+
+@pytest.mark.parametrize(("bn_stats", "numbers"), [("local", 44470), ("global", 44514)])
+def test_messages_of_several_models(bn_stats, numbers):
+    """Under "local" all models in a message have their receiver's statistics, and these are not counted; padding is not counted."""
+    run = run_with(Sending(), bn_stats=bn_stats, eval_points=("post",))
+    state = first_state(run)
+    with torch.no_grad():
+        for t in (1, 2):
+            engine.play_round([run], [state], t)
+        engine.record(run, state)
+    assert state["floats"]["down"] == state["floats"]["up"] == 2 * 2 * numbers
+    assert state["uploads"] is None  # the server keeps them; they need not look like messages
+    messages = engine.downloads(run.method, state["server"], range(4))
+    received = run.transport.received(messages, state["stats"], training=False)
+    name = "extractor.bn1.running_mean"
+    if bn_stats == "local":
+        assert torch.equal(received["models"][name][:, 0], state["stats"][name]) and torch.equal(received["models"][name][:, 1], state["stats"][name])
+        assert not torch.equal(state["stats"][name], messages["models"][name][:, 0])
+    else:
+        assert same(received, messages)
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_means_over_a_part(backend):
+    """Of the labels of a client's test samples and their squares; an empty part gives 0."""
+    run = set_up(tiny("fedavg"), backend)
+    parts = [{**own, "val": own["test"][:0]} for own in run.work.parts]
+    run = dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
+
+    def means(model, nothing, data):
+        return {part: part_mean(lambda x, y: torch.stack([y, y**2]), 2, data, part) for part in ("test", "val")}
+
+    found = computed(run, backend, means, range(4), {"x": torch.zeros(4)})
+    for i, own in enumerate(parts):
+        y = run.work.source.labels[own["test"]].double()
+        close(found["test"][i], torch.stack([y.mean(), y.square().mean()]))
+    assert not found["val"].any()
+
+
+def test_siblings_are_built_before_anything_starts(monkeypatch):
+    """So that a resumed run finds them, and a name that does not exist is refused."""
+    monkeypatch.setattr("fedlib.algorithms.make", lambda name, **hyper: Sending())
+    run = set_up(tiny("fedavg"))
+    assert [key for key, _ in run.work.model.siblings] == ["lenet5_bn"]
+    monkeypatch.setattr(Sending, "siblings", ("lenet6",))
+    with pytest.raises(BadValue, match="lenet6"):
+        set_up(tiny("fedavg"))

@@ -20,6 +20,8 @@ from fedlib.similarity import (
     loss_difference_similarity,
     model_difference_similarity,
     norm_statistics,
+    products,
+    squared_distances,
     wasserstein_similarity,
 )
 from fedlib.spec import RunSpec
@@ -300,3 +302,23 @@ def test_probe_images_are_nobody_s_training_images(two_models):
 def test_probe_is_limited(two_models, monkeypatch):
     monkeypatch.setattr(measures, "PROBE", 50)
     assert len(measures.probe_images(two_models[0])) == 50
+
+
+# whole models ----------------------------------------------------------------------------------------------------------
+
+
+def test_products_and_distances_of_models_by_hand():
+    """a = (3, 4 | 0), (0, 0 | 1), b = (0, 4 | 2) in two leaves; a third leaf is not named: products 16, 2; distances 9 + 0 + 4, 0 + 16 + 1."""
+    a = {"x": tensor([3, 4], [0, 0]), "y": tensor([0], [1]), "z": tensor([7], [8])}
+    b = {"x": tensor([0, 4]), "y": tensor([2]), "z": tensor([9])}
+    assert products(a, b, ("x", "y")).tolist() == [[16], [2]]
+    np.testing.assert_allclose(squared_distances(a, b, ("x", "y")), [[13], [17]], rtol=1e-12)
+
+
+def test_distances_of_equal_models_are_exactly_zero():
+    """Far from the origin, where rounding would show; the others as computed directly."""
+    a = {"x": 1000 + normal(4, 3, 5)}
+    a["x"][2] = a["x"][0]
+    d = squared_distances(a, a, ("x",))
+    assert d[0, 2] == d[2, 0] == 0 and (d.diagonal() == 0).all() and (d > 0).sum() == 10
+    np.testing.assert_allclose(d, (a["x"][:, None] - a["x"]).square().sum((2, 3)), rtol=1e-9)

@@ -21,6 +21,11 @@ def same(a, b):
     return a.dtype == b.dtype and torch.equal(a, b)
 
 
+def test_dot():
+    """1*2 + (2*3 + 3*2) + 4 (4*5) + 5*6 = 124."""
+    assert float(tree.dot(small(), small(1))) == 124
+
+
 def test_map():
     out = tree.map(lambda x, y: x * 10 + y, small(), small(1))
     expected = {"a": torch.tensor(12.0), "b": {"c": torch.tensor([23.0, -32.0])}, "t": (torch.full((2, 2), 45.0), torch.tensor([56.0]))}

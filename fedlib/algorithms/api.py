@@ -81,11 +81,19 @@ class Algorithm(Protocol):
 
     # Optional, each with a default in the engine:
     # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
+    # siblings: list[str]                              other backbones it uses (model.sibling), built before anything starts
     # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
+    # generic_model(self, model, message) -> theta     what is tested at `glob`, where `personal_model` is made for `recv`
+    # fine_tune(self, model, theta, data, epochs) -> theta
+    #                                                  what `ft(k)` does with a copy; default: LocalSGD on all parameters
     # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
-    # floats_down(self, message), floats_up(self, upload) -> int
-    #                                                  numbers in one client's message, where some of it is padding
+    # num_models: int                                  a client trains so many models at once: every leaf of a theta is
+    #                                                  stacked [num_models, ...], running statistics included
+    # floats_down(self, message), floats_up(self, upload) -> int | Tree
+    #                                                  numbers in one client's message, or the part of it that is counted,
+    #                                                  where some of it is padding; statistics that bn_stats
+    #                                                  keeps on the clients are left out of what they are given
     # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
     # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
     #                                                  them can compute them once

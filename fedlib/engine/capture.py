@@ -47,6 +47,8 @@ def repeated(body: Callable, state, count: int, device: torch.device, capture: b
         replay = step_in_place
     for _ in range(count - 1):
         replay()
+    if device.type == "cuda":
+        torch.cuda.current_stream().synchronize()  # a recording must outlive its last replay
     return buffers
 
 

@@ -24,11 +24,10 @@ FINETUNE = 1  # first number of a draw; 0 is training
 
 def evaluate(run, state: dict, point: str) -> tuple[np.ndarray, np.ndarray]:
     """Test all N clients: correct predictions per class int64 [N, C] and summed cross-entropy [N]. Changes nothing."""
-    epochs = int(point[3:-1]) if point.startswith("ft") else 0
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     loss = np.zeros(run.setting.num_clients)
     for ids, fresh, messages, owned in chunks(run, state, point):
-        fn = partial(tested, run.acting(state), fresh, epochs, run.setting.num_classes)
+        fn = partial(tested, run.acting(state), point, fresh, run.setting.num_classes)
         hits, losses = run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
         correct[ids], loss[ids] = hits.cpu().numpy(), losses.cpu().numpy()
     return correct, loss
@@ -37,18 +36,19 @@ def evaluate(run, state: dict, point: str) -> tuple[np.ndarray, np.ndarray]:
 def personal_models(run, state: dict, point: str):
     """Yield (client ids, their thetas stacked) until all N clients are covered."""
     for ids, fresh, messages, owned in chunks(run, state, point):
-        fn = partial(personal, run.acting(state), fresh)
+        fn = partial(personal, run.acting(state), point, fresh)
         yield ids, run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
 
 
 def chunks(run, state: dict, point: str):
     """Yield (client ids, whether their statistics must be computed first, messages, clients' own states), at most CHUNK at a time.
 
-    A client that keeps its batch-norm statistics but never trained has none yet: they are computed by one pass over its
-    training data.
+    A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained has
+    none yet: they are computed by one pass over its training data.
     """
     trained = state["trained"].numpy()
-    fresh = ~trained if run.transport.keeps_stats else np.zeros_like(trained)
+    own = any(name in run.work.model.running for name, _ in tree.leaves(state["clients"]))
+    fresh = ~trained if run.transport.keeps_stats or own else np.zeros_like(trained)
     for group in (np.flatnonzero(~fresh), np.flatnonzero(fresh)):
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
@@ -62,19 +62,39 @@ def evaluation_turns(run, state: dict, ids) -> list[Turn]:
     return [run.turn(int(i), FINETUNE, state["round"]) for i in ids]
 
 
-def personal(method, fresh: bool, model, message, client, data) -> dict:
-    """theta of one client as it is tested."""
-    theta = method.personal_model(model, message, client, data)
-    return with_fresh_stats(model, theta, data) if fresh else theta
+def personal(method, point: str, fresh: bool, model, message, client, data) -> dict:
+    """theta of one client as it is tested at `point`, fine-tuning included."""
+    if is_generic(method, point):
+        theta = method.generic_model(model, message)
+    else:
+        theta = method.personal_model(model, message, client, data)
+    theta = _with_fresh_stats_of_all(method, model, theta, data) if fresh else theta
+    if point.startswith("ft"):
+        theta = getattr(method, "fine_tune", local_sgd)(model, theta, data, int(point[3:-1]))
+    return theta
 
 
-def tested(method, fresh: bool, epochs: int, num_classes: int, model, message, client, data):
-    """One client's test: `count_correct` of its personal model, after `epochs` of fine-tuning."""
-    theta = personal(method, fresh, model, message, client, data)
-    theta = local_sgd(model, theta, data, epochs) if epochs else theta
-    if hasattr(method, "predict"):
-        return count_correct(partial(method.predict, model, theta), data, num_classes)
-    return count_correct(partial(model.logits, theta), data, num_classes)
+def _with_fresh_stats_of_all(method, model, theta: dict, data) -> dict:
+    """`with_fresh_stats`, of each of its models where the method has several (`num_models`)."""
+    if not hasattr(method, "num_models"):
+        return with_fresh_stats(model, theta, data)
+    stacked = {name: theta[name] for name in model.theta0}
+    parts = [with_fresh_stats(model, tree.rows(stacked, k), data) for k in range(method.num_models)]
+    return {**theta, **tree.stack(parts)}
+
+
+def is_generic(method, point: str) -> bool:
+    """Whether what is tested at `point` is one model for all, while the method's `personal_model` is not."""
+    return point == "glob" and hasattr(method, "generic_model")
+
+
+def tested(method, point: str, fresh: bool, num_classes: int, model, message, client, data):
+    """One client's test: `count_correct` of its model."""
+    theta = personal(method, point, fresh, model, message, client, data)
+    own = hasattr(method, "predict") and not is_generic(method, point)
+    return count_correct(
+        partial(method.predict, model, theta) if own else partial(model.logits, theta), data, num_classes
+    )
 
 
 def evaluated_messages(run, state: dict, point: str, ids):

@@ -270,3 +270,22 @@ def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None, l
     loss: as in `fedlib.models.Model.sgd_step`.
     """
     return data.fold(lambda theta, batch: model.sgd_step(theta, batch, data.lr, train, loss), theta, epochs)
+
+
+def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part: str = "val") -> Tensor:
+    """Means over one part of a client's data of `count` numbers a sample, float64 [count]; 0 if the part is empty.
+
+    values(x, y) -> [count, B] for images x [B, c, h, w] and labels y [B].
+    """
+
+    def step(totals, batch):
+        found = values(batch.x, batch.y).double()
+        rows = torch.ones_like(batch.y) if batch.mask is None else batch.mask.to(batch.y.dtype)
+        if batch.mask is not None:
+            found = torch.where(batch.mask, found, 0)
+        return totals[0] + found.sum(1), totals[1] + rows.sum()
+
+    device = data.device
+    zeros = torch.zeros(count, dtype=torch.float64, device=device), torch.zeros((), dtype=torch.int64, device=device)
+    sums, rows = data.scan(step, zeros, part)
+    return sums / rows.clamp(min=1)

@@ -163,6 +163,8 @@ def set_up(
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
     method = algorithms.make(spec.method, **spec.hyper)
+    for name in getattr(method, "siblings", ()):
+        model.sibling(name)
     counts = np.stack([np.bincount(labels[own["train"]], minlength=num_classes) for own in parts])
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     name, _ = backends.pick(backend, where)
@@ -185,14 +187,15 @@ def set_up(
 def first_state(run: Run) -> dict:
     """The state before round 1: a dict of trees and numbers, all that a checkpoint needs."""
     warming_up = run.warm_up[1] > 0
-    server, clients = (run.warm_up[0] if warming_up else run.method).init(run.work.model, run.setting)
+    method = run.warm_up[0] if warming_up else run.method
+    server, clients = method.init(run.work.model, run.setting)
     state = {
         "round": 0,
         "warming_up": warming_up,
         "server": server,
         "clients": clients,
         "uploads": None,
-        "stats": run.transport.initial_stats(run.setting.num_clients),
+        "stats": run.transport.initial_stats(run.setting.num_clients, getattr(method, "num_models", None)),
         "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
         "floats": {"down": 0, "up": 0, "once": 0},
         "samples": 0,
@@ -207,8 +210,9 @@ def first_state(run: Run) -> dict:
 
 def remember_uploads(run: Run, state: dict) -> None:
     """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
-    kept_by_server = not run.spec.eval_points and hasattr(run.acting(state), "stored_upload")
-    if "post" in run.points(state) and not kept_by_server and state["uploads"] is None:
+    if hasattr(run.acting(state), "stored_upload"):
+        state["uploads"] = None
+    elif "post" in run.points(state) and state["uploads"] is None:
         messages = downloads(run.acting(state), state["server"], range(run.setting.num_clients))
         state["uploads"] = tree.map(torch.clone, messages)
 
@@ -309,7 +313,9 @@ def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
     own = getattr(run.acting(state), count, None)
     if own is None:
         return clients * run.transport.floats(tree.rows(stacked, 0))
-    return sum(int(own(tree.rows(stacked, k))) for k in range(clients))
+    stacked = run.transport.travelling(stacked)
+    counted = [own(tree.rows(stacked, k)) for k in range(clients)]
+    return sum(run.transport.floats(part) if isinstance(part, dict) else int(part) for part in counted)
 
 
 def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:

@@ -21,15 +21,24 @@ class Transport:
         self.policy, self.running, self.theta0 = policy, frozenset(running), theta0
         self.keeps_stats = policy != "global" and bool(running)
 
-    def initial_stats(self, num_clients: int) -> dict[str, Tensor]:
-        """The statistics that clients keep, stacked [N, ...]; empty under "global"."""
-        return tree.repeat({k: self.theta0[k] for k in sorted(self.running)}, num_clients) if self.keeps_stats else {}
+    def initial_stats(self, num_clients: int, num_models: int | None = None) -> dict[str, Tensor]:
+        """The statistics that clients keep, stacked [N, ...] ([N, num_models, ...] if given); empty under "global"."""
+        if not self.keeps_stats:
+            return {}
+        stats = {name: self.theta0[name] for name in sorted(self.running)}
+        return tree.repeat(stats if num_models is None else tree.repeat(stats, num_models), num_clients)
 
     def floats(self, message) -> int:
         """Numbers in one client's message. Statistics count only where the policy sends them."""
-        return sum(
-            leaf.numel() for name, leaf in tree.leaves(message) if not (self.keeps_stats and name in self.running)
-        )
+        return sum(leaf.numel() for _, leaf in tree.leaves(self.travelling(message)))
+
+    def travelling(self, message):
+        """A message without the statistics that the policy does not send."""
+        if not self.keeps_stats:
+            return message
+        if isinstance(message, dict):
+            return {key: self.travelling(node) for key, node in message.items() if key not in self.running}
+        return tuple(map(self.travelling, message)) if isinstance(message, tuple) else message
 
     def received(self, messages, stats: dict[str, Tensor], training: bool):
         """Stacked messages as their receivers see them: with their own statistics in place of the server's."""
@@ -65,8 +74,13 @@ class Transport:
 
 
 def _replaced(node, new: dict[str, Tensor]):
+    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each, by M copies."""
     if isinstance(node, dict):
-        return {key: new[key] if key in new else _replaced(child, new) for key, child in node.items()}
+        return {k: _expanded(new[k], leaf) if k in new else _replaced(leaf, new) for k, leaf in node.items()}
     if isinstance(node, tuple):
         return tuple(_replaced(child, new) for child in node)
     return node
+
+
+def _expanded(own: Tensor, leaf: Tensor) -> Tensor:
+    return own.unsqueeze(1).expand_as(leaf) if leaf.ndim > own.ndim else own

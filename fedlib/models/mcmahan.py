@@ -12,6 +12,7 @@ from torch import nn
 
 from fedlib.errors import choose
 from fedlib.models.parts import ExtractorHead, num_features
+from fedlib.models.pool import MaxPool2x2
 
 
 def mcmahan_cnn(shape: tuple[int, int, int], num_classes: int, padding: str = "valid") -> ExtractorHead:
@@ -24,10 +25,10 @@ def mcmahan_cnn(shape: tuple[int, int, int], num_classes: int, padding: str = "v
     layers = OrderedDict(
         conv1=nn.Conv2d(shape[0], 32, 5, padding=border),
         relu1=nn.ReLU(),
-        pool1=nn.MaxPool2d(2),
+        pool1=MaxPool2x2(),
         conv2=nn.Conv2d(32, 64, 5, padding=border),
         relu2=nn.ReLU(),
-        pool2=nn.MaxPool2d(2),
+        pool2=MaxPool2x2(),
         flatten=nn.Flatten(),
     )
     flat = num_features(f"mcmahan_cnn with padding={padding}", nn.Sequential(layers), shape)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
 
 
 class Model:
@@ -22,6 +23,7 @@ class Model:
     def __init__(self, module: nn.Module):
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
+        self.pools = [layer for layer in module.modules() if isinstance(layer, MaxPool2x2)]
         self.trainable = tuple(name for name, _ in module.named_parameters())
         buffers = {k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms}  # no index tables
         self.running = tuple(buffers)
@@ -165,6 +167,8 @@ class Model:
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():
             table[key] = theta[name]
+        for layer in self.pools:
+            layer.stacked = self.stacked
         try:
             if self.autocast is None:
                 return module(x)

@@ -1,0 +1,110 @@
+"""FedAMP: every client is drawn towards a mixture of all clients' models, in which similar models weigh more.
+
+Y. Huang, L. Chu, Z. Zhou, L. Wang, J. Liu, J. Pei, Y. Zhang. "Personalized Cross-Silo Federated Learning on Non-IID
+Data." AAAI 2021, arXiv:2007.03797. Eqs. 3-6, HeurFedAMP Eq. 10.
+
+| paper | here | meaning |
+|---|---|---|
+| w_i | client["theta"], server["models"][i] | client i's model, and as last uploaded |
+| ξ_ij | server["xi"], [N, N] | weight of client j in client i's cloud model |
+| u_i | download | cloud model, Σ_j ξ_ij w_j |
+| α_k | alpha | step towards similar models |
+| λ | lam | weight of the penalty λ/(2α) ‖w - u_i‖² |
+| σ | sigma | scale of A(d²) = 1 - exp(-d²/σ), or of the cosine |
+
+Readings of what is left open (each an option):
+- ξ_ij = α exp(-‖w_i - w_j‖²/σ)/σ for j ≠ i; where these sum to more than 1 they are divided by their sum, so that
+  ξ_ii = 1 minus the sum is never negative.
+- sigma_mode="absolute": sigma as it is. Squared distances of networks are much larger than 1, so that sigma=1 gives
+  ξ_ij near 0: local training with a penalty. "median": sigma times the median squared distance of different models.
+- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion too.
+- start: local training starts from the "own" model w_i or from the "cloud" model u_i.
+- A client that does not take part stays in the mixtures with its last upload. Distances are over trainable parameters.
+
+Differences from the paper: SGD for E epochs in place of the exact proximal step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import torch
+
+from fedlib import tree
+from fedlib.engine.fold import local_sgd
+from fedlib.errors import check_fields
+from fedlib.similarity import products, squared_distances
+
+
+@dataclass(frozen=True)
+class FedAMP:
+    alpha: float = 1.0
+    lam: float = 1.0
+    sigma: float = 1.0
+    sigma_mode: str = "absolute"
+    variant: str = "distance"
+    xi_self: float | None = None
+    start: str = "own"
+    points: ClassVar = ("post", "agg", "ft")
+
+    def __post_init__(self):
+        names = dict(sigma_mode=("absolute", "median"), variant=("distance", "cosine"), start=("own", "cloud"))
+        check_fields(self, alpha=(1e-12, inf), lam=(0, inf), sigma=(1e-12, inf), xi_self=(0, 1), **names)
+
+    def init(self, model, setting):
+        models = tree.repeat(model.theta0, setting.num_clients)
+        xi = torch.eye(setting.num_clients, dtype=torch.float64)
+        return {"models": models, "xi": xi, "trainable": model.trainable}, {"theta": models}
+
+    def download(self, server, i):
+        return tree.weighted_sum(server["models"], server["xi"][i])
+
+    def downloads(self, server, ids):
+        return tree.weighted_sum(server["models"], server["xi"][torch.as_tensor(ids)])
+
+    def client_update(self, model, message, client, data):
+        def loss(theta, batch, train):
+            value, stats = model.loss(theta, batch, train)
+            distance = sum((theta[name] - message[name]).square().sum() for name in train)  # to u_i
+            return value + self.lam / (2 * self.alpha) * distance, stats
+
+        theta = local_sgd(model, client["theta"] if self.start == "own" else message, data, loss=loss)
+        return theta, {"theta": theta}
+
+    def server_update(self, server, ids, uploads, n):
+        models = tree.put(server["models"], ids, uploads)
+        return {**server, "models": models, "xi": self.weights(models, server["trainable"]).cpu()}
+
+    def weights(self, models, names):
+        """ξ of all pairs of clients, float64 [N, N], rows sum to 1."""
+        N = len(models[names[0]])
+        if N == 1:
+            return torch.ones(1, 1, dtype=torch.float64)
+        own = torch.eye(N, dtype=torch.bool, device=models[names[0]].device)
+        if self.variant == "cosine":
+            cos = products(models, models, names)
+            norms = cos.diagonal().sqrt()
+            similarity = torch.exp(self.sigma * (cos / (norms[:, None] * norms).clamp(min=1e-30) - 1))
+            if self.xi_self is None:
+                return similarity / similarity.sum(1, keepdim=True)
+            xi = torch.where(own, 0.0, similarity)
+            xi = xi * (1 - self.xi_self) / xi.sum(1, keepdim=True)
+        else:
+            distances = squared_distances(models, models, names)
+            apart = distances[~own & (distances > 0)]
+            unit = apart.median() if self.sigma_mode == "median" and len(apart) else 1.0
+            sigma = self.sigma * unit
+            xi = torch.where(own, 0.0, self.alpha / sigma * torch.exp(-distances / sigma))
+            xi = xi / xi.sum(1, keepdim=True).clamp(min=1)
+        return xi + torch.diag(1 - xi.sum(1))
+
+    def stored_upload(self, server, i):
+        return tree.rows(server["models"], i)
+
+    def personal_model(self, model, message, client, data):
+        return message  # post: w_i as uploaded; agg: u_i
+
+    def eval_points(self, server):
+        return ("post", "agg")

@@ -1,0 +1,103 @@
+"""FedDyn: local objectives are bent so that their minima agree with the global one.
+
+D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on Dynamic
+Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| θ^t | server["theta"], message | server model after round t | |
+| θ_k^t | upload | client k's model | |
+| ∇L_k(θ_k^t) | client["g"] | client k's last gradient, starts as 0 | |
+| h^t | server["h"] | mean of all N clients' g, starts as 0 | |
+| α | alpha | strength of the regulariser | 0.01 (pFedSim A.5) |
+| | grad_clip | largest norm of a minibatch's gradient, of the whole local objective; 0 for no limit | 10 (authors' code) |
+
+g and h cover the trainable parameters; running statistics, where they are sent, are averaged.
+
+Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib; "flbench2023",
+not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
+
+Differences from the paper: the local problem is solved approximately, by E epochs of SGD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import torch
+
+from fedlib import tree
+from fedlib.errors import check_fields
+
+
+@dataclass(frozen=True)
+class FedDyn:
+    alpha: float = 0.01
+    grad_clip: float = 10.0
+    feddyn_variant: str = "paper"
+    points: ClassVar = ("glob", "post", "ft")
+
+    def __post_init__(self):
+        check_fields(self, alpha=(1e-12, inf), grad_clip=(0, inf), feddyn_variant=("paper", "pfllib", "flbench2023"))
+
+    def init(self, model, setting):
+        zero = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}
+        N = torch.tensor(setting.num_clients)
+        return {"theta": model.theta0, "h": zero, "N": N}, {"g": tree.repeat(zero, setting.num_clients)}
+
+    def download(self, server, i):
+        return server["theta"]
+
+    def client_update(self, model, message, client, data):
+        def objective(w, batch):
+            loss, stats = model.loss(w, batch)
+            mine = {name: w[name] for name in model.trainable}
+            if self.feddyn_variant != "flbench2023":
+                loss = loss - tree.dot(client["g"], mine)
+            away = tree.dot(moved := moved_from(message, mine), moved)
+            return loss + self.alpha / 2 * (away if self.feddyn_variant == "paper" else root(away)), stats
+
+        def step(theta, batch):
+            part = {name: theta[name] for name in model.trainable}
+            grads, stats = model.gradient(lambda p: objective({**theta, **p}, batch), part)
+            return {**theta, **stats, **model.descended(part, self.clipped(grads), data.lr)}
+
+        theta = data.fold(step, message)
+        moved = moved_from(message, {name: theta[name] for name in model.trainable})
+        return theta, {"g": tree.map(lambda g, d: g - self.alpha * d, client["g"], moved)}
+
+    def clipped(self, grads):
+        """grads, scaled down together where their norm is above grad_clip."""
+        if self.grad_clip == 0:
+            return grads
+        scale = (self.grad_clip / (tree.dot(grads, grads).sqrt() + 1e-6)).clamp(max=1)
+        return tree.map(lambda grad: scale * grad, grads)
+
+    def server_update(self, server, ids, uploads, n):
+        ones = torch.ones(len(ids))
+        mean = tree.weighted_mean(uploads, ones)
+        moved = moved_from(
+            server["theta"], {name: mean[name] for name in server["h"]}
+        )  # of the participants, on average
+        share = self.alpha * len(ids) / int(server["N"])  # the sum over S_t is divided by N, not by |S_t|
+        h = tree.map(lambda h, d: h - share * d, server["h"], moved)
+        return {**server, "theta": {**mean, **{name: mean[name] - h[name] / self.alpha for name in h}}, "h": h}
+
+    def personal_model(self, model, message, client, data):
+        return message
+
+    def eval_points(self, server):
+        return ("glob",)
+
+
+def moved_from(start: dict, end: dict) -> dict:
+    """end - start, for the names in `end`."""
+    return {name: value - start[name] for name, value in end.items()}
+
+
+def root(square: torch.Tensor) -> torch.Tensor:
+    """The square root, with derivative 0 at 0."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1.0).sqrt(), 0.0)

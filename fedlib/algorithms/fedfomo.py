@@ -1,0 +1,146 @@
+"""FedFomo: every client mixes the models that lower its own validation loss most for their distance.
+
+M. Zhang, K. Sapra, S. Fidler, S. Yeung, J. M. Alvarez. "Personalized Federated Learning with First Order Model
+Optimization." ICLR 2021, arXiv:2012.08565.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| M | M | models that a client downloads, at most | 5 (tables of pFedSim) |
+| P | server["affinity"] | sums of the scores, N x N; starts as the identity | |
+| θ_i | client["theta"] | the client's model as last trained; server["models"][i] as uploaded | |
+| θ_i^{l(t-1)} | client["reference"], names "start.*" | parameters that its last local training started from (q_i) | |
+| ε | explore | chance that a place goes to a random candidate instead of the best | 0 (as in public code) |
+
+A client's score for a model is (L(q_i) - L(θ_j))/(‖θ_j - q_i‖ + 1e-5), L the mean cross-entropy on its validation part. Its
+next start is q_i + sum over w_j (θ_j - q_i), w the positive scores divided by their sum, over the received models and its
+own; it keeps θ_i if no score is positive.
+
+Readings of what the paper leaves open:
+- reference: "start", q_i as above; "current", θ_i, so that the own model gets no weight as soon as another one helps.
+- candidates: the "previous" round's participants (everybody's last uploads where all take part) or "all" uploads there are.
+- Candidates of equal affinity are taken in an order drawn for the client and round. The own model is never downloaded.
+- Nothing is received in the first round: plain local training.
+- Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
+
+Differences from the paper: none known. The validation part is fixed for each client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from fedlib import tree
+from fedlib.draws import rng
+from fedlib.engine.fold import local_sgd, part_mean
+from fedlib.errors import check_fields
+
+
+@dataclass(frozen=True)
+class FedFomo:
+    M: int = 5
+    val_fraction: float = 0.2
+    reference: str = "start"
+    candidates: str = "previous"
+    explore: float = 0.0
+    points: ClassVar = ("post", "agg", "ft")
+
+    def __post_init__(self):
+        names = dict(reference=("start", "current"), candidates=("previous", "all"))
+        check_fields(self, M=(1, inf), val_fraction=(1e-6, 0.99), explore=(0, 1), **names)
+
+    def init(self, model, setting):
+        N = setting.num_clients
+        server = {
+            "round": 0,
+            "seed": setting.seed,
+            "models": tree.repeat(model.theta0, N),
+            "affinity": torch.eye(N, dtype=torch.float64),
+            "candidates": torch.zeros(N, dtype=torch.bool),  # whose models are sent next
+        }
+        return server, self.kept(model, tree.repeat(model.theta0, N), tree.repeat(model.theta0, N))
+
+    def kept(self, model, theta, start):
+        """What a client keeps of its model and of what the training started from."""
+        if self.reference == "current":
+            return {"theta": theta}
+        return {"theta": theta, "reference": {f"start.{name}": start[name] for name in model.trainable}}
+
+    def download(self, server, i):
+        return tree.rows(self.downloads(server, [i]), 0)
+
+    def downloads(self, server, ids):
+        chosen, real = (torch.stack(part) for part in zip(*(self.chosen(server, int(i)) for i in ids)))
+        device = server["models"]["head.bias"].device
+        return {"models": tree.rows(server["models"], chosen), "real": real.to(device)}
+
+    def chosen(self, server, i):
+        """Whose models client i gets next, int64 [M], and which of these places are filled, bool [M]."""
+        generator = rng(server["seed"], "fomo", server["round"], i)
+        possible = [
+            int(j) for j in generator.permutation(len(server["affinity"])) if server["candidates"][j] and j != i
+        ]
+        best, places = sorted(possible, key=lambda j: -float(server["affinity"][i, j])), []
+        while best and len(places) < self.M:
+            places.append(best.pop(generator.integers(len(best)) if generator.random() < self.explore else 0))
+        padding = self.M - len(places)
+        return torch.tensor(places + [i] * padding), torch.arange(self.M) < len(places)
+
+    def client_update(self, model, message, client, data):
+        theta, scores = self.mixed(model, message, client, data)
+        trained = local_sgd(model, theta, data)
+        return {**trained, "scores": scores, "real": message["real"]}, self.kept(model, trained, theta)
+
+    def mixed(self, model, message, client, data):
+        """The start of the next local training, and the scores of the received models [M], 0 in empty places."""
+        own, start = client["theta"], client.get("reference", {})
+        reference = {**own, **{name.removeprefix("start."): leaf for name, leaf in start.items()}}
+        models = tree.map(lambda mine, others: torch.cat([mine[None], others]), own, message["models"])
+        real = torch.cat([message["real"].new_ones(1), message["real"]])
+
+        def losses(x, y):
+            thetas = [reference, *(tree.rows(models, k) for k in range(self.M + 1))]
+            return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
+
+        before, *after = part_mean(losses, self.M + 2, data)
+        squares = sum((models[name] - reference[name]).double().square().flatten(1).sum(1) for name in model.trainable)
+        scores = torch.where(real, (before - torch.stack(after)) / (squares.sqrt() + 1e-5), 0)
+        gains = scores.clamp(min=0)
+        weights = gains / torch.where(gains.sum() > 0, gains.sum(), 1)
+        mixture = tree.map(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), models)
+        return tree.where(gains.sum() > 0, mixture, own), scores[1:]
+
+    def server_update(self, server, ids, uploads, n):
+        affinity = server["affinity"].clone()
+        for k, i in enumerate(ids):
+            chosen, real = self.chosen(server, int(i))
+            affinity[i, chosen[real]] += uploads["scores"][k][real].to(affinity)
+        models = {name: leaf for name, leaf in uploads.items() if name in server["models"]}
+        before = server["candidates"] if self.candidates == "all" else torch.zeros_like(server["candidates"])
+        return {
+            **server,
+            "round": server["round"] + 1,
+            "models": tree.put(server["models"], ids, models),
+            "affinity": affinity,
+            "candidates": before.index_fill(0, torch.as_tensor(np.asarray(ids)), True),
+        }
+
+    def floats_down(self, message):
+        return tree.map(lambda leaf: leaf[message["real"]], message["models"])
+
+    def floats_up(self, upload):
+        return {**{k: v for k, v in upload.items() if k != "real"}, "scores": upload["scores"][upload["real"]]}
+
+    def stored_upload(self, server, i):
+        return tree.rows(server["models"], i)
+
+    def personal_model(self, model, message, client, data):
+        return self.mixed(model, message, client, data)[0] if "models" in message else message
+
+    def eval_points(self, server):
+        return ("post",)

@@ -1,0 +1,42 @@
+"""FedProx: FedAvg whose local objective holds the model back near the one that was received.
+
+T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith. "Federated Optimization in Heterogeneous Networks."
+MLSys 2020, arXiv:1812.06127. Algorithm 2.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| w^t | server["theta"], message | global model after round t | |
+| w | upload | argument of h_i(w; w^t) = F_i(w) + μ/2 ‖w − w^t‖² | |
+| μ | mu | strength of the proximal term; lr·μ must stay below 2 | 1 (pFedSim A.5, FedSimSup); PFedCS and pFedSV do not say: 0.01 |
+
+The proximal term covers all trainable parameters, batch norm's scale and shift included, and no running statistics.
+
+Differences from the paper: every client does E epochs (no stragglers, hence no γ-inexact solutions); the server weights by
+training samples, where the paper samples clients with that probability and averages uniformly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from fedlib import tree
+from fedlib.algorithms.fedavg import FedAvg
+from fedlib.engine.fold import local_sgd
+from fedlib.errors import check_fields
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    mu: float = 1.0
+
+    def __post_init__(self):
+        check_fields(self, mu=(0, inf))
+
+    def client_update(self, model, message, client, data):
+        def h(w, batch, train):  # F_i(w) + mu/2 |w - w^t|^2 on a minibatch
+            loss, stats = model.loss(w, batch, train)
+            away = {name: w[name] - message[name] for name in train}
+            return loss + self.mu / 2 * tree.dot(away, away), stats
+
+        return local_sgd(model, message, data, loss=h), client

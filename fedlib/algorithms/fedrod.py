@@ -1,0 +1,92 @@
+"""FedRoD: a generic model for balanced classes, and on its features a personal head for what is particular to a client.
+
+H.-Y. Chen, W.-L. Chao. "On Bridging Generic and Personalized Federated Learning for Image Classification." ICLR 2022,
+arXiv:2107.00778. Algorithm 1, Eqs. 7-9, linear personal heads.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| θ, ψ | server["theta"], message, upload | extractor and generic head ("G-head") | |
+| φ_m | client, "personal.weight" and "personal.bias" | personal head ("P-head") of client m; starts as a copy of ψ | |
+| N_m,c | data.class_counts | training samples of class c | |
+| γ | gamma | exponent of the class counts in the balanced softmax | 1 (paper) |
+
+A minibatch is used once for both: (θ, ψ) by the balanced softmax, the cross-entropy of ψ(z) + γ ln N_m, z = θ(x); φ_m by the
+cross-entropy of ψ(z) + φ_m(z), both summands' other parameters held fixed (stop-gradient). A class that a client lacks has
+ln 0 = −∞, here −1e9: it is never predicted in training. Prediction: argmax of ψ(z) + φ_m(z), at `glob` of ψ(z).
+
+Option: residual=False trains φ_m alone, by the cross-entropy of φ_m(z), and lets its gradient reach θ (as FL-bench does).
+
+Differences from the paper: the variant whose personal heads come from a hypernetwork is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import torch
+from torch.nn import functional
+
+from fedlib import tree
+from fedlib.engine.fold import local_sgd
+from fedlib.errors import check_fields
+
+ABSENT = -1e9  # ln of the number of samples of a class without samples
+
+
+@dataclass(frozen=True)
+class FedRoD:
+    gamma: float = 1.0
+    residual: bool = True
+    points: ClassVar = ("recv", "post", "glob")
+
+    def __post_init__(self):
+        check_fields(self, gamma=(0, inf))
+
+    def init(self, model, setting):
+        personal = {
+            "personal" + name.removeprefix("head"): leaf for name, leaf in tree.select(model.theta0, "head.").items()
+        }
+        return {"theta": model.theta0}, tree.repeat(personal, setting.num_clients)
+
+    def download(self, server, i):
+        return server["theta"]
+
+    def client_update(self, model, message, client, data):
+        counts = data.class_counts
+        prior = self.gamma * counts.to(message["head.bias"]).clamp(min=1).log()
+        prior = torch.where(counts > 0, prior, ABSENT if self.gamma else 0.0)
+
+        def loss(theta, batch, train):
+            z, stats = model.training_features(theta, batch)
+            generic = model.classify(theta, z)
+            balanced = functional.cross_entropy(generic + prior, batch.y, reduction="none")
+            if self.residual:
+                scores = generic.detach() + model.classify(personal_head(theta), z.detach())
+            else:
+                scores = model.classify(personal_head(theta), z)
+            return batch.mean(balanced + functional.cross_entropy(scores, batch.y, reduction="none")), stats
+
+        theta = local_sgd(model, {**message, **client}, data, train=(*model.trainable, *client), loss=loss)
+        return {name: theta[name] for name in message}, {name: theta[name] for name in client}
+
+    def server_update(self, server, ids, uploads, n):
+        return {"theta": tree.weighted_mean(uploads, n)}
+
+    def generic_model(self, model, message):
+        return message
+
+    def personal_model(self, model, message, client, data):
+        head = tree.map(
+            torch.add, tree.select(message, "head."), personal_head(client)
+        )  # linear: the sum of both scores
+        return {**message, **head}
+
+    def eval_points(self, server):
+        return ("recv", "post", "glob")
+
+
+def personal_head(theta: dict) -> dict:
+    """The personal head under the names of the model's own."""
+    return {"head.weight": theta["personal.weight"], "head.bias": theta["personal.bias"]}

@@ -1,0 +1,219 @@
+"""PFedCS: classifiers of clients whose classifiers are alike, mixed by the server, teach the client's own one.
+
+S. Wu, Y. Jia, B. Liu, H. Xiang, X. Xu, W. Dou. "PFedCS: A Personalized Federated Learning Method for Enhancing
+Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-21580. Equations 4-13.
+
+| paper | here | meaning | default and its source |
+|---|---|---|---|
+| w_f | server["f"], names "extractor.*" | shared feature extractor, averaged as in FedAvg | |
+| w_g^(k) | client["h"], names "head.*"; server["heads"][k] as last uploaded | personal classifier | |
+| v_g^(k) | message, names "head.*" | customised classifier, the teacher after fine-tuning | |
+| D^t | D of `distances` | distances of classifiers, each row divided by its maximum | |
+| C_k,c (bar) | chosen | collaborators Q of client k | |
+| β | beta | share of the rounds in stage 1, ⌊βT⌋; stage 2 is FedPer | 0.5 (unpublished; ours) |
+| λ | lam | weight of likeness against numbers of samples (Eq. 7) | 0.5 (unpublished; ours) |
+| ρ | E_ft | epochs of fine-tuning the teacher, besides the E of training | 1 (Table 5) |
+| η_v | eta_v | its learning rate | None: the run's lr (as in the paper) |
+
+Readings of what the paper leaves open (each an option):
+- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which is
+  FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix" (Table
+  4); closure: whoever is no farther than a candidate is one, too.
+- dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is divided
+  by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal, stays zero.
+- weights: Eqs. 6-8 run over different sets. "closed" takes Q and the client itself throughout, so that weights sum to 1;
+  "literal_renorm" is Eq. 7 as printed, with D_kk = 0, divided by its sum; "no_self" leaves the client out.
+- tie: if D_max = D_avg, Eq. 7 divides by zero: its first term is "uniform", or all weight goes to the second ("drop").
+- teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
+  through it; kd_weight: factor of the KL term.
+- pool: with partial participation Q is looked for among the "active" clients of the round or in "all_last" uploads.
+- extractor_weights: "samples" or "uniform".
+
+Differences from the paper: round β belongs to stage 1 only. w_f is the mean of the latest round's uploads, which with
+full participation is the mean over the active clients. A threshold below the smallest distance, by rounding, still
+chooses the nearest client. There is no normalisation between classifier and softmax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import floor, inf
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from fedlib import tree
+from fedlib.draws import rng
+from fedlib.engine.fold import local_sgd
+from fedlib.errors import check_fields
+from fedlib.grouping import HOW, nearer_group
+
+TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class PFedCS:
+    beta: float = 0.5
+    lam: float = 0.5
+    E_ft: int = 1
+    eta_v: float | None = None
+    select: str = "adaptive"
+    random_size: int = 3
+    group: str = "gmm"
+    closure: bool = True
+    dist_power: int = 2
+    norm: str = "row"
+    weights: str = "closed"
+    tie: str = "uniform"
+    teacher_feat: str = "current"
+    detach: bool = True
+    kd_weight: float = 1.0
+    pool: str = "active"
+    extractor_weights: str = "samples"
+    points: ClassVar = ("recv", "post", "ft")
+
+    def __post_init__(self):
+        numbers = dict(
+            beta=(0, 1), lam=(0, 1), E_ft=(0, inf), eta_v=(1e-12, inf), random_size=(1, inf), kd_weight=(0, inf)
+        )
+        names = dict(
+            select=("adaptive", "random", "all", "none", "self"),
+            norm=("row", "global"),
+            weights=("closed", "literal_renorm", "no_self"),
+            tie=("uniform", "drop"),
+            teacher_feat=("current", "received"),
+            pool=("active", "all_last"),
+            extractor_weights=("samples", "uniform"),
+        )
+        check_fields(self, **numbers, **names, group=HOW, dist_power=(1, 2))
+
+    def init(self, model, setting):
+        N, head = setting.num_clients, tree.select(model.theta0, "head.")
+        f = tree.select(model.theta0, "extractor.")
+        server = {
+            "round": 0,
+            "last": 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9),  # round of stage 1
+            "seed": setting.seed,
+            "sizes": setting.class_counts.sum(1),
+            "f": f,
+            "extractors": tree.repeat(f, N),
+            "heads": tree.repeat(head, N),
+        }
+        return server, {"h": tree.repeat(head, N)}
+
+    def download(self, server, i):
+        return tree.rows(self.messages(server, [i], range(len(server["sizes"]))), 0)
+
+    def downloads(self, server, ids):
+        return self.messages(server, ids, ids if self.pool == "active" else range(len(server["sizes"])))
+
+    def messages(self, server, ids, pool):
+        """Messages to the clients `ids`, stacked; collaborators are looked for in `pool`."""
+        f = tree.map(lambda leaf: leaf.expand(len(ids), *leaf.shape), server["f"])
+        if server["round"] >= server["last"]:
+            return f
+        heads = tree.rows(server["heads"], list(pool))
+        return {**f, **tree.weighted_mean(heads, self.mixing_weights(server, ids, pool))}  # Eq. 6, for all k at once
+
+    # on the server, stage 1; K clients are asked for, n are in the pool
+
+    def mixing_weights(self, server, ids, pool):
+        """p of Eq. 7 for clients `ids` and collaborators from `pool`, float64 [K, n]; rows sum to 1."""
+        ids, pool = torch.as_tensor(np.asarray(ids)), torch.as_tensor(np.asarray(pool))
+        own = ids[:, None] == pool
+        if self.select == "self":
+            return own.double()
+        D = self.distances(server["heads"]["head.weight"], ids, pool)
+        chosen = self.collaborators(server, D, ids, own)
+        basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
+        mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
+        basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
+        count, sizes = basis.sum(1, keepdim=True), server["sizes"][pool].double()
+        gap = torch.where(basis, D, 0).amax(1, keepdim=True) - (D * basis).sum(1, keepdim=True) / count
+        near = torch.where(basis, D, 0).amax(1, keepdim=True) - D
+        alike = torch.where(gap > TIE, near / (count * gap.clamp(min=TIE)), 1 / count)
+        lam = torch.where(gap > TIE, self.lam, self.lam if self.tie == "uniform" else 0.0)
+        p = lam * alike + (1 - lam) * sizes / (sizes * basis).sum(1, keepdim=True)
+        p = torch.where(mixed, p, 0)
+        return p / p.sum(1, keepdim=True)
+
+    def distances(self, weight, ids, pool):
+        """D: sum over classes of the (squared) distances of class vectors, normalised; float64 [K, n] in [0, 1]."""
+        vectors = weight.double().transpose(0, 1)  # [C, N, d]
+        D = torch.cdist(vectors[:, ids], vectors[:, pool], compute_mode="donot_use_mm_for_euclid_dist")
+        D = (D**self.dist_power).sum(0).cpu()
+        largest = D.max() if self.norm == "global" else D.amax(1, keepdim=True)
+        return torch.where(largest > 0, D / largest.clamp(min=1e-300), 0)
+
+    def collaborators(self, server, D, ids, own):
+        """Q of every client, bool [K, n]: candidates (or the ablation's choice) within the threshold of Eq. 4."""
+        others, t = ~own, server["round"] + 1
+        if self.select == "all":
+            return others
+        generators = [rng(server["seed"], "collaborators", t, int(k)) for k in ids]
+        if self.select == "random":
+            noise = torch.from_numpy(np.stack([g.random(D.shape[1]) for g in generators])).masked_fill(own, inf)
+            return (noise.argsort(1).argsort(1) < self.random_size) & others
+        if not others.any(1).all():
+            return others  # nobody else is there
+        apart = D[others].reshape(len(D), -1)  # the row without its own entry
+        candidates = others.clone()
+        candidates[others] = torch.from_numpy(
+            nearer_group(apart.numpy(), self.group, generators, self.closure)
+        ).flatten()
+        s, least = min(t / server["last"], 1), apart.amin(1, keepdim=True)
+        threshold = (1 - s) * apart.mean(1, keepdim=True) + s * least  # Eq. 4
+        chosen = candidates & (threshold + TIE >= D)  # Eq. 5
+        return torch.where(chosen.any(1, keepdim=True), chosen, others & (least >= D))
+
+    def server_update(self, server, ids, uploads, n):
+        f, head = (tree.select(uploads, part) for part in ("extractor.", "head."))
+        weights = n if self.extractor_weights == "samples" else np.ones(len(ids))
+        return {
+            **server,
+            "round": server["round"] + 1,
+            "f": tree.weighted_mean(f, weights),
+            "extractors": tree.put(server["extractors"], ids, f),
+            "heads": tree.put(server["heads"], ids, head) if head else server["heads"],
+        }
+
+    # on a client
+
+    def client_update(self, model, message, client, data):
+        f, v = (tree.select(message, part) for part in ("extractor.", "head."))
+        if v:  # stage 1
+            v = self.fine_tuned(model, f, v, data)
+        theta = local_sgd(model, {**f, **client["h"]}, data, loss=partial(self.guided, model, f, v) if v else None)
+        f, h = (tree.select(theta, part) for part in ("extractor.", "head."))
+        return {**f, **h} if v else f, {"h": h}
+
+    def fine_tuned(self, model, f, v, data):
+        """E_ft epochs on the teacher alone (Eq. 9)."""
+        if not self.E_ft:
+            return v
+        rate = data.lr if self.eta_v is None else self.eta_v
+        theta = data.fold(lambda theta, batch: model.sgd_step(theta, batch, rate, tuple(v)), {**f, **v}, self.E_ft)
+        return tree.select(theta, "head.")
+
+    def guided(self, model, f, v, theta, batch, train):
+        """Eq. 12: cross-entropy + KL(teacher || student), and the new running statistics."""
+        z, stats = model.training_features(theta, batch, train)
+        student = model.classify(theta, z).log_softmax(-1)
+        seen = z if self.teacher_feat == "current" else model.features({**theta, **f}, batch.x)
+        teacher = model.classify(v, seen).log_softmax(-1)
+        teacher = teacher.detach() if self.detach else teacher
+        divergence = (teacher.exp() * (teacher - student)).sum(-1)
+        entropy = functional.nll_loss(student, batch.y, reduction="none")
+        return batch.mean(entropy + self.kd_weight * divergence), stats
+
+    def stored_upload(self, server, i):
+        return tree.rows(server["extractors"], i)
+
+    def personal_model(self, model, message, client, data):
+        return {**tree.select(message, "extractor."), **client["h"]}
+
+    def eval_points(self, server):
+        return ("recv", "post")

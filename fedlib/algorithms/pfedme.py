@@ -1,0 +1,99 @@
+"""pFedMe: personal models that stay near a global one, which is moved towards them (Moreau envelopes).
+
+C. T. Dinh, N. H. Tran, T. D. Nguyen. "Personalized Federated Learning with Moreau Envelopes." NeurIPS 2020,
+arXiv:2006.08848. Algorithm 1.
+
+| paper | here | meaning |
+|---|---|---|
+| w | server["theta"] | global model |
+| w_i | upload | client i's local copy of it |
+| θ̃_i | client["theta"] | personal model |
+| λ | lam | strength of the tie between θ̃_i and w_i |
+| K | K | SGD steps for every θ̃_i (one minibatch each time) |
+| η | eta | rate of w_i; None: the smaller of the run's lr and 0.5/λ, because ηλ must stay below 1 |
+| (personal rate) | eta_p | rate of those K steps |
+| β | beta | w ← (1 - β) w + β mean of w_i |
+| R | E epochs | local rounds: one for every minibatch |
+
+Readings of what is left open (each an option):
+- start: the K steps start from the "previous" θ̃_i of the round (w at its beginning) or every time from "w" (w_i).
+- weights: the mean over w_i is "uniform" (the paper) or by "samples".
+- Tested is θ̃_i after its client's last training, w for clients that never trained ("post"); "glob" tests w.
+- Batch norm: only θ̃_i is ever evaluated, so w_i is uploaded with its running statistics.
+
+Differences from the paper: none known. The authors' code adds weight decay, which is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import torch
+
+from fedlib import tree
+from fedlib.errors import check_fields
+
+
+@dataclass(frozen=True)
+class PFedMe:
+    lam: float = 15.0
+    K: int = 5
+    eta_p: float = 0.01
+    eta: float | None = None
+    beta: float = 1.0
+    start: str = "previous"
+    weights: str = "uniform"
+    points: ClassVar = ("post", "glob")
+
+    def __post_init__(self):
+        names = dict(start=("previous", "w"), weights=("uniform", "samples"))
+        numbers = dict(lam=(1e-12, inf), K=(1, inf), eta_p=(0, inf), eta=(0, inf), beta=(0, inf))
+        check_fields(self, **names, **numbers)
+
+    def init(self, model, setting):
+        N = setting.num_clients
+        return {"theta": model.theta0}, {
+            "theta": tree.repeat(model.theta0, N),
+            "trained": torch.zeros(N, dtype=torch.bool),
+        }
+
+    def download(self, server, i):
+        return server["theta"]
+
+    def client_update(self, model, message, client, data):
+        rate = self.lam * (min(data.lr, 0.5 / self.lam) if self.eta is None else self.eta)
+
+        def step(state, batch):
+            w = state["w"]
+
+            def tied(theta, batch, train):
+                value, stats = model.loss(theta, batch, train)
+                return value + self.lam / 2 * sum((theta[k] - w[k]).square().sum() for k in train), stats
+
+            theta = state["theta"] if self.start == "previous" else {**state["theta"], **w}
+            for _ in range(self.K):
+                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied)
+            return {"theta": theta, "w": {k: w[k] - rate * (w[k] - theta[k]) for k in w}}  # w_i - ηλ (w_i - θ̃)
+
+        state = data.fold(step, {"theta": message, "w": {k: message[k] for k in model.trainable}})
+        return {**state["theta"], **state["w"]}, {
+            "theta": state["theta"],
+            "trained": torch.ones_like(client["trained"]),
+        }
+
+    def server_update(self, server, ids, uploads, n):
+        mean = tree.weighted_mean(uploads, n if self.weights == "samples" else torch.ones(len(ids)))
+        return {"theta": tree.map(lambda w, m: (1 - self.beta) * w + self.beta * m, server["theta"], mean)}
+
+    def stored_upload(self, server, i):
+        return {"w": server["theta"]}  # w_i is not tested; see `personal_model`
+
+    def personal_model(self, model, message, client, data):
+        if "w" not in message:  # glob
+            return message
+        return tree.where(client["trained"], client["theta"], message["w"])
+
+    def eval_points(self, server):
+        return ("post", "glob")

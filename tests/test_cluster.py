@@ -1,0 +1,420 @@
+"""Runs on a real Dask cluster on this machine: a scheduler and workers in processes and folders of their own, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from helpers import exact, tiny
+from tqdm import tqdm
+from typer.testing import CliRunner
+
+from fedlib import cli, cluster
+from fedlib.engine.simulate import simulate
+from fedlib.errors import BadValue, FedlibError
+from fedlib.results import Store
+from fedlib.sweep import run_all
+
+try:
+    import distributed
+except ImportError:
+    distributed = None
+
+needs_dask = pytest.mark.skipif(distributed is None, reason="DASK IS NOT INSTALLED: runs on a cluster were NOT tested; pip install 'fedlib[cluster]'")
+STUDY = "pfedsim/fig2_classifier_similarity"
+
+# Loaded by every worker: it notes which worker begins which run, and then does what the run's seed asks for.
+PRELOAD = """
+import os, signal, time
+from pathlib import Path
+
+def dask_setup(worker):
+    from fedlib.engine import simulate
+    whole = simulate.simulate_together
+
+    def simulate_together(specs, **options):
+        (spec,), notes = specs, Path(os.environ["TEST_NOTES"])
+        (notes / f"{spec.id}-{os.environ['TEST_NAME']}-{os.getpid()}").touch()
+        if spec.seed == 66:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if spec.seed == 77:
+            raise RuntimeError("as asked")
+        while spec.seed >= 88 and not (notes / f"open{spec.seed}").exists():
+            options["progress"](0)
+            time.sleep(0.05)
+        return whole(specs, **options)
+
+    simulate.simulate_together = simulate_together
+"""
+
+
+class Machines:
+    """A scheduler and workers, each of them a group of processes that can be killed like a machine."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.processes = folder, {}
+        self.notes = folder / "notes"
+        self.notes.mkdir()
+        (folder / "preload.py").write_text(PRELOAD)
+        self.start("scheduler", "scheduler", "--port", "0", "--scheduler-file", folder / "scheduler.json", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1")
+        wait_for(lambda: (folder / "scheduler.json").exists())
+        self.address = json.loads((folder / "scheduler.json").read_text())["address"]
+        self.client = distributed.Client(self.address, set_as_default=False)
+
+    def addresses(self) -> set[str]:
+        return set(self.client.nthreads())
+
+    def start(self, name: str, what: str, *arguments, **environment) -> None:
+        environment = {k: v for k, v in (os.environ | environment).items() if k != "PYTHONDONTWRITEBYTECODE"}  # twice as quick
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--host", "127.0.0.1", "--no-dashboard", *map(str, arguments)]
+        with open(self.folder / f"{name}.log", "a") as log:
+            self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+
+    def start_worker(self, name: str, *arguments, **environment) -> None:
+        """Nothing is shared with other workers but the notes of this test."""
+        own = {f"FEDLIB_{place}": str(self.folder / name / place) for place in ("HOME", "CACHE", "DATA")}
+        own |= {"TEST_NAME": name, "TEST_NOTES": str(self.notes)}
+        self.start(
+            name, "worker", self.address, "--nthreads", 1, "--memory-limit", 0, "--local-directory", self.folder / name, "--preload", self.folder / "preload.py",
+            *arguments, **own, **environment,
+        )
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def began(self, spec) -> list[str]:
+        """Names of the workers that began a run, the first first."""
+        return [path.name.split("-")[1] for path in sorted(self.notes.glob(f"{spec.id}-*"), key=lambda path: path.stat().st_mtime_ns)]
+
+
+def wait_for(condition, seconds: float = 60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+def in_the_background(*steps) -> threading.Thread:
+    """Each step is (condition, action); what they raise is raised by the thread's `join`."""
+    def work():
+        try:
+            for condition, action in steps:
+                wait_for(condition)
+                action()
+        except BaseException as error:
+            thread.error = error
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.error, plain = None, thread.join
+
+    def join():
+        plain(timeout=60)
+        assert thread.error is None and not thread.is_alive(), thread.error
+
+    thread.join = join
+    thread.start()
+    return thread
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    machines = Machines(tmp_path_factory.mktemp("cluster"))
+    yield machines
+    machines.client.close()
+    for name in list(machines.processes):
+        machines.kill(name)
+
+
+@pytest.fixture(autouse=True)
+def no_endless_waiting():
+    """A run that never comes back ends the test."""
+    def ring(*_):
+        raise AssertionError("waited in vain")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+    return Store("smoke", tmp_path / "results")
+
+
+def runs(*seeds: int, **changes):
+    return [tiny("fedavg", seed=seed, partition_seed=1, **changes) for seed in seeds]
+
+
+def ensure(machines, count: int) -> list[str]:
+    """Start workers until there are `count`; their names. The first offers half a GPU, which is no more than a promise here."""
+    for name in ("one", "two", "three"):
+        if len(machines.processes) - 1 < count and name not in machines.processes:
+            machines.start_worker(name, *(("--resources", "GPU=0.5") if name == "one" else ()))
+    wait_for(lambda: len(machines.addresses()) == count)
+    return [name for name in machines.processes if name != "scheduler"]
+
+
+@needs_dask
+def test_workers_without_the_data_are_refused(machines, store, tmp_path, monkeypatch):
+    ensure(machines, 2)
+    (tmp_path / "data/toy").mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for name, array in {
+        "images": generator.integers(0, 255, (40, 16, 16, 1)).astype(np.uint8), "labels": np.arange(40) % 4, "is_test": np.zeros(40, bool),
+    }.items():
+        np.save(tmp_path / f"data/toy/{name}.npy", array)
+    (tmp_path / "data/toy/meta.json").write_text('{"name": "toy", "classes": ["a", "b", "c", "d"]}')
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    with pytest.raises(FedlibError, match="2 of 2 workers .* data set 'toy' is .*dataset 'toy'") as error:
+        run_all([tiny("fedavg", dataset="toy", partition={"alpha": 5.0, "min_size": 2})], store, engine=machines.address)
+    assert "\n" not in str(error.value)
+
+
+@needs_dask
+def test_a_run_goes_only_to_workers_that_offer_its_share_of_a_gpu(machines, store):
+    """The promise alone decides here; no worker has a GPU, so the runs themselves are on the CPU."""
+    ensure(machines, 2)
+    specs, done = runs(31, 32, 33), {}
+    with cluster.connected(machines.address) as client, tqdm(disable=True) as bar:
+        workers = cluster.Workers(client, specs, "cpu", 0.5)
+        workers.wait_for_the_first(bar)
+        cluster.Sweep(client, workers, store, {"device": "cpu", "backend": "auto"}, bar, done).run(specs)
+        assert [machines.began(spec) for spec in specs] == [["one"]] * 3 and len(done) == 3
+        assert cluster.Workers(client, specs, "cpu", 0.6).look() == (set(), [])
+
+
+@needs_dask
+def test_a_run_that_another_process_does_here_is_left_to_it(machines, store):
+    """Its lock is held until its result is there."""
+    ensure(machines, 2)
+    theirs, ours = runs(41, 42)
+    lock = FileLock(store.lock(theirs.id).lock_file, thread_local=False)
+    lock.acquire()
+
+    def finish():
+        store.put(simulate(theirs))
+        lock.release()
+
+    other = in_the_background((lambda: store.path(ours).exists(), finish))
+    done = run_all([theirs, ours], store, engine=machines.address)
+    other.join()
+    assert machines.began(theirs) == [] and len(machines.began(ours)) == 1
+    assert exact(done[theirs.id]) == exact(simulate(theirs))
+
+
+@needs_dask
+def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_is_finished(machines, store):
+    ensure(machines, 2)
+    finished, endless = runs(51, 91)
+    stop = in_the_background(
+        (lambda: store.path(finished).exists() and machines.began(endless), lambda: os.kill(os.getpid(), signal.SIGINT)),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_all([finished, endless], store, engine=machines.address)
+    stop.join()
+    assert store.get(finished).status == "finished" and store.lock(endless.id).acquire(timeout=0)
+    with distributed.Client(machines.address, set_as_default=False) as client:
+        wait_for(lambda: not any(client.run(busy).values()), seconds=10)
+
+
+def busy(dask_worker) -> int:
+    return len(dask_worker.state.executing)
+
+
+busy.__module__ = "__main__"  # sent as it is, for the workers do not have this file
+
+
+@needs_dask
+def test_sweep_on_a_cluster_from_the_command_line(machines, store):
+    """Then there is nothing left to do for a sweep without the cluster."""
+    ensure(machines, 2)
+    command = ("sweep", STUDY, "--profile", "smoke")
+    first = call(*command, "--engine", machines.address)
+    assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
+    again = call(*command)
+    assert again.exit_code == 0 and "0 runs done, 1 reused, 0 failed" in again.output, again.output
+
+
+@needs_dask
+def test_runs_that_fail_are_reported_and_the_others_done(machines, store):
+    """One always kills its worker, one raises, one diverges. The numbers of the others are those of this process."""
+    ensure(machines, 2)
+    (kills, fails), (diverges,) = runs(66, 77), runs(4, lr=1e30)
+    good = [*runs(1, 2), tiny("pfedsim", seed=3), tiny("local", precision="float64")]
+    done = run_all([kills, fails, diverges, *good], store, engine=machines.address)
+    assert isinstance(done[kills.id], FedlibError) and "lost" in str(done[kills.id])
+    assert len(machines.began(kills)) == 2 and len(machines.began(fails)) == 1
+    assert isinstance(done[fails.id], FedlibError) and str(done[fails.id]) == "RuntimeError: as asked"
+    assert done[diverges.id].status == store.get(diverges).status == "diverged"
+    for spec in good:
+        assert exact(done[spec.id]) == exact(store.get(spec)) == exact(simulate(spec))
+    assert store.get(kills) is None and store.get(fails) is None
+    assert not list(machines.folder.rglob("*.pt")), "checkpoints of finished runs are removed"
+
+
+@needs_dask
+def test_a_lost_machine_costs_no_run_and_changes_no_number(machines, store):
+    """Six runs on two machines; the one that does the first is killed in the middle of it, with its nanny."""
+    ensure(machines, 2)
+    first, *others = specs = runs(88, 11, 12, 13, 14, 15)
+    killing = in_the_background(
+        (lambda: machines.began(first), lambda: machines.kill(machines.began(first)[0])),
+        (lambda: True, (machines.notes / "open88").touch),
+    )
+    done = run_all(specs, store, engine=machines.address)
+    killing.join()
+    assert sorted(set(machines.began(first))) == ["one", "two"] and len(machines.processes) == 2  # the scheduler and one worker
+    for spec in specs:
+        assert exact(done[spec.id]) == exact(store.get(spec)) == exact(simulate(spec))
+
+
+@needs_dask
+def test_a_run_whose_workers_are_all_lost_is_done_again_by_a_new_one(machines, store):
+    (name,), (spec,) = ensure(machines, 1), runs(89)
+    killing = in_the_background(
+        (lambda: machines.began(spec), lambda: machines.kill(name)),
+        (lambda: True, (machines.notes / "open89").touch),
+        (lambda: True, lambda: machines.start_worker("new")),
+    )
+    done = run_all([spec], store, engine=machines.address)
+    killing.join()
+    assert machines.began(spec) == [name, "new"] and exact(done[spec.id]) == exact(simulate(spec))
+
+
+@needs_dask
+def test_a_run_that_kills_the_only_worker_again_and_again_is_given_up(machines, store, monkeypatch):
+    """The worker comes back under another address, where Dask does not look for it; then it does the next run."""
+    monkeypatch.setattr(cluster, "TRIES", 1)
+    ensure(machines, 1)
+    (kills,), (good,) = runs(66, lr=0.01), runs(71)
+    done = run_all([kills, good], store, engine=machines.address)
+    assert "all workers that it was given to were lost" in str(done[kills.id]) and len(machines.began(kills)) == 1
+    assert exact(done[good.id]) == exact(simulate(good))
+
+
+@needs_dask
+def test_a_worker_with_other_source_is_refused_or_left_out(machines, store, tmp_path, capsys):
+    """Named in the error if it is there at the beginning; not used if it comes later."""
+    ensure(machines, 1)
+    shutil.copytree(Path(cluster.__file__).parent, tmp_path / "other/fedlib", ignore=shutil.ignore_patterns("__pycache__"))
+    with open(tmp_path / "other/fedlib/spec.py", "a") as file:
+        file.write("# changed\n")
+    gate, *others = specs = runs(90, 21, 22, 23)
+    late = in_the_background(
+        (lambda: machines.began(gate), lambda: machines.start_worker("other", PYTHONPATH=str(tmp_path / "other"))),
+        (lambda: len(machines.addresses()) == 2, lambda: time.sleep(2)),
+        (lambda: True, (machines.notes / "open90").touch),
+    )
+    done = run_all(specs, store, engine=machines.address)
+    late.join()
+    assert "worker left out: tcp://127.0.0.1:" in (said := capsys.readouterr().err) and "source" in said
+    assert all(done[spec.id].status == "finished" and machines.began(spec) != ["other"] for spec in specs)
+    with pytest.raises(FedlibError, match=r"1 of 2 workers cannot do these runs: tcp://127\.0\.0\.1:\d+: fedlib's source is [0-9a-f]{8}, here [0-9a-f]{8}$"):
+        run_all(runs(24), store, engine=machines.address)
+    machines.kill("other")
+
+
+@needs_dask
+def test_a_lost_scheduler_is_one_clear_error(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT", 2)
+    alone = Machines(tmp_path)
+    stop = in_the_background((lambda: time.sleep(1) or True, lambda: alone.kill("scheduler")))
+    with pytest.raises(FedlibError, match=f"the scheduler {alone.address} was lost"):
+        run_all(runs(61), store, engine=alone.address)
+    stop.join()
+
+
+@needs_dask
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (dict(engine="tcp://127.0.0.1:1"), ["'tcp://127.0.0.1:1' does not answer", "tcp://HOST:PORT", "after 1 s"]), (dict(engine="tcp://silent"), ["does not answer", "says nothing"]),
+        (dict(engine="somewhere"), ["engine = 'somewhere'", "tcp://HOST:PORT"]), (dict(engine="http://127.0.0.1:80"), ["'http://127.0.0.1:80'"]),
+        (dict(device="auto"), ["'auto'", "cpu, cuda"]), (dict(backend="process"), ["'process'", "serial"]), (dict(gpu_share=0.0), ["gpu_share = 0.0", "above 0"]),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_said_at_once(store, monkeypatch, options, said):
+    monkeypatch.setattr(cluster, "CONNECT", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"engine": f"tcp://127.0.0.1:{silent.getsockname()[1]}", **options}
+        if options["engine"] == "tcp://silent":
+            options["engine"] = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BadValue) as error:
+            run_all(runs(62), store, **options)
+    assert all(words in str(error.value) for words in said) and "\n" not in str(error.value)
+
+
+def test_without_dask_the_error_says_what_to_install(store, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = call("sweep", STUDY, "--profile", "smoke", "--engine", "tcp://127.0.0.1:8786")
+    assert result.exit_code == 2 and result.stderr.strip().splitlines()[-1] == "error: --engine needs Dask (the extra 'cluster'): pip install distributed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "objection"),
+    [
+        (({}, 1, 0.0), None), (({}, 1, 0.4), None), (ModuleNotFoundError("No module named 'fedlib'\nmore"), "(ModuleNotFoundError: No module named 'fedlib')"),
+        (({"device": "cuda"}, 4, 1.0), "--nworkers 4 with --nthreads 1"), (({"device": "device = 'cuda' is not there"}, 1, 1.0), "is not there, here cuda"),
+        (({"device": "cuda"}, 1, 0.5), ""),
+    ],
+    ids=str,
+)
+def test_what_speaks_against_a_worker(answer, objection):
+    """Without the share of a GPU it is not meant; with it, everything must fit."""
+    workers = cluster.Workers(None, runs(1), "cuda:0", 0.5)
+    if isinstance(answer, tuple):
+        answer = (workers.here | answer[0], *answer[1:])
+    found = workers._objection(answer)
+    assert found == objection if not objection else objection in found
+
+
+# the command without a cluster ----------------------------------------------------------------------------------------
+
+
+def call(*args):
+    return CliRunner().invoke(cli.app, [str(a) for a in args])
+
+
+def test_sweep_does_the_runs_and_nothing_else(store, tmp_path, monkeypatch):
+    first = call("sweep", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke")
+    assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
+    assert all(path.parent.name == "runs" for path in tmp_path.rglob("*.json"))
+    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *_, **__: pytest.fail("trained again"))
+    assert "0 runs done, 1 reused, 0 failed" in call("sweep", STUDY, "--profile", "smoke").output
+    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+
+
+def test_sweep_reports_failed_runs_and_ends_with_status_1(store):
+    for _ in range(2):  # the second time from the store
+        result = call("sweep", STUDY, "--profile", "smoke", "--set", "lr=1e30")
+        assert result.exit_code == 1 and "0 runs done, 0 reused, 1 failed" in result.output
+        assert "FAILED " in result.output and "training diverged" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(("--jobs", 2, "--engine", "tcp://127.0.0.1:1"), "jobs = 2"), (("--gpu-share", 0.5), "gpu_share = 0.5"), (("--profile", "fast"), "'fast'")], ids=str,
+)
+def test_sweep_refuses_options_that_mean_nothing(store, options, said):
+    result = call("sweep", STUDY, *options)
+    assert result.exit_code == 2 and said in result.stderr and len(result.stderr.strip().splitlines()) == 1
