@@ -179,6 +179,8 @@ def test_networks_beside_the_printed_tables():
     assert other.to_dict() == {"1": "differs", "11": "misprint", "13": "misprint", "14": "misprint"}
     with pytest.raises(BadValue, match="more layers"):  # another network is not what Table 5 prints
         setting.side_by_side("5", "vgg19", "cifar10")
+    with pytest.raises(BadValue, match="fewer layers"):
+        setting.side_by_side("9", *setting.LENET)
 
 
 def test_setting_claims_follow_the_numbers(smoke):

@@ -17,6 +17,8 @@ class MaxPool2x2(nn.Module):
     function.
     """
 
+    kernel_size, stride, padding = 2, 2, 0  # what nn.MaxPool2d calls them
+
     def __init__(self):
         super().__init__()
         self.stacked = False  # set by `fedlib.models.Model`: True inside torch.func.vmap

@@ -115,7 +115,9 @@ def side_by_side(table: str, model: str, dataset: str) -> pd.DataFrame:
         if layer["layer_type"] in ("Flatten", "AvgPool2D") and layer["kernel"] is None:
             found[layer["layer_index"]].append(_between(layer, *here))
         else:
-            here = next(built)
+            here = next(built, None)
+            if here is None:
+                raise BadValue(f"{model} has fewer layers than Table {table} prints")
             found[layer["layer_index"]].append((_text(here[0]), _agree(layer, here[0], about.classes)))
     if next(built, None):
         raise BadValue(f"{model} has more layers than Table {table} prints")
