@@ -50,20 +50,23 @@ class Workers:
                     if done:
                         done(key, results[key])
             except BrokenProcessPool:
-                self._drop_pool()
+                self._kill_pool()
                 deaths = 1 if len(results) > before else deaths + 1
                 if deaths == DEATHS:
                     raise FedlibError(
                         f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: {len(left)} jobs"
                     ) from None
             except BaseException:
+                self._kill_pool()
                 self.stop()
                 raise
         return results
 
     def stop(self) -> None:
-        """End the workers at once, whatever they do."""
-        self._drop_pool()
+        """End the workers, which have nothing to do any more."""
+        if self.pool is not None:
+            pool, self.pool = self.pool, None
+            pool.shutdown(wait=True, cancel_futures=True)
         if self.folder:
             self.folder.cleanup()
         self.folder = None
@@ -79,7 +82,8 @@ class Workers:
             )
         return self.pool
 
-    def _drop_pool(self) -> None:
+    def _kill_pool(self) -> None:
+        """End the workers at once, whatever they do."""
         if self.pool is None:
             return
         pool, self.pool = self.pool, None
