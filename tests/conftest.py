@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the engine does it: side by side rather than inside operators, and the same bits everywhere
 if "FEDLIB_TEST_HOME" not in os.environ:  # notebooks/conftest.py runs this file as well
     home = Path(tempfile.mkdtemp(prefix="fedlib-tests-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

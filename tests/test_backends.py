@@ -30,6 +30,7 @@ from fedlib.engine.simulate import (
 from fedlib.engine.workers import Workers
 from fedlib.errors import BadValue, FedlibError
 
+CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
 TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2
 TEST_SIZES = (1, 5, 2, 40, 600, 1)  # 600 needs two batches where nothing is trained
 POINTS = {name: tuple("ft(1)" if p == "ft" else p for p in algorithms.find(name).points) for name in METHODS}
@@ -51,6 +52,7 @@ def outcome(spec, backend, device="cpu"):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven, device)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
+        run.backend.close()
     owned = [tensors(state[key]) for key in ("server", "clients", "stats") if state[key]] + [tensors(state["uploads"] or {})]
     return tuple(leaf for group in owned for leaf in group) + tuple(tested), state["trained"]
 
@@ -106,19 +108,22 @@ def test_vmap_agrees_with_serial_in_float32():
 # worker processes -----------------------------------------------------------------------------------------------------
 
 
+PROCESS_CASES = [*((m, "local") for m in (*CORE, "fedem", "pfedsv", "fedsimsup")), ("fedavg", "global"), ("fedper", "reset")]
+
+
 @pytest.fixture(scope="module")
 def everything():
-    """All methods on six very uneven clients by two backends, process with one set of workers for all of them."""
+    """Some methods on six very uneven clients by two backends."""
     def results(name):
         out = {}
-        for method, bn_stats in [*((m, "local") for m in METHODS), ("fedavg", "global"), ("fedper", "reset")]:
+        for method, bn_stats in PROCESS_CASES:
             spec = wide(method, bn_stats=bn_stats, seed=1, precision="float32")
             out[method, bn_stats], _ = outcome(spec, name)
         return out
     return results("serial"), results("process")
 
 
-@pytest.mark.parametrize("case", [*((m, "local") for m in METHODS), ("fedavg", "global"), ("fedper", "reset")], ids="-".join)
+@pytest.mark.parametrize("case", PROCESS_CASES, ids="-".join)
 def test_process_agrees_with_serial_bit_for_bit(everything, case):
     serial, process = (results[case] for results in everything)
     assert len(serial) == len(process) and all(torch.equal(a, b) for a, b in zip(serial, process))
@@ -233,7 +238,7 @@ def test_a_client_that_does_not_fit_alone_is_an_error(monkeypatch):
         outcome(wide("fedavg", rounds=1), "vmap")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CORE)
 def test_seeds_in_one_stack_are_the_runs_on_their_own(method):
     """Two seeds, another partition each: serial bit for bit, vmap (one stack for all their clients) up to rounding."""
     specs = [wide(method, seed=k, partition_seed=k, rounds=1, eval_points=()) for k in range(2)]
@@ -266,7 +271,7 @@ def test_a_diverging_seed_leaves_the_others_alone():
 # recorded steps ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CORE)
 def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
     """On a CPU the recording is the Python function: buffers, counter and selection of padded steps are the same as on a GPU."""
     spec = wide(method, rounds=2, seed=1)
@@ -432,7 +437,7 @@ def test_backends_leave_their_arguments_alone():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: vmap on CUDA was NOT compared with serial on the CPU")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CORE)
 def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
     """float64; the order of summation differs between the devices, so a little more than rounding is allowed."""
     spec = wide(method, seed=1)
@@ -442,7 +447,7 @@ def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CORE)
 def test_recorded_steps_on_cuda(method):
     """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
     spec = wide(method, seed=1)
