@@ -11,7 +11,6 @@ import pytest
 import torch
 from helpers import exact, tiny
 
-from fedlib import sweep
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
@@ -19,6 +18,7 @@ from fedlib.engine.prefix import beginning, leaders
 from fedlib.engine.simulate import simulate
 from fedlib.errors import BadValue, FedlibError
 from fedlib.results import Store
+from fedlib.spec import RunSpec
 from fedlib.sweep import check_inputs, run_all, same_but_seed, training_samples
 
 
@@ -176,7 +176,7 @@ def test_missing_data_is_said_before_anything_is_trained(store, monkeypatch):
 
 def test_inputs_are_checked_once_each(monkeypatch):
     drawn = []
-    monkeypatch.setattr(sweep, "make_partition", lambda *a, **k: drawn.append(a[3]))
+    monkeypatch.setattr(RunSpec, "divide", lambda spec, dataset: drawn.append(spec.partition_seed))
     check_inputs([tiny(m, seed=s) for m in ("fedavg", "local") for s in range(3)] + [tiny("local", partition_seed=7)])
     assert drawn == [0, 7]
 
