@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import torch
 
 from fedlib import algorithms, draws, tree
 from fedlib.engine import backends
 from fedlib.engine.simulate import first_state, play_round, set_up, take_over
-from fedlib.models.model import Model
 from fedlib.spec import RunSpec
+from fedlib.toys import ToyBatch, ToyData, ToyModel, theta
 
+__all__ = ["ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
 METHODS = tuple(algorithms.names())
 TINY = dict(partition=dict(alpha=0.5, min_size=2), num_clients=4, join_ratio=0.5, test_fraction=0.75, rounds=3, local_epochs=1, lr=0.05, eval_every=1)
 
@@ -66,87 +65,3 @@ def exact(result) -> dict:
         "status": result.status, "history": result.history, "partition": result.partition, "communication": result.communication,
         "arrays": {name: array.tolist() for name, array in result.arrays.items()},
     }
-
-
-def theta(w: float, v: float, b: float) -> dict:
-    """Parameters of the toy model y = v w x + b."""
-    values = {"extractor.w": [w], "head.weight": [[v]], "head.bias": [b]}
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-
-
-class ToyModel:
-    """y = v w x + b, loss = mean of e²/2 with e = v w x + b - y, so that dw = e v x, dv = e w x, db = e (means over the batch)."""
-
-    trainable = ("extractor.w", "head.weight", "head.bias")
-    running = ()
-
-    def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
-        self.theta0 = theta(w, v, b)
-
-    norm_names = ()
-    descended = Model.descended
-    gradient = Model.gradient
-    stacked = False
-
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
-        """By the formulas above; with a loss of its own by automatic differentiation."""
-        names = self.trainable if train is None else tuple(train)
-        if loss is not None:
-            part = {name: theta[name] for name in names}
-            slope, _ = self.gradient(lambda p: loss({**theta, **p}, batch, names), part)
-        else:
-            w, v, b = theta["extractor.w"], theta["head.weight"][0], theta["head.bias"]
-            e = v * w * batch.x + b - batch.y
-            slope = {"extractor.w": (e * v * batch.x).mean(), "head.weight": (e * w * batch.x).mean(), "head.bias": e.mean()}
-        return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
-
-    def features(self, theta, x):
-        """z = w x, [B, 1]."""
-        return (theta["extractor.w"] * x)[:, None]
-
-    def training_features(self, theta, batch, train=None):
-        return self.features(theta, batch.x), {}
-
-    def classify(self, theta, z):
-        """v z + b, [B]."""
-        return (z @ theta["head.weight"].T + theta["head.bias"])[:, 0]
-
-    def logits(self, theta, x):
-        return self.classify(theta, self.features(theta, x))
-
-    def loss(self, theta, batch, train=None):
-        return 0.5 * batch.mean((self.logits(theta, batch.x) - batch.y).square()), {}
-
-
-@dataclasses.dataclass(frozen=True)
-class ToyBatch:
-    x: torch.Tensor
-    y: torch.Tensor
-    mask: None = None
-    noise: torch.Tensor | None = None
-
-    def mean(self, values):
-        return values.mean()
-
-
-class ToyData:
-    """Minibatches in a fixed order: batches = [([x, ...], [y, ...]), ...]."""
-
-    def __init__(self, batches, lr: float = 0.1, epochs: int = 1):
-        self.batches = [ToyBatch(*(torch.tensor(part, dtype=torch.float64) for part in batch)) for batch in batches]
-        self.lr, self.local_epochs, self.num_samples = lr, epochs, sum(len(batch.x) for batch in self.batches)
-
-    def fold(self, step, state, epochs=None, *, steps=None, together=1, noise=0):
-        """`together` batches at a time, cyclically; `steps` of them, or as many as `epochs` passes have."""
-        count = len(self.batches)
-        if steps is None:
-            steps = max(1, count // together) * (self.local_epochs if epochs is None else epochs)
-        for s in range(steps):
-            state = step(state, *(self.batches[(s * together + k) % count] for k in range(together)))
-        return state
-
-    def scan(self, step, state, part="train"):
-        """All parts ("train", "val", "test") hold the same batches."""
-        for batch in self.batches:
-            state = step(state, batch)
-        return state

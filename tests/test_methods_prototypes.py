@@ -65,33 +65,12 @@ def params(w, v, b) -> dict:
     return {"extractor.weight": F64([[w]]), "head.weight": F64([[v[0]], [v[1]]]), "head.bias": F64(list(b))}
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelBatch:
-    x: torch.Tensor
-    y: torch.Tensor
-    mask: None = None
-    noise: torch.Tensor | None = None
-
-    def mean(self, values):
-        return values.mean()
+def label_data(batches, **options) -> ToyData:
+    """ToyData with images [B, 1] and whole labels of two classes; batches = [([x, ...], [y, ...]), ...]."""
+    return ToyData([(F64(x)[:, None], y) for x, y in batches], classes=2, **options)
 
 
-class LabelData(ToyData):
-    """ToyData with images [B, 1] and whole labels; batches = [([x, ...], [y, ...]), ...]; noise is all zeros."""
-
-    def __init__(self, batches, lr=0.1, epochs=1):
-        super().__init__(batches, lr, epochs)
-        self.batches = [LabelBatch(F64(x)[:, None], torch.tensor(y)) for x, y in batches]
-        self.device = torch.device("cpu")
-        self.class_counts = torch.cat([batch.y for batch in self.batches]).bincount(minlength=2)
-
-    def fold(self, step, state, epochs=None, *, steps=None, together=1, noise=0):
-        def noisy(state, *batches):
-            return step(state, *(dataclasses.replace(b, noise=torch.zeros(len(b.x), noise, dtype=b.x.dtype)) for b in batches))
-        return super().fold(noisy, state, epochs, steps=steps, together=together)
-
-
-ONE = LabelData([([1.0], [0])])  # x = 1 of class 0
+ONE = label_data([([1.0], [0])])  # x = 1 of class 0
 STEP_V, STEP_B = (1.1, -1.1), (-1.95, 1.95)  # the head after it
 
 
@@ -104,7 +83,7 @@ def prototypes(means, counts) -> dict:
 
 def test_class_moments_by_hand():
     """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch. Absent classes give 0."""
-    data = LabelData([([1.0, -1.0], [0, 1]), ([2.0], [0])])
+    data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
     counts, means, squares = class_moments(two_classes(), two_classes().theta0, data)
     close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
     counts, means, squares = class_moments(two_classes(), two_classes().theta0, ONE)
@@ -301,7 +280,7 @@ def test_fedpac_statistics_by_hand():
     """z = 2, 4 of class 0 and -2 of class 1: shares (2/3, 1/3), means (3, -2), u = (2, -2/3), mean squares (10, 4).
     V = (2/3*10 + 1/3*4 - 4 - 4/9)/3 = (8 - 40/9)/3 = 32/27."""
     method, model = algorithms.make("fedpac"), two_classes()
-    u, V = method.statistics(model, model.theta0, LabelData([([1.0, -1.0], [0, 1]), ([2.0], [0])]))
+    u, V = method.statistics(model, model.theta0, label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])]))
     close((u, V), (F64([[2], [-2 / 3]]), F64(32 / 27)))
 
 
@@ -316,7 +295,7 @@ def test_fedpac_client_by_hand(known, pull):
     dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x. One epoch each (E = 2).
     u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
     """
-    model, data = two_classes(), LabelData([([1.0], [0])], epochs=2)
+    model, data = two_classes(), label_data([([1.0], [0])], epochs=2)
     upload, kept = algorithms.make("fedpac", lam=0.5).client_update(model, fedpac_message(model, known), {}, data)
     w = 2 - 0.1 * (-2.2 * sigma(-0.5) + pull)
     close(upload["theta"], params(w, STEP_V, STEP_B))
@@ -327,7 +306,7 @@ def test_fedpac_client_by_hand(known, pull):
 
 @pytest.mark.parametrize(("hyper", "epochs", "expected"), [({}, 1, [1, 1]), ({}, 5, [1, 4]), ({"head_epochs": 2}, 5, [2, 3]), ({"head_inside": False}, 5, [1, 5]), ({"head_epochs": 0}, 3, [0, 3])])
 def test_fedpac_divides_its_epochs(hyper, epochs, expected):
-    seen, data = [], LabelData([([1.0], [0])], epochs=epochs)
+    seen, data = [], label_data([([1.0], [0])], epochs=epochs)
     data.fold = lambda step, state, epochs: (seen.append(epochs), state)[1]
     algorithms.make("fedpac", **hyper).client_update(two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data)
     assert seen == expected
