@@ -201,7 +201,7 @@ class Grouped(FedAvg):
         return local_sgd(model, message, data, 2 if data.group == "long" else 1), client
 
     def floats_up(self, upload):
-        return 7
+        return {"seven": torch.zeros(7)}
 
 
 def test_groups_may_branch_and_are_never_stacked_together():
@@ -253,10 +253,10 @@ def test_predictions_of_ones_own_are_what_is_tested(backend):
 
 @dataclasses.dataclass(frozen=True)
 class Counted(FedAvg):
-    """FedAvg that counts one number less than it is shown."""
+    """FedAvg that counts all that it is shown, and one number more."""
 
     def floats_down(self, message):
-        return sum(leaf.numel() for leaf in message.values()) - 1
+        return {**message, "one": torch.zeros(1)}
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
@@ -267,7 +267,7 @@ def test_methods_that_count_are_not_shown_what_stays_on_the_clients(bn_stats):
     with torch.no_grad():
         engine.play_round([run], [state], 1)
     sent = run.work.model.num_parameters["model"] + (44 if bn_stats == "global" else 0)
-    assert (state["floats"]["down"], state["floats"]["up"]) == (2 * (sent - 1), 2 * sent)
+    assert (state["floats"]["down"], state["floats"]["up"]) == (2 * (sent + 1), 2 * sent)
 
 
 def test_what_does_not_travel_is_left_out_at_every_level():

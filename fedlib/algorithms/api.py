@@ -90,10 +90,10 @@ class Algorithm(Protocol):
     # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
     # num_models: int                                  a client trains so many models at once: every leaf of a theta is
     #                                                  stacked [num_models, ...], running statistics included
-    # floats_down(self, message), floats_up(self, upload) -> int | Tree
-    #                                                  numbers in one client's message, or the part of it that is counted,
-    #                                                  where some of it is padding; statistics that bn_stats
-    #                                                  keeps on the clients are left out of what they are given
+    # floats_down(self, message), floats_up(self, upload) -> Tree
+    #                                                  what of one client's message is counted, where some of it is padding
+    #                                                  or known anyway; statistics that bn_stats keeps on the clients are
+    #                                                  left out of what they are given
     # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
     # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
     #                                                  them can compute them once

@@ -105,10 +105,10 @@ class FedGen:
         return {**message, "theta": theta}, client  # only theta travels
 
     def floats_down(self, message):
-        return sum(leaf.numel() for part in ("theta", "generator") for _, leaf in tree.leaves(message[part]))
+        return {part: message[part] for part in ("theta", "generator")}
 
     def floats_up(self, upload):
-        return sum(leaf.numel() for _, leaf in tree.leaves(upload["theta"]))
+        return upload["theta"]
 
     def server_update(self, server, ids, uploads, n):
         teachers = uploads["theta"] if self.teacher == "clients" else tree.repeat(server["theta"], len(ids))

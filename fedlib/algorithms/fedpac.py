@@ -128,7 +128,7 @@ class FedPAC:
         return weights / weights.sum()
 
     def floats_down(self, message):
-        return sum(leaf.numel() for _, leaf in tree.leaves({k: message[k] for k in ("theta", "prototypes")}))
+        return {part: message[part] for part in ("theta", "prototypes")}
 
     def personal_model(self, model, message, client, data):
         return message["theta"]

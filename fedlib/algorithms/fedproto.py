@@ -69,11 +69,12 @@ class FedProto:
         return refreshed(server, uploads, self.weights)
 
     def floats_down(self, message):
-        return (message["counts"] > 0).sum() * message["prototypes"].shape[1]
+        return {"prototypes": message["prototypes"][message["counts"] > 0]}
 
     def floats_up(self, upload):
-        owned = (upload["counts"] > 0).sum()
-        return owned * (upload["prototypes"].shape[1] + (self.weights == "samples"))
+        owned = upload["counts"] > 0
+        sent = {"prototypes": upload["prototypes"][owned]}
+        return {**sent, "counts": upload["counts"][owned]} if self.weights == "samples" else sent
 
     def stored_upload(self, server, i):
         return server

@@ -314,8 +314,7 @@ def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
     if own is None:
         return clients * run.transport.floats(tree.rows(stacked, 0))
     stacked = run.transport.travelling(stacked)
-    counted = [own(tree.rows(stacked, k)) for k in range(clients)]
-    return sum(run.transport.floats(part) if isinstance(part, dict) else int(part) for part in counted)
+    return sum(run.transport.floats(own(tree.rows(stacked, k))) for k in range(clients))
 
 
 def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:
