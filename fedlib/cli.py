@@ -217,14 +217,17 @@ def _assignments(texts: list[str] | None) -> dict:
 
 
 def _train(opened, **options) -> dict:
-    """All runs of all items, shared ones once: (run, why it failed or "") by the place of its result."""
+    """All runs of all items, shared ones once, timed ones last and alone: (run, why it failed or "") by the place of its result."""
     from fedlib.sweep import run_all
 
     outcomes = {}
-    for place in dict.fromkeys(item.place for item in opened):
-        here = [item for item in opened if item.place == place]
+    for place, timed in dict.fromkeys(
+        (item.place, item.item.timed) for item in sorted(opened, key=lambda i: i.item.timed)
+    ):
+        here = [item for item in opened if (item.place, item.item.timed) == (place, timed)]
         specs = {spec.id: spec for item in here for spec in item.specs}
-        for id, result in run_all(list(specs.values()), here[0].store, **options).items():
+        alone = {"jobs": 1} if timed and not options.get("engine") else {}
+        for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
             why = str(result) if isinstance(result, FedlibError) else result.error
             outcomes[here[0].store.path(specs[id])] = specs[id], why
     return outcomes

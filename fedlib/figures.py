@@ -277,6 +277,111 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
 
 
 @styled
+def accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
+    """Accuracy of every method with the std over seeds, one panel for each alpha, beside the paper's CIFAR-10 numbers.
+
+    tidy: alpha, seed, method, headline, pooled; printed: the paper's Table 3; methods from top to bottom.
+    """
+    alphas, shown = sorted(tidy["alpha"].unique()), [m for m in methods if m in set(tidy["method"])]
+    figure, (axes,) = _axes(4.6 * len(alphas), 0.28 * len(shown) + 1.1, 1, len(alphas), sharey=True)
+    for ax, alpha in zip(axes, alphas):
+        rows = tidy[(tidy["alpha"] == alpha) & tidy["headline"]]
+        ours = (100 * rows.groupby("method")["pooled"].agg(["mean", "std"])).fillna(0).loc[shown]
+        cells = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)].set_index("method")
+        known = [y for y, method in enumerate(shown) if method in cells.index]
+        paper = cells.loc[[shown[y] for y in known]]
+        ax.hlines(range(len(shown)), 0, 100, color="#eeeeee", zorder=0)
+        ax.errorbar(
+            paper["value"],
+            np.array(known) + 0.14,
+            xerr=paper["std"],
+            fmt="D",
+            color=PAPER,
+            markersize=4,
+            label="paper, CIFAR-10",
+        )
+        ax.errorbar(
+            ours["mean"], np.arange(len(shown)) - 0.14, xerr=ours["std"], fmt="o", color=INK, markersize=5, label="ours"
+        )
+        low = min(ours["mean"].min(), paper["value"].min())
+        ax.set(title=f"Dir({alpha:g})", xlabel="accuracy, % of all test samples", xlim=(max(0, low - 8), 100))
+    axes[0].set_yticks(range(len(shown)), shown)
+    axes[0].invert_yaxis()
+    axes[0].legend(frameon=False, loc="lower left")
+    return figure
+
+
+@styled
+def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) -> Figure:
+    """How pFedSim's similarity matrix fills up: the matrix after some rounds (white: never compared), then shares of pairs and weights over the rounds.
+
+    phi: round, client, other, phi; rounds: round, phase, pairs, others; meetings: rounds, drawn, expected.
+    """
+    shown = sorted(phi["round"].unique())
+    figure, (axes,) = _axes(
+        2.3 * len(shown) + 6.2, 2.6, 1, len(shown) + 2, width_ratios=[1] * len(shown) + [1.35, 1.35]
+    )
+    least = phi.loc[phi["phi"] > 0, "phi"].min()
+    for ax, t in zip(axes, shown):
+        matrix = phi[phi["round"] == t].pivot(index="client", columns="other", values="phi").to_numpy()
+        image = ax.imshow(np.where(matrix > 0, matrix, np.nan), vmin=least, vmax=1, cmap="mako")
+        ax.set(title=f"similarity after round {t}", xlabel="client", ylabel="client" if ax is axes[0] else "")
+    figure.colorbar(image, ax=axes[len(shown) - 1], shrink=0.8)
+    own, paper = axes[-2:]
+    start = rounds.loc[rounds["phase"] == "personalisation", "round"].min() - 0.5
+    own.axvspan(rounds["round"].min() - 0.5, start, color="#eeeeee")
+    own.text((rounds["round"].min() + start) / 2, 0.5, "FedAvg", ha="center")
+    own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs that are known")
+    own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="others' weight")
+    own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
+    own.legend(frameon=False, loc="lower right")
+    paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="drawn")
+    paper.plot(meetings["rounds"], meetings["expected"], color=PAPER, linestyle="--", label="expected")
+    paper.set(
+        title="10 of 100 clients a round",
+        xlabel="rounds of personalisation",
+        ylim=(0, 1.02),
+        ylabel="pairs that have met",
+    )
+    paper.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@styled
+def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+    """Time and traffic of a client as ratios to FedAvg's: one dot a repetition, the paper's data sets as diamonds.
+
+    tidy: method, seconds_ratio, down_ratio, up_ratio; printed: the paper's ratios of time, data sets by methods.
+    """
+    methods = list(dict.fromkeys(tidy["method"]))
+    figure, ((left, right),) = _axes(8.4, 0.4 * len(methods) + 1.2, 1, 2, sharey=True)
+    for y, method in enumerate(methods):
+        own = tidy[tidy["method"] == method]
+        left.plot(
+            own["seconds_ratio"], [y - 0.12] * len(own), "o", color=INK, markersize=4, label="ours" if y == 0 else None
+        )
+        cells = printed[method]
+        left.plot(
+            cells,
+            [y + 0.14] * len(cells),
+            "D",
+            color=PAPER,
+            markersize=4,
+            label="paper, 4 data sets" if y == 0 else None,
+        )
+        for shift, way, colour in ((-0.14, "down", INK), (0.14, "up", REFERENCE)):
+            right.barh(y + shift, own[f"{way}_ratio"].mean(), height=0.26, color=colour, label=way if y == 0 else None)
+    left.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
+    left.set(title="seconds per training sample / FedAvg's")
+    right.set(title="numbers per participant and round / FedAvg's (ours, counted)")
+    left.set_yticks(range(len(methods)), methods)
+    left.invert_yaxis()
+    left.legend(frameon=False)
+    right.legend(frameon=False)
+    return figure
+
+
+@styled
 def rho_curve(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Accuracy against rho with the std over seeds, one column for each alpha; the paper's CIFAR-10 numbers below.
 

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterable
 
 import pandas as pd
-import torch
 
 from fedlib import algorithms, tree
-from fedlib.engine.simulate import TRAIN, first_state, receive, send, set_up, take_over
+from fedlib.engine.simulate import first_state, set_up, watched_round
 from fedlib.models import MODELS
 from fedlib.spec import RunSpec
 
@@ -40,34 +39,29 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
     )
 
 
-@torch.no_grad()
 def _row(name: str) -> dict:
     run = set_up(RunSpec(name, **TASK), "serial")
     state = first_state(run)
     for t in range(1, run.spec.rounds + 1):
-        ids, messages, owned = send(run, state, t)
-        turns = [run.turn(int(i), TRAIN, t) for i in ids]
-        uploads, clients = run.backend(run.acting(state).client_update, turns, messages, owned)
-        if t == run.spec.rounds:
-            down, up = _one(run, state, "floats_down", messages), _one(run, state, "floats_up", uploads)
-        receive(run, state, t, ids, messages, owned, uploads, clients)
-        take_over(run, state)
+        acting = run.acting(state)
+        seen = watched_round(run, state, t)
+    down, up = _counted(run, acting, "floats_down", seen.messages), _counted(run, acting, "floats_up", seen.uploads)
     place, title = citation(name)
     return {
         "method": name,
         "down": _amount(run, down),
         "up": _amount(run, up),
-        "personal": contents(run, clients),
+        "personal": contents(run, seen.clients),
         "tested": ", ".join(run.points(state)),
         "published": place,
         "title": title,
     }
 
 
-def _one(run, state: dict, count: str, stacked):
-    """What the first client's message is counted as."""
+def _counted(run, method, count: str, stacked):
+    """What the first participant's message is counted as."""
     message = run.transport.travelling(tree.rows(stacked, 0))
-    return getattr(run.acting(state), count, lambda message: message)(message)
+    return getattr(method, count, lambda message: message)(message)
 
 
 def _amount(run, message) -> str:

@@ -7,14 +7,15 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the engine does it: side by side rather than inside operators, and the same bits everywhere
-if "FEDLIB_TEST_HOME" not in os.environ:  # notebooks/conftest.py runs this file as well
+if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conftest.py runs this file as well
     home = Path(tempfile.mkdtemp(prefix="fedlib-tests-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ.setdefault("FEDLIB_TEST_DATA", os.environ.get("FEDLIB_DATA", ""))  # prepared data of the user's, if any
     os.environ |= {
-        "FEDLIB_TEST_HOME": str(home),
+        "FEDLIB_TEST_PROCESS": str(os.getpid()),  # pytest-xdist: every worker has a home of its own
         "FEDLIB_HOME": str(home),
         "FEDLIB_CACHE": str(home / "cache"),
         "FEDLIB_PROFILE": "smoke",
         "FEDLIB_OFFLINE": "1",
+        "FEDLIB_DATA": os.environ["FEDLIB_TEST_DATA"] or str(home / "data"),
     }
-    os.environ.setdefault("FEDLIB_DATA", str(home / "data"))

@@ -296,6 +296,27 @@ def play_round(runs: Sequence[Run], states: Sequence[dict], t: int) -> None:
         start = mine.stop
 
 
+@dataclass(frozen=True)
+class Round:
+    """What travelled in a round: the participants, what they received and what they returned, stacked [K, ...]."""
+
+    ids: np.ndarray
+    messages: dict
+    uploads: dict
+    clients: dict  # what they keep now
+
+
+def watched_round(run: Run, state: dict, t: int) -> Round:
+    """Round t of a single run, for looking at; `play_round` and what follows it, without the evaluation. Changes `state`."""
+    with torch.no_grad():
+        ids, messages, owned = send(run, state, t)
+        turns = [run.turn(int(i), TRAIN, t) for i in ids]
+        uploads, clients = run.backend(run.acting(state).client_update, turns, messages, owned)
+        receive(run, state, t, ids, messages, owned, uploads, clients)
+        take_over(run, state)
+    return Round(ids, messages, uploads, clients)
+
+
 def send(run: Run, state: dict, t: int):
     """The participants of round t (ids), what they receive, and what they own; both stacked."""
     clock = time.monotonic()

@@ -3,6 +3,6 @@
 Every item is a set of RunSpecs per profile, an analysis that turns results into tables, a figure, and claims.
 """
 
-from fedlib.experiments.pfedsim import partitions, rho, setting, study
+from fedlib.experiments.pfedsim import accuracy, overhead, partitions, rho, setting, study, workflow
 
-ITEMS = (*study.ITEMS, *partitions.ITEMS, *setting.ITEMS, *rho.ITEMS)
+ITEMS = (*study.ITEMS, *partitions.ITEMS, *workflow.ITEMS, *setting.ITEMS, *accuracy.ITEMS, *rho.ITEMS, *overhead.ITEMS)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
-from fedlib.experiments.pfedsim.partitions import ALPHAS
+from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, run_spec
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
@@ -16,23 +16,17 @@ REFERENCES = ("local", "fedper")  # FedAvg is rho = 1
 
 
 def rho_specs(s: dict) -> list[RunSpec]:
-    specs = []
-    for alpha in ALPHAS:
-        common = dict(
-            dataset=s["dataset"],
-            partition={"alpha": alpha, "min_size": s["min_size"]},
-            num_clients=s["num_clients"],
-            join_ratio=s["join_ratio"],
-            rounds=s["rounds"],
-            local_epochs=s["local_epochs"],
-            lr=s["lr"],
-            eval_every=s["eval_every"],
+    return [
+        spec
+        for alpha in ALPHAS
+        for seed in range(s["seeds"])
+        for method in s["methods"]
+        for spec in (
+            [run_spec(s, method, alpha, seed, rho=rho) for rho in RHOS]
+            if method == "pfedsim"
+            else [run_spec(s, method, alpha, seed)]
         )
-        for seed in range(s["seeds"]):
-            if "pfedsim" in s["methods"]:
-                specs += [RunSpec("pfedsim", hyper={"rho": rho}, seed=seed, **common) for rho in RHOS]
-            specs += [RunSpec(method, seed=seed, **common) for method in s["methods"] if method != "pfedsim"]
-    return specs
+    ]
 
 
 def analyse_rho(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
@@ -149,46 +143,13 @@ TABLE6 = Item(
     name="pfedsim/table6_rho",
     title="pFedSim Table 6: the generalisation ratio rho",
     claim="Some rounds of FedAvg before personalisation help; how many matters little between 30 and 70 %.",
-    smaller="digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 20 rounds, instead of 100, 10 and 200; lr 0.05 instead of 0.01",
+    smaller=SMALLER,
     settings={
-        "smoke": {
-            "dataset": "digits",
-            "methods": ("pfedsim", *REFERENCES),
-            "seeds": 1,
-            "num_clients": 6,
-            "join_ratio": 0.5,
-            "rounds": 2,
-            "local_epochs": 1,
-            "lr": 0.05,
-            "min_size": 10,
-            "eval_every": 1,
-        },
-        "quick": {
-            "dataset": "digits",
-            "methods": ("pfedsim", *REFERENCES),
-            "seeds": 3,
-            "num_clients": 20,
-            "join_ratio": 0.5,
-            "rounds": 20,
-            "local_epochs": 5,
-            "lr": 0.05,
-            "min_size": 10,
-            "eval_every": 5,
-        },
-        "paper": {
-            "dataset": "cifar10",
-            "methods": ("pfedsim", *REFERENCES),
-            "seeds": 5,
-            "num_clients": 100,
-            "join_ratio": 0.1,
-            "rounds": 200,
-            "local_epochs": 5,
-            "lr": 0.01,
-            "min_size": 40,
-            "eval_every": 10,
-        },
+        "smoke": {**SETTINGS["smoke"], "methods": ("pfedsim", *REFERENCES), "seeds": 1},
+        "quick": {**SETTINGS["quick"], "methods": ("pfedsim", *REFERENCES), "seeds": 3},
+        "paper": {**SETTINGS["paper"], "methods": ("pfedsim", *REFERENCES), "seeds": 1},
     },
-    minutes={"smoke": 0.5, "quick": 3.5, "paper": 1800},
+    minutes={"smoke": 0.5, "quick": 3.5, "paper": 110},
     specs=rho_specs,
     analyse=analyse_rho,
     figure=lambda tables: figures.rho_curve(tables["tidy"], paper_table("pfedsim", "6")),
