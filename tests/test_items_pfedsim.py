@@ -1,0 +1,135 @@
+"""pFedSim's tables of accuracies and costs, and its workflow: claims go both ways, numbers agree with sums done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import tiny
+
+from fedlib import sweep
+from fedlib.experiments import ITEMS, OpenItem
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments.pfedsim import accuracy, overhead, workflow
+from fedlib.models import build
+
+
+def accuracy_tables(cells) -> dict:
+    """Tables of one seed in which methods have the accuracies cells(alpha, method) in percent, at the headline and at `post`."""
+    rows = [
+        (alpha, 0, method, point, point == "headline", cells(alpha, method) / 100, 0.0)
+        for alpha in accuracy.ALPHAS for method in accuracy.METHODS for point in ("headline", "post")
+    ]
+    tidy = pd.DataFrame(rows, columns=["alpha", "seed", "method", "point", "headline", "pooled", "client_mean"])
+    return {"tidy": tidy, "ranks": accuracy.ranks(tidy)}
+
+
+def test_claims_of_table_3_on_the_papers_own_cifar10_columns_and_upside_down():
+    """Printed: pFedSim leads by 1.8 at Dir(0.1) and by 2.7 at Dir(0.5), so that the text's "more at 0.1" fails on the table."""
+    claims = ITEMS["pfedsim/table3_accuracy"].claims
+    paper = accuracy_tables(lambda alpha, method: accuracy.printed(method, alpha)["value"])
+    assert [c.check(paper).status for c in claims] == [REPRODUCED] * 5 + [NOT_REPRODUCED] + [REPRODUCED] * 2
+    turned = accuracy_tables(lambda alpha, method: 100 - accuracy.printed(method, alpha)["value"])
+    assert [c.check(turned).status for c in claims if c is not claims[5]] == [NOT_REPRODUCED] * 7
+
+
+def test_claims_that_need_all_methods_say_which_are_missing():
+    tables = accuracy_tables(lambda alpha, method: 50.0 + len(method))
+    tables["tidy"] = tables["tidy"].query("method not in ('fedgen', 'fedbn')")
+    checked = [c.check(tables) for c in ITEMS["pfedsim/table3_accuracy"].claims]
+    assert checked[0].status == NOT_TESTED and checked[0].evidence == "without fedbn, fedgen"
+    assert checked[3].status == NOT_REPRODUCED  # needs neither of them
+
+
+def test_table_3_marks_what_is_compared():
+    tables = accuracy_tables(lambda alpha, method: 42.0 if method == "pfedsim" else len(method))
+    row = accuracy.compared(tables["tidy"], {"methods": ("pfedsim",), "dataset": "digits"}).iloc[0]
+    assert row["Dir(0.1) paper, CIFAR-10"].startswith("86.") and row["Dir(0.1) ours, digits"] == "42.00 (n=1)"
+    assert float(row["Dir(0.1) difference"]) == pytest.approx(42 - accuracy.printed("pfedsim", 0.1)["value"])
+    assert accuracy.printed("ifca", 0.1) is None
+
+
+def test_tables_3_and_6_share_their_runs():
+    table3, table6 = (OpenItem(ITEMS[f"pfedsim/{name}"], "paper") for name in ("table3_accuracy", "table6_rho"))
+    shared = {s.id for s in table3.specs} & {s.id for s in table6.specs}
+    assert len(shared) == 2 * 3  # Local, FedPer and pFedSim at rho = 0.5
+
+
+# costs -----------------------------------------------------------------------------------------------------------------
+
+
+def overhead_tables(seconds: dict[str, float], down: dict[str, float]) -> dict:
+    rows = [(seed, m, seconds[m] * (1 + seed / 100), down[m], 1.0) for seed in range(3) for m in overhead.METHODS]
+    return {"tidy": pd.DataFrame(rows, columns=["seed", "method", "seconds_ratio", "down_ratio", "up_ratio"])}
+
+
+def test_claims_of_table_7_follow_the_numbers():
+    claims = ITEMS["pfedsim/table7_overhead"].claims
+    paper = overhead.printed_ratios().loc["cifar10"].to_dict()
+    assert paper["fedfomo"] == pytest.approx(1.30, abs=0.005) and paper["pfedsim"] == pytest.approx(1.00, abs=0.005)
+    right = overhead_tables(paper, {"fedavg": 1, "fedfomo": 4.75, "fedgen": 1.1, "pfedsim": 1})
+    wrong = overhead_tables({"fedavg": 1, "fedfomo": 0.9, "fedgen": 1.0, "pfedsim": 1.3}, dict.fromkeys(overhead.METHODS, 1.5))
+    assert [c.check(right).status for c in claims] == [REPRODUCED] * 4
+    assert [c.check(wrong).status for c in claims] == [NOT_REPRODUCED] * 4
+
+
+def test_runs_that_are_timed_are_done_one_at_a_time(monkeypatch, tmp_path):
+    seen = {}
+    def run_all(specs, store, **options):
+        seen.update(options)
+        raise InterruptedError
+    monkeypatch.setattr("fedlib.experiments.items.run_all", run_all)
+    for name, jobs in (("pfedsim/table7_overhead", 1), ("pfedsim/table3_accuracy", 2)):
+        with pytest.raises(InterruptedError):
+            OpenItem(ITEMS[name], "smoke", jobs=2, root=tmp_path).run()
+        assert seen["jobs"] == jobs
+    assert sweep.run_all is not run_all
+
+
+# workflow --------------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_meet_as_often_as_expected():
+    """2 of 4 clients: 2*1/(4*3) = 1/6 a round; over 300 draws of one round the mean is that exactly, for one pair meets in each."""
+    once = workflow.meetings(4, 0.5, 1)
+    assert once["drawn"].item() == pytest.approx(1 / 6) and once["expected"].item() == pytest.approx(1 / 6)
+    many = workflow.meetings(100, 0.1, 100)
+    assert many["expected"].iloc[-1] == pytest.approx(1 - (1 - 90 / 9900) ** 100) and abs(many["drawn"].iloc[-1] - many["expected"].iloc[-1]) < 0.02
+
+
+def test_walk_notices_a_wrong_mixture_and_a_changed_classifier():
+    model = build("lenet5_bn", (1, 16, 16), 10)
+    models = {name: torch.stack([model.theta0[name], 3 * model.theta0[name]]) for name in model.trainable}
+    weights = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
+    right = {name: (0.25 * rows[0] + 0.75 * rows[1])[None] for name, rows in models.items()}
+    assert workflow.mixture_error(models, weights, right, model) < 1e-6
+    wrong = {**right, "extractor.fc2.bias": right["extractor.fc2.bias"] + 0.5}
+    assert workflow.mixture_error(models, weights, wrong, model) == pytest.approx(0.5, abs=1e-6)
+    changed = {**models, "head.bias": models["head.bias"] + torch.tensor([[0.0], [1.0]])}
+    assert workflow.heads_changed(models, models) == 0 and workflow.heads_changed(models, changed) == 1
+
+
+def test_the_walk_is_the_run():
+    """Rounds that are watched are those of `simulate`; with T = 3 and rho = 0.5 there is one round of FedAvg."""
+    from fedlib.engine.simulate import simulate
+
+    spec = tiny("pfedsim", hyper={"rho": 0.5})
+    tidy, phis = workflow.walk(spec)
+    assert tidy["phase"].tolist() == ["generalisation", "personalisation", "personalisation"] and list(phis) == [2, 3]
+    sent = simulate(spec).communication
+    assert (2 * tidy[["down", "up"]].sum()).tolist() == [sent["down"]["floats"], sent["up"]["floats"]]
+    assert tidy["mixture_error"].max() < 1e-6 and np.array_equal(phis[3], phis[3].T)
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [(0, {"down": 1}), (1, {"heads_changed": 1}), (2, {"mixture_error": 0.1}), (3, {"pairs": 0.5})],
+)
+def test_claims_of_the_workflow_follow_the_numbers(claim, change):
+    tidy = pd.DataFrame({"phase": ["generalisation", "personalisation", "personalisation"], "down": 9, "up": 9, "pairs": [0, 0.1, 0.2], "mixture_error": 0.0, "heads_changed": [4, 2, 2]})
+    tables = {"tidy": tidy, "task": pd.DataFrame([{"model": 9, "participants": 2}]), "meetings": workflow.meetings(100, 0.1, 100)}
+    claims = ITEMS["pfedsim/fig4_workflow"].claims
+    assert [c.check(tables).status for c in claims] == [REPRODUCED] * 5
+    assert claims[claim].check({**tables, "tidy": tidy.assign(**change)}).status == NOT_REPRODUCED
+    assert claims[4].check({**tables, "meetings": workflow.meetings(10, 1.0, 3)}).status == NOT_REPRODUCED
