@@ -382,6 +382,43 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
 
 
 @styled
+def groups(dataset, each: int = 12) -> Figure:
+    """The first images of every group (domain, writer, look) of a `fedlib.data.Dataset`, a group a row."""
+    figure, axes = _axes(0.55 * each + 0.8, 0.58 * len(dataset.group_names), len(dataset.group_names), each)
+    for k, row in enumerate(axes):
+        for ax, i in zip(row, (dataset.groups == k).nonzero().flatten().tolist()):
+            image = dataset.images[i].permute(1, 2, 0).numpy()
+            ax.imshow(image, cmap="gray", vmin=0, vmax=255)
+        for ax in row:
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+        row[0].set_ylabel(dataset.group_names[k], rotation=0, ha="right", va="center")
+    return figure
+
+
+@styled
+def domains(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
+    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond); the last column is the average.
+
+    tidy: method, domain, accuracy; printed: the paper's Table 8.
+    """
+    shown = [m for m in methods if m in set(tidy["method"])]
+    ours = 100 * tidy.groupby(["method", "domain"], sort=False)["accuracy"].mean().unstack().loc[shown]
+    paper = printed.pivot(index="method", columns="domain", values="value").reindex(shown)
+    paper = paper[[c for c in paper.columns if c != "average"] + ["average"]]
+    figure, (axes,) = _axes(10.5, 0.3 * len(shown) + 1.5, 1, 2, sharey=True)
+    for ax, table, title in ((axes[0], ours, "ours"), (axes[1], paper, "paper, DomainNet")):
+        centred = table - table.mean()  # who is good within a domain; domains are not equally hard
+        sns.heatmap(
+            centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7}
+        )
+        ax.set(title=f"{title}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
+        ax.tick_params(axis="x", rotation=30)
+        ax.axvline(table.shape[1] - 1, color="white", linewidth=3)
+    return figure
+
+
+@styled
 def rho_curve(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     """Accuracy against rho with the std over seeds, one column for each alpha; the paper's CIFAR-10 numbers below.
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from fedlib import data
-from fedlib.data.datasets import Dataset
+from fedlib.data.datasets import EMBEDDED, Dataset
+from fedlib.data.looks import LOOKS, SHARES
 from fedlib.errors import BadValue, DataError
 
 CLASSES = ["cat", "dog", "owl"]
@@ -67,7 +68,7 @@ def test_digits_are_the_same_everywhere():
 def test_digits_need_no_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "nowhere"))
     assert len(data.load("digits").labels) == 1797
-    assert data.available() == ["digits"]
+    assert data.available() == [*EMBEDDED]
 
 
 # prepared folders ------------------------------------------------------------------------------------------------------
@@ -80,14 +81,14 @@ def test_prepared_folder(root):
     assert pets.images.dtype == torch.uint8 and torch.equal(pets.images, torch.from_numpy(images).permute(0, 3, 1, 2))
     assert pets.labels.dtype == torch.int64 and pets.labels.tolist() == [0, 1, 2] * 4
     assert pets.sha256 == hashlib.sha256(images.tobytes()).hexdigest()
-    assert data.available() == ["digits", "pets"]
+    assert data.available() == [*EMBEDDED, "pets"]
 
 
 def test_folder_argument_comes_before_the_environment(root, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     write(elsewhere / "pets")
     assert len(data.load("pets", elsewhere).labels) == len(data.load("pets", str(elsewhere)).labels) == 12
-    assert data.available(elsewhere) == ["digits", "pets"] and data.available() == ["digits"]
+    assert data.available(elsewhere) == [*EMBEDDED, "pets"] and data.available() == [*EMBEDDED]
 
 
 def test_root(monkeypatch):
@@ -132,7 +133,7 @@ def test_missing_file_is_named(root, file):
 def test_unknown_name_lists_what_is_there(root):
     write(root / "pets")
     write(root / "birds")
-    with pytest.raises(BadValue, match=r"unknown dataset 'mars'.*accepted: digits, mnist,.*here now: digits, birds, pets .*FEDLIB_DATA"):
+    with pytest.raises(BadValue, match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, birds, pets .*FEDLIB_DATA"):
         data.load("mars")
     for name, near in [("petss", "pets"), ("cifer10", "cifar10"), ("tinyimagenet", "tiny_imagenet"), ("mnist ", None)]:
         with pytest.raises(BadValue, match=f"did you mean {near}" if near else "is not accepted"):
@@ -143,14 +144,14 @@ def test_absent_data_set_without_network(root):
     """FEDLIB_OFFLINE=1 is set for all tests: nothing is downloaded, and what could be done by hand is said."""
     with pytest.raises(DataError, match=r"'cifar100' is not prepared: FEDLIB_OFFLINE is set.*_downloads/cifar100: cifar-100-python.tar.gz"):
         data.load("cifar100")
-    assert data.available() == ["digits"]
+    assert data.available() == [*EMBEDDED]
 
 
 def test_folders_that_are_no_data_sets_are_not_listed(root):
     for name in (".locks", "_damaged", ".pets.tmp", "pets and more"):
         write(root / name)
     (root / "empty").mkdir()
-    assert data.available() == ["digits"]
+    assert data.available() == [*EMBEDDED]
 
 
 @pytest.mark.parametrize("name", ["../pets", "..", ".", "", ".pets", "a/b", "a/../pets", "/pets", "a\\b", "pets/", "pets\n", "pe ts", "pe\0ts"])
@@ -396,3 +397,35 @@ def test_other_processes_map_the_same_file(root):
         assert torch.equal(again.images, dataset.images) and torch.equal(again.labels, dataset.labels)
         assert (again.name, again.classes, again.sha256) == (dataset.name, dataset.classes, dataset.sha256)
     assert len(packed) < 1000
+
+
+# digits in six looks ---------------------------------------------------------------------------------------------------
+
+
+def test_looks_differ_in_images_and_not_in_labels():
+    """Every image of the plain look is the digit itself, of the negative its complement; shares are those of DomainNet's domains."""
+    plain, looks = data.load("digits"), data.load("digits_looks")
+    assert torch.equal(plain.labels, looks.labels) and looks.group_names == tuple(LOOKS)
+    assert torch.equal(looks.images[looks.groups == 0], plain.images[looks.groups == 0])
+    assert torch.equal(looks.images[looks.groups == 1], 255 - plain.images[looks.groups == 1])
+    sizes = looks.groups.bincount()
+    assert (sizes - 1797 * torch.tensor(SHARES) / sum(SHARES)).abs().max() < 6
+    shares = torch.stack([looks.labels[looks.groups == k].bincount(minlength=10) / sizes[k] for k in range(6)])
+    assert (shares - shares.mean(0)).abs().max() < 0.02
+
+
+def test_looks_by_hand():
+    """One bright pixel: its outline is its eight neighbours; tilted about the centre, a centred disc stays; checks are 0 or 110 outside."""
+    x = torch.zeros(1, 1, 6, 6, dtype=torch.float64)
+    x[0, 0, 3, 3] = 200
+    edge = LOOKS["outline"](x)[0, 0]
+    assert edge[3, 3] == 0 and edge.eq(200).sum() == 8 and edge[2:5, 2:5].sum() == 8 * 200
+    assert LOOKS["faint"](x).unique().tolist() == [110.0, 170.0]
+    board = LOOKS["checks"](x)[0, 0]
+    assert board[3, 3] == 200 and board[0, 0] == 0 and board[0, 2] == 110 and board[2, 2] == 0
+    row, column = torch.meshgrid(torch.arange(17.0) - 8, torch.arange(17.0) - 8, indexing="ij")
+    disc = torch.exp(-(row**2 + column**2) / 20)[None, None].double()
+    assert (LOOKS["tilted"](disc) - disc)[0, 0, 4:13, 4:13].abs().max() < 0.02
+    bar = torch.zeros_like(disc)
+    bar[0, 0, 8] = 1
+    assert (LOOKS["tilted"](bar) - bar).abs().max() > 0.5

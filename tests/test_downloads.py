@@ -26,6 +26,7 @@ from PIL import Image
 
 from fedlib import data
 from fedlib.data import DATASETS, archives, download, prepare, readers
+from fedlib.data.datasets import EMBEDDED
 from fedlib.data.download import RemoteFile
 from fedlib.errors import BadValue, DataError
 
@@ -701,7 +702,7 @@ def test_folder_of_images(pets, root):
     assert colours["grey"] == [100] * 3 and colours["16 bit"] == near([156] * 3)
     assert colours["clear"] == [255] * 3 and colours["one bit"] == [255] * 3 and colours["photo"] == near([255] * 3)
     assert colours["palette"] == near([200, 10, 20]) and colours["cmyk"] == near([255, 0, 0])
-    assert not root.exists() or data.available() == ["digits"], "the copy goes to the cache, not to the data root"
+    assert not root.exists() or data.available() == [*EMBEDDED], "the copy goes to the cache, not to the data root"
 
 
 def test_folder_names_that_are_no_text(root, tmp_path):
@@ -1025,6 +1026,7 @@ def test_interrupted_preparation_leaves_nothing(offer, root, monkeypatch, error)
 CHILD = """
 import dataclasses, os, pathlib, signal, sys, time
 from fedlib import data
+from fedlib.data.datasets import EMBEDDED
 from fedlib.data import DATASETS
 from fedlib.data.download import RemoteFile
 assert not {"PIL", "torchvision"} & set(sys.modules), "imported only where used"
@@ -1059,7 +1061,7 @@ def test_killed_preparation_and_two_processes_at_once(offer, root, tmp_path):
     server, log = offer("mnist", files), tmp_path / "log"
     children = [start(server, how, log) for how in ("kill", "wait", "wait")]
     children[0].communicate("go\n", timeout=60)
-    assert children[0].returncode == -9 and (root / ".mnist.tmp").exists() and data.available() == ["digits"]
+    assert children[0].returncode == -9 and (root / ".mnist.tmp").exists() and data.available() == [*EMBEDDED]
     for child in children[1:]:
         child.stdin.write("go\n")
         child.stdin.flush()
@@ -1077,7 +1079,7 @@ def test_damaged_data_set_is_made_again_and_kept_aside(offer, root):
     (root / "mnist/images.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.warns(UserWarning, match="'mnist' .* fails its checksum.*made again.*_damaged"):
         assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
-    assert [p.name for p in (root / "_damaged").iterdir()] == ["mnist.0"] and data.available() == ["digits", "mnist"]
+    assert [p.name for p in (root / "_damaged").iterdir()] == ["mnist.0"] and data.available() == [*EMBEDDED, "mnist"]
 
 
 def test_damaged_data_set_without_network_is_left_where_it_is(offer, root, monkeypatch):
@@ -1103,10 +1105,10 @@ def test_a_folder_in_the_way_is_not_touched(offer, root):
 
 
 def test_registry():
-    assert list(DATASETS) == ["digits", "mnist", "fmnist", "emnist", "femnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet", "domainnet"]
+    assert list(DATASETS) == [*EMBEDDED, "mnist", "fmnist", "emnist", "femnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet", "domainnet"]
     for name, source in DATASETS.items():
         assert source.terms and source.citation and source.images > 1000 and source.classes >= 10
-        assert (source.read is None) == (name == "digits") and bool(source.by_hand) == (name == "femnist")
+        assert (source.read is None) == (name in EMBEDDED) and bool(source.by_hand) == (name == "femnist")
         for file in source.files:
             assert file.urls or source.by_hand
             assert all(url.endswith("/" + file.name) or url.endswith("/content") for url in file.urls)

@@ -9,10 +9,11 @@ import torch
 from helpers import tiny
 
 from fedlib import sweep
-from fedlib.experiments import ITEMS, OpenItem
+from fedlib.experiments import ITEMS, OpenItem, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.experiments.pfedsim import accuracy, overhead, workflow
+from fedlib.experiments.pfedsim import accuracy, domains, overhead, workflow
 from fedlib.models import build
+from fedlib.results import RunResult
 
 
 def accuracy_tables(cells) -> dict:
@@ -133,3 +134,38 @@ def test_claims_of_the_workflow_follow_the_numbers(claim, change):
     assert [c.check(tables).status for c in claims] == [REPRODUCED] * 5
     assert claims[claim].check({**tables, "tidy": tidy.assign(**change)}).status == NOT_REPRODUCED
     assert claims[4].check({**tables, "meetings": workflow.meetings(10, 1.0, 3)}).status == NOT_REPRODUCED
+
+
+# domains ---------------------------------------------------------------------------------------------------------------
+
+
+def domain_tables(cells) -> dict:
+    names = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch", "average")
+    rows = [(0, m, "post", d, cells(m, d) / 100) for m in accuracy.METHODS for d in names]
+    sizes = paper_table("pfedsim", "fig5b")[["domain", "value"]].rename(columns={"value": "samples"})
+    return {"tidy": pd.DataFrame(rows, columns=["seed", "method", "point", "domain", "accuracy"]), "sizes": sizes}
+
+
+def test_claims_of_table_8_on_the_papers_own_numbers_and_upside_down():
+    claims = ITEMS["pfedsim/table8_domainnet"].claims
+    paper = domain_tables(lambda method, domain: domains.printed(method, domain)["value"])
+    assert [c.check(paper).status for c in claims] == [REPRODUCED] * 5
+    turned = domain_tables(lambda method, domain: 100 - domains.printed(method, domain)["value"])
+    turned["sizes"] = turned["sizes"].assign(samples=1)
+    assert [c.check(turned).status for c in claims] == [NOT_REPRODUCED] * 5
+    assert claims[4].check({"sizes": pd.DataFrame({"domain": ["plain"], "samples": [3]})}).status == NOT_TESTED
+
+
+def test_accuracy_by_domain_is_correct_over_tests():
+    """Six clients, one a domain: client 0 has 3 of 4 right; the average weighs domains by their test samples."""
+    correct, tests = np.zeros((6, 10), dtype=int), np.ones((6, 10), dtype=int)
+    tests[0, 0], correct[0, 0] = 4, 3
+    tests[0, 1:] = 0
+    spec = OpenItem(ITEMS["pfedsim/table8_domainnet"], "smoke").specs[0]
+    entry = {"round": spec.rounds, "point": "post", "headline": True, "pooled": 3 / 54}
+    result = RunResult(spec, "finished", [entry], arrays={"correct": correct, "tests": tests, "counts": 2 * tests})
+    settings = {**ITEMS["pfedsim/table8_domainnet"].settings["smoke"], "methods": (spec.method,)}
+    tables = domains.analyse_domains(settings, [result])
+    values = tables["tidy"].set_index("domain")["accuracy"]
+    assert values["plain"] == 0.75 and values["negative"] == 0 and values["average"] == 3 / 54
+    assert tables["sizes"].set_index("domain")["samples"].tolist() == [8, 20, 20, 20, 20, 20]

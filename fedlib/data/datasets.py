@@ -1,4 +1,4 @@
-"""Image data sets: one embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
+"""Image data sets: two embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
 
 The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 [n, h, w, c]), `labels.npy`
 (int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and, where
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.data.looks import LOOKS, in_looks
 from fedlib.data.sources import DATASETS
 from fedlib.errors import BadValue, DataError, choose, require
 
@@ -104,7 +105,16 @@ def _digits() -> Dataset:
     return Dataset("digits", images, labels, tuple(str(d) for d in range(10)), digest)
 
 
-EMBEDDED = {"digits": _digits}
+@functools.cache
+def _digits_looks() -> Dataset:
+    """The digits in six looks, see `fedlib.data.looks`; the look of an image is its group."""
+    plain = _digits()
+    images, look = in_looks(plain.images, plain.labels)
+    digest = hashlib.sha256(images.numpy().tobytes()).hexdigest()
+    return Dataset("digits_looks", images, plain.labels, plain.classes, digest, groups=look, group_names=tuple(LOOKS))
+
+
+EMBEDDED = {"digits": _digits, "digits_looks": _digits_looks}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 

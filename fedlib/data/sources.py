@@ -79,6 +79,11 @@ DATASETS = {
         terms="CC BY 4.0",
         citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
     ),
+    "digits_looks": Source(
+        1_797, (1, 16, 16), 10, 0,
+        terms="CC BY 4.0, as the digits that it is made from",
+        citation="made by fedlib.data.looks from the digits: six looks that differ in size, in place of domains",
+    ),
     "mnist": _mnist_like(
         12,
         ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"],

@@ -195,7 +195,9 @@ def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
 
 def paper_table(paper: str, table: str) -> pd.DataFrame:
     """The numbers that a paper prints, one row a cell, values in the printed unit. The `variant` column is split into columns."""
-    path = Path(__file__).parent / "paper_tables" / f"{paper}_table{table}.csv"
+    path = (
+        Path(__file__).parent / "paper_tables" / f"{paper}_{table if table.startswith('fig') else f'table{table}'}.csv"
+    )
     if not path.exists():
         raise BadValue(f"there are no numbers of {paper} table {table} here")
     frame = pd.read_csv(path, dtype={"variant": str, "note": str})

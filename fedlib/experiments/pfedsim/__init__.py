@@ -3,6 +3,15 @@
 Every item is a set of RunSpecs per profile, an analysis that turns results into tables, a figure, and claims.
 """
 
-from fedlib.experiments.pfedsim import accuracy, overhead, partitions, rho, setting, study, workflow
+from fedlib.experiments.pfedsim import accuracy, domains, overhead, partitions, rho, setting, study, workflow
 
-ITEMS = (*study.ITEMS, *partitions.ITEMS, *workflow.ITEMS, *setting.ITEMS, *accuracy.ITEMS, *rho.ITEMS, *overhead.ITEMS)
+ITEMS = (
+    *study.ITEMS,
+    *partitions.ITEMS,
+    *workflow.ITEMS,
+    *setting.ITEMS,
+    *accuracy.ITEMS,
+    *rho.ITEMS,
+    *overhead.ITEMS,
+    *domains.ITEMS,
+)
