@@ -373,7 +373,7 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
             right.barh(y + shift, own[f"{way}_ratio"].mean(), height=0.26, color=colour, label=way if y == 0 else None)
     left.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
     left.set(title="seconds per training sample / FedAvg's")
-    right.set(title="numbers per participant and round / FedAvg's (ours, counted)")
+    right.set(title="numbers sent / FedAvg's (ours, counted)")
     left.set_yticks(range(len(methods)), methods)
     left.invert_yaxis()
     left.legend(frameon=False)
