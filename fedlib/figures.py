@@ -376,6 +376,32 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
 
 
 @styled
+def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
+    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps for itself.
+
+    accuracy: method, point, accuracy (a fraction); sizes: sent, kept, by method in the order of the rows from top to bottom.
+    """
+    figure, ((left, right),) = _axes(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
+    rows = {method: y for y, method in enumerate(sizes.index)}
+    for (point, own), marker, colour in zip(
+        accuracy.groupby("point", sort=False), "osD^v", sns.color_palette("colorblind")
+    ):
+        left.plot(
+            100 * own["accuracy"], own["method"].map(rows), marker, color=colour, markersize=6, alpha=0.8, label=point
+        )
+    left.set_yticks(range(len(rows)), list(rows))
+    left.set(title="accuracy, % (which model is tested)", xlim=(0, 100))
+    left.grid(axis="x", alpha=0.3)
+    left.invert_yaxis()
+    left.legend(frameon=False, loc="lower left", fontsize=8)
+    right.barh(range(len(sizes)), sizes["sent"], color=INK)
+    for y, (sent, kept) in enumerate(zip(sizes["sent"], sizes["kept"])):
+        right.annotate(f"sends {sent:,}, keeps {kept:,}", (sent, y), (4, 0), textcoords="offset points", va="center")
+    right.set(title="numbers that a client sends up in a round", xlim=(0, 1.75 * max(sizes["sent"].max(), 1)))
+    return figure
+
+
+@styled
 def scaling(tidy: pd.DataFrame) -> Figure:
     """Time of a round against its samples; time and memory against the number of clients. Grey lines: proportional growth.
 
