@@ -445,6 +445,104 @@ def _dots(ax, x, y, spread, colour: str, label: str) -> None:
     ax.errorbar(x, y, yerr=spread, color=colour, marker="o", markersize=4, capsize=3, label=label)
 
 
+# lessons 2 to 4 --------------------------------------------------------------------------------------------------------
+
+Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
+
+
+@styled
+def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round") -> Figure:
+    """Accuracy over the rounds: a line for the mean of the seeds, a band for their range. panels: by title and name one curve a seed."""
+    figure, axes = _axes(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    looks = dict(zip(names, zip(sns.color_palette("colorblind", len(names)), "osD^vP*Xh<>d")))
+    for ax, (title, lines) in zip(axes[0], panels.items()):
+        for name, seeds in lines.items():
+            x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looks[name]
+            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=name)
+            ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
+        ax.set(title=title, xlabel=xlabel)
+    axes[0, 0].set(ylabel="accuracy, %", ylim=(0, 100))
+    entries = {label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(entries.values(), entries.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def local_paths(
+    panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]], goals: dict[str, Sequence], names
+) -> Figure:
+    """Where clients walk in one round, in a plane of two numbers. panels: by title, paths [steps + 1, 2] by client and the server's
+    next point; goals: best points by label; names: of the two numbers."""
+    figure, axes = _axes(4.2 * len(panels) + 1.6, 3.2, 1, len(panels), sharex=True, sharey=True)
+    for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
+        for (client, path), colour in zip(paths.items(), sns.color_palette("colorblind")):
+            ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=client)
+            ax.plot(*path[0], "s", color="black", markersize=6, label="start")
+        ax.plot(*average, "D", color=REFERENCE, markersize=7, label="weighted average")
+        for (label, point), marker in zip(goals.items(), ("*", "x", "+")):
+            ax.plot(*point, marker, color=PAPER, markersize=10, label=label)
+        ax.set(title=title, xlabel=names[0])
+    axes[0, 0].set_ylabel(names[1])
+    entries = {label: line for line, label in zip(*axes[0, 0].get_legend_handles_labels())}
+    figure.legend(entries.values(), entries.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence[float]]) -> Figure:
+    """Clients whose loss is a/2 (w - m)²: the losses with the place where each walk ends, and the walks by round.
+
+    clients: (a, m) by name; walks: the global w before round 1 and after every round, by method.
+    """
+    figure, axes = _axes(10.6, 3.2, 1, 2)
+    left, right = axes[0]
+    values, total = np.linspace(-0.6, 4.6, 200), 0
+    for (name, (a, m)), line in zip(clients.items(), ("--", ":")):
+        total = total + a / 2 * (values - m) ** 2 / len(clients)
+        left.plot(values, a / 2 * (values - m) ** 2, line, color=PAPER, label=f"loss of {name}")
+    left.plot(values, total, color="black", label="mean loss")
+    best = sum(a * m for a, m in clients.values()) / sum(a for a, _ in clients.values())
+    looks = zip(sns.color_palette("colorblind", len(walks)), "osD^vP*Xh<>d")
+    for (name, walk), (colour, marker) in zip(walks.items(), looks):
+        end = walk[-1]
+        loss = sum(a / 2 * (end - m) ** 2 for a, m in clients.values()) / len(clients)
+        left.plot(end, loss, marker, color=colour, markersize=7)
+        right.plot(walk, color=colour, marker=marker, markersize=4, label=name)
+    right.axhline(best, color="black", linewidth=0.8)
+    left.set(title="losses, and where each method ends", xlabel="w", ylabel="loss", ylim=(0, 8))
+    right.set(title="the global w by round (line: the best w)", xlabel="round", ylabel="w")
+    left.legend(frameon=False, loc=(0.02, 0.4))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
+    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps for itself.
+
+    accuracy: method, point, accuracy (a fraction); sizes: sent, kept, by method in the order of the rows from top to bottom.
+    """
+    figure, ((left, right),) = _axes(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
+    rows = {method: y for y, method in enumerate(sizes.index)}
+    for (point, own), marker, colour in zip(
+        accuracy.groupby("point", sort=False), "osD^v", sns.color_palette("colorblind")
+    ):
+        left.plot(
+            100 * own["accuracy"], own["method"].map(rows), marker, color=colour, markersize=6, alpha=0.8, label=point
+        )
+    left.set_yticks(range(len(rows)), list(rows))
+    left.set(title="accuracy, % (which model is tested)", xlim=(0, 100))
+    left.grid(axis="x", alpha=0.3)
+    left.invert_yaxis()
+    left.legend(frameon=False, loc="lower left", fontsize=8)
+    right.barh(range(len(sizes)), sizes["sent"], color=INK)
+    for y, (sent, kept) in enumerate(zip(sizes["sent"], sizes["kept"])):
+        right.annotate(f"sends {sent:,}, keeps {kept:,}", (sent, y), (4, 0), textcoords="offset points", va="center")
+    right.set(title="numbers that a client sends up in a round", xlim=(0, 1.75 * max(sizes["sent"].max(), 1)))
+    return figure
+
+
 @styled
 def scaling(tidy: pd.DataFrame) -> Figure:
     """Time of a round against its samples; time and memory against the number of clients. Grey lines: proportional growth.

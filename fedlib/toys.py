@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedlib import tree
+from fedlib.algorithms.api import Setting
 from fedlib.models.model import Model
 
 
@@ -67,6 +70,23 @@ class ToyModel:
 
     def loss(self, theta, batch, train=None):
         return 0.5 * batch.mean((self.logits(theta, batch.x) - batch.y).square()), {}
+
+
+class Parabola(ToyModel):
+    """One parameter w, loss mean x/2 (w - y)²: a client with curvature x and its minimum at y."""
+
+    trainable = ("extractor.w",)
+
+    def __init__(self, w: float = 5.0):
+        self.theta0 = {"extractor.w": torch.tensor([w], dtype=torch.float64)}
+
+    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+        part = {name: theta[name] for name in self.trainable}
+        slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
+        return self.descended(part, slope, lr)
+
+    def loss(self, theta, batch, train=None):
+        return batch.mean(batch.x / 2 * (theta["extractor.w"] - batch.y).square()), {}
 
 
 class _Net(nn.Module):
@@ -160,3 +180,20 @@ def _batch(x, y, classes: int) -> ToyBatch:
     return ToyBatch(
         torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(y, dtype=torch.int64 if classes else torch.float64)
     )
+
+
+def play(method, model, clients: Sequence[ToyData], rounds: int) -> Iterator[tuple[dict, dict]]:
+    """A method's own functions without an engine, everybody taking part: (server, the clients' states stacked) at first and after every round."""
+    classes = clients[0].classes
+    counts = torch.stack([data.class_counts for data in clients]) if classes else None
+    server, states = method.init(model, Setting(len(clients), rounds, classes or 1, class_counts=counts))
+    yield server, states
+    n = np.array([data.num_samples for data in clients])
+    for _ in range(rounds):
+        out = [
+            method.client_update(model, method.download(server, i), tree.rows(states, i), data)
+            for i, data in enumerate(clients)
+        ]
+        uploads, states = map(tree.stack, zip(*out))
+        server = method.server_update(server, np.arange(len(clients)), uploads, n)
+        yield server, states

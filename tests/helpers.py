@@ -9,9 +9,9 @@ from fedlib import algorithms, draws, tree
 from fedlib.engine import backends
 from fedlib.engine.simulate import first_state, play_round, set_up, take_over
 from fedlib.spec import RunSpec
-from fedlib.toys import ToyBatch, ToyData, ToyModel, theta
+from fedlib.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 
-__all__ = ["ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
+__all__ = ["Parabola", "ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
 METHODS = tuple(algorithms.names())
 TINY = dict(partition=dict(alpha=0.5, min_size=2), num_clients=4, join_ratio=0.5, test_fraction=0.75, rounds=3, local_epochs=1, lr=0.05, eval_every=1)
 

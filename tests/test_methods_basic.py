@@ -11,7 +11,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, computed, exact, played, same, theta, tiny
+from helpers import Parabola, ToyData, ToyModel, close, computed, exact, played, same, theta, tiny
 from test_backends import outcome, uneven
 from torch.nn import functional
 
@@ -370,23 +370,6 @@ def test_feddyn_h_is_the_mean_of_all_clients_gradients(bn_stats):
     if bn_stats == "global":
         mean = state["server"]["theta"]["extractor.bn1.running_var"]
         assert (mean > 0).all() and not torch.equal(mean, torch.ones_like(mean))
-
-
-class Parabola(ToyModel):
-    """One parameter w, loss mean x/2 (w - y)²: a client with curvature x and its minimum at y."""
-
-    trainable = ("extractor.w",)
-
-    def __init__(self):
-        self.theta0 = {"extractor.w": torch.tensor([5.0], dtype=torch.float64)}
-
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
-        part = {name: theta[name] for name in self.trainable}
-        slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
-        return self.descended(part, slope, lr)
-
-    def loss(self, theta, batch, train=None):
-        return batch.mean(batch.x / 2 * (theta["extractor.w"] - batch.y).square()), {}
 
 
 def test_feddyn_finds_the_common_minimum_where_fedavg_does_not():
