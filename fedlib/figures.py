@@ -583,6 +583,65 @@ def _proportional(ax, x, y) -> None:
     ax.plot(ends, middle * ends, color=PAPER, linewidth=0.8, zorder=0)
 
 
+@styled
+def curves(
+    panels: dict[str, pd.DataFrame],
+    xlabel: str | Sequence[str] = "",
+    ylabel: str | Sequence[str] = "",
+    marks: dict[str, pd.DataFrame] | None = None,
+    ylim: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines, a table a panel: its index is x, each column a line; names that agree before a comma share a colour, the rest sets the dash.
+
+    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
+    """
+    figure, axes = _axes(3.3 * len(panels) + 1.7, 3.0, 1, len(panels))
+    labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
+    names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
+    colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
+    for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
+        seen: dict[str, int] = {}
+        for column in table.columns:
+            name = column.partition(", ")[0]
+            line = ("-", "--", ":", "-.")[seen.setdefault(name, 0) % 4]
+            seen[name] += 1
+            few = "o" if len(table) <= 12 else None
+            ax.plot(table.index, table[column], line, color=colours[name], marker=few, markersize=3.5, label=column)
+        points = (marks or {}).get(title)
+        if points is not None:
+            ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
+        if pd.api.types.is_integer_dtype(table.index):
+            ax.set_xticks(_thinned(int(table.index.max()) + 1))
+        ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
+    lines = {line.get_label(): line for ax in axes[0] for line in ax.lines if not line.get_label().startswith("_")}
+    figure.legend(lines.values(), lines.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -> Figure:
+    """How each client divides its weight over the *other* clients: rows of matrices [N, N] without diagonal, negatives as 0, made to sum to 1.
+
+    All on one colour scale up to `most` (default: the largest share); rows without any positive weight stay white.
+    """
+    figure, axes = _axes(2.35 * len(panels) + 0.9, 2.9, 1, len(panels))
+    shares = {}
+    for title, matrix in panels.items():
+        weights = np.clip(np.asarray(matrix, dtype=float), 0, None)
+        np.fill_diagonal(weights, 0)
+        total = weights.sum(1, keepdims=True)
+        shares[title] = np.where(
+            (total == 0) | np.eye(len(weights), dtype=bool), np.nan, weights / np.where(total > 0, total, 1)
+        )
+    top = most or max(np.nanmax(share) for share in shares.values())
+    for ax, (title, share) in zip(axes[0], shares.items()):
+        image = ax.imshow(share, vmin=0, vmax=top, cmap="mako_r", interpolation="nearest")
+        ax.set(title=title, xlabel="other client", xticks=_thinned(len(share)), yticks=_thinned(len(share)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="share", extend="max" if most else "neither")
+    return figure
+
+
 def show(figure: Figure, dpi: int = 85) -> None:
     """Display a figure in a notebook as a small PNG."""
     import io
