@@ -224,16 +224,9 @@ def _round_down(value: float) -> int:
     return int(max(step * unit for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if step * unit <= max(value, 1)))
 
 
-@styled
 def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
     """How alike the clients' labels are: matrices in [0, 1] by title, such as `describe(partition)["similarity"]` [N, N]."""
-    figure, axes = _axes(2.7 * len(panels) + 1, 3.2, 1, len(panels))
-    for ax, (title, matrix) in zip(axes[0], panels.items()):
-        image = ax.imshow(np.asarray(matrix), vmin=0, vmax=1, cmap="mako", interpolation="nearest")
-        ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
-    axes[0, 0].set_ylabel("client")
-    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="cosine of the labels")
-    return figure
+    return client_matrices(panels, "cosine of the labels")
 
 
 @styled
@@ -341,6 +334,79 @@ def _proportional(ax, x, y) -> None:
     """A line of slope 1 in log-log through the geometric middle of the points."""
     ends, middle = np.array([x.min(), x.max()]), np.exp(np.log(y).mean() - np.log(x).mean())
     ax.plot(ends, middle * ends, color=PAPER, linewidth=0.8, zorder=0)
+
+
+@styled
+def curves(
+    panels: dict[str, pd.DataFrame],
+    xlabel: str | Sequence[str] = "",
+    ylabel: str | Sequence[str] = "",
+    marks: dict[str, pd.DataFrame] | None = None,
+    ylim: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines, a table a panel: its index is x, each column a line; names that agree before a comma share a colour, the rest sets the dash.
+
+    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
+    """
+    figure, axes = _axes(4.3 * len(panels) + 0.4, 3.1, 1, len(panels))
+    labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
+    names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
+    colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
+    for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
+        seen: dict[str, int] = {}
+        for column in table.columns:
+            name = column.partition(", ")[0]
+            line = ("-", "--", ":", "-.")[seen.setdefault(name, 0) % 4]
+            seen[name] += 1
+            few = "o" if len(table) <= 12 else None
+            ax.plot(table.index, table[column], line, color=colours[name], marker=few, markersize=3.5, label=column)
+        points = (marks or {}).get(title)
+        if points is not None:
+            ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
+        ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
+        ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+@styled
+def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
+    """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
+    figure, axes = _axes(2.7 * len(panels) + 1, 3.2, 1, len(panels))
+    for ax, (title, matrix) in zip(axes[0], panels.items()):
+        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap="mako", interpolation="nearest")
+        ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label=label)
+    return figure
+
+
+@styled
+def idle_shares(points: pd.DataFrame) -> Figure:
+    """How much of its own model a client keeps while it is idle, beside powers of 1/2. points: idle (rounds), share, size (samples)."""
+    figure, ((ax,),) = _axes(6.2, 3.1)
+    jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
+    dots = ax.scatter(points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap="mako_r", vmin=0)
+    rounds = np.arange(0, points["idle"].max() + 1)
+    ax.plot(rounds, 0.5**rounds, color=REFERENCE, linewidth=1, label="1/2 to the power of the idle rounds")
+    ax.set(xlabel="idle rounds", ylabel="share of the own model", ylim=(-0.03, 1.05))
+    ax.legend(frameon=False)
+    figure.colorbar(dots, ax=ax, label="training samples")
+    return figure
+
+
+@styled
+def sampling_errors(errors: pd.DataFrame) -> Figure:
+    """Errors of estimates against the number of samples, both logarithmic: a column a line, and 1/sqrt(m) through the first one's start."""
+    figure, ((ax,),) = _axes(5.2, 3.1)
+    m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
+    for (name, column), (colour, marker) in zip(errors.items(), styles):
+        ax.plot(m, column, marker=marker, markersize=4, color=colour, label=name)
+    ax.plot(m, errors.iloc[0, 0] * (m[0] / m) ** 0.5, ":", color="black", linewidth=1, label="1 / sqrt(m)")
+    ax.set(xscale="log", yscale="log", xlabel="samples m", ylabel="root mean square error")
+    ax.set_xticks(m, [f"{value:g}" for value in m])
+    ax.minorticks_off()
+    ax.legend(frameon=False)
+    return figure
 
 
 def show(figure: Figure, dpi: int = 85) -> None:
