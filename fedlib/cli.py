@@ -292,7 +292,6 @@ def show_methods(
     Nothing in the table is written by hand: every method plays two rounds of six clients on digits, which takes seconds.
     Messages are counted in models: 1.00 is as many numbers as the network has parameters.
     """
-    import torch
     from tqdm import tqdm
 
     from fedlib import algorithms
@@ -300,7 +299,6 @@ def show_methods(
     from fedlib.report import markdown as as_markdown
 
     chosen = [choose("method", name, algorithms.names()) for name in names or algorithms.names()]
-    torch.set_num_threads(1)
     table = methods_table(tqdm(chosen, leave=False, file=sys.stderr, unit="method"))
     if markdown:
         print(as_markdown(table))

@@ -224,16 +224,9 @@ def _round_down(value: float) -> int:
     return int(max(step * unit for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if step * unit <= max(value, 1)))
 
 
-@styled
 def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
     """How alike the clients' labels are: matrices in [0, 1] by title, such as `describe(partition)["similarity"]` [N, N]."""
-    figure, axes = _axes(2.7 * len(panels) + 1, 3.2, 1, len(panels))
-    for ax, (title, matrix) in zip(axes[0], panels.items()):
-        image = ax.imshow(np.asarray(matrix), vmin=0, vmax=1, cmap="mako", interpolation="nearest")
-        ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
-    axes[0, 0].set_ylabel("client")
-    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="cosine of the labels")
-    return figure
+    return client_matrices(panels, "cosine of the labels")
 
 
 @styled
@@ -639,6 +632,47 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
         ax.set(title=title, xlabel="other client", xticks=_thinned(len(share)), yticks=_thinned(len(share)))
     axes[0, 0].set_ylabel("client")
     figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="share", extend="max" if most else "neither")
+    return figure
+
+
+@styled
+def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
+    """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
+    figure, axes = _axes(2.7 * len(panels) + 1, 3.2, 1, len(panels))
+    for ax, (title, matrix) in zip(axes[0], panels.items()):
+        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap="mako", interpolation="nearest")
+        ax.set(title=title, xlabel="client", xticks=_thinned(len(matrix)), yticks=_thinned(len(matrix)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label=label)
+    return figure
+
+
+@styled
+def idle_shares(points: pd.DataFrame) -> Figure:
+    """How much of its own model a client keeps while it is idle, beside powers of 1/2. points: idle (rounds), share, size (samples)."""
+    figure, ((ax,),) = _axes(6.2, 3.1)
+    jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
+    dots = ax.scatter(points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap="mako_r", vmin=0)
+    rounds = np.arange(0, points["idle"].max() + 1)
+    ax.plot(rounds, 0.5**rounds, color=REFERENCE, linewidth=1, label="1/2 to the power of the idle rounds")
+    ax.set(xlabel="idle rounds", ylabel="share of the own model", ylim=(-0.03, 1.05))
+    ax.legend(frameon=False)
+    figure.colorbar(dots, ax=ax, label="training samples")
+    return figure
+
+
+@styled
+def sampling_errors(errors: pd.DataFrame) -> Figure:
+    """Errors of estimates against the number of samples, both logarithmic: a column a line, and 1/sqrt(m) through the first one's start."""
+    figure, ((ax,),) = _axes(5.2, 3.1)
+    m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
+    for (name, column), (colour, marker) in zip(errors.items(), styles):
+        ax.plot(m, column, marker=marker, markersize=4, color=colour, label=name)
+    ax.plot(m, errors.iloc[0, 0] * (m[0] / m) ** 0.5, ":", color="black", linewidth=1, label="1 / sqrt(m)")
+    ax.set(xscale="log", yscale="log", xlabel="samples m", ylabel="root mean square error")
+    ax.set_xticks(m, [f"{value:g}" for value in m])
+    ax.minorticks_off()
+    ax.legend(frameon=False)
     return figure
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -308,13 +308,29 @@ class Round:
 
 def watched_round(run: Run, state: dict, t: int) -> Round:
     """Round t of a single run, for looking at; `play_round` and what follows it, without the evaluation. Changes `state`."""
-    with torch.no_grad():
+    with _arithmetic(run.spec.precision):
         ids, messages, owned = send(run, state, t)
         turns = [run.turn(int(i), TRAIN, t) for i in ids]
         uploads, clients = run.backend(run.acting(state).client_update, turns, messages, owned)
         receive(run, state, t, ids, messages, owned, uploads, clients)
         take_over(run, state)
     return Round(ids, messages, uploads, clients)
+
+
+def watched(spec: RunSpec) -> Iterator[tuple[Run, dict]]:
+    """Play a run and yield (run, state) before round 1 and after every round: what its server and its clients keep.
+
+    The state is the run's own, not a copy: what is changed in it takes part from there on, and what is to be kept of it must
+    be copied. `finished(run, state, {})` is the result at the end, that of `simulate(spec)` if nothing was changed.
+    """
+    run = set_up(spec, "serial")
+    state = first_state(run)
+    yield run, state
+    for t in range(1, spec.rounds + 1):
+        with _arithmetic(spec.precision):
+            play_round([run], [state], t)
+            end_round([run], [state])
+        yield run, state
 
 
 def send(run: Run, state: dict, t: int):
