@@ -349,8 +349,8 @@ def test_a_watched_run_is_the_run():
     """Before round 1 and after every round; pFedSim changes from its warm-up to its own state on the way."""
     spec = tiny("pfedsim", hyper={"rho": 0.5})
     rounds, kinds = [], []
-    for run, state in engine.watched(spec):
+    for _run, state in engine.watched(spec):
         rounds.append(state["round"])
         kinds.append("phi" in state["server"])
     assert rounds == [0, 1, 2, 3] and kinds == [False, True, True, True]
-    assert exact(engine.finished(run, state, {})) == exact(engine.simulate(spec))
+    assert exact(engine.finished(_run, state, {})) == exact(engine.simulate(spec))
