@@ -14,7 +14,19 @@ from fedlib.data import load
 from fedlib.errors import BadValue
 from fedlib.models import Model, build, sizes
 from fedlib.models.parts import ExtractorHead
-from fedlib.privacy.inversion import COSINE, DLG, IDLG, Attack, infer_labels, invert, objective, score, signal, study, victim
+from fedlib.privacy.inversion import (
+    COSINE,
+    DLG,
+    IDLG,
+    Attack,
+    infer_labels,
+    invert,
+    objective,
+    score,
+    signal,
+    study,
+    victim,
+)
 from fedlib.privacy.noise import Mechanism
 
 DIGITS = load("digits")
