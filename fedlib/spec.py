@@ -18,10 +18,11 @@ from fedlib.data.split import check_split, split_clients
 from fedlib.engine.transport import POLICIES
 from fedlib.errors import BadValue, choose, like, require
 from fedlib.models import check_model, checked_options, maker
+from fedlib.privacy.noise import Mechanism
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
-ADDED_FIELDS = ("stratified", "test_distribution")
+ADDED_FIELDS = ("stratified", "test_distribution", "privacy", "sigma", "clip")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -55,6 +56,9 @@ class RunSpec:
     measures: tuple[str, ...] = ()  # measurements on the final models, see fedlib.measures
     seed: int = 0  # initial weights, participants, batches
     partition_seed: int = 0  # partition and splits; fixed across seeds in pFedSim
+    privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its noise sigma and bound clip
+    sigma: float = 0.0
+    clip: float = 1.0
 
     def __post_init__(self):
         from fedlib.measures import MEASURES
@@ -89,11 +93,17 @@ class RunSpec:
         check_split(self.test_fraction, test_distribution=self.test_distribution)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
+        Mechanism(self.privacy, self.sigma, self.clip)
         for point in self.eval_points:
             code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point
             if code not in method.points or point == "ft":
                 accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What its privacy fields say."""
+        return Mechanism(self.privacy, self.sigma, self.clip)
 
     @property
     def id(self) -> str:
@@ -150,6 +160,8 @@ class RunSpec:
         parts = [self.method, *(f"{k}={v}" for k, v in self.hyper.items() if k == "rho"), self.dataset]
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
+        if self.privacy != "none":
+            parts.append(f"{self.privacy} noise {self.sigma:g}")
         return " ".join([*parts, f"seed {self.seed}"])
 
 

@@ -6,9 +6,12 @@ pass). On a GPU, where work is only queued, both are the time it takes to queue 
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,24 +22,32 @@ from fedlib import tree
 from fedlib.data.datasets import Dataset
 from fedlib.draws import rng
 from fedlib.engine.capture import repeated
+from fedlib.errors import BadValue
+from fedlib.privacy.noise import Guard, Mechanism, poisson_batches
 
 SCAN_BATCH = 512  # rows of a batch where nothing is trained
+TRAIN = 0  # first number of the draws of a round's training
 KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
 
 
 @dataclass(frozen=True)
 class Batch:
     """x: standardised images [B, c, h, w]; y: int64 [B]; mask: bool [B], real rows of a padded batch, or None if all are;
-    noise: independent standard normal numbers [B, k], where `fold` was asked for them."""
+    noise: independent standard normal numbers [B, k], where `fold` was asked for them; guard: set where steps are DP-SGD."""
 
     x: Tensor
     y: Tensor
     mask: Tensor | None = None
     noise: Tensor | None = None
+    guard: Guard | None = None
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of one number a sample, [B], over the real rows."""
         if self.mask is None:
+            if values.shape != self.y.shape:
+                raise BadValue(
+                    f"mean of {list(values.shape)} numbers is not accepted; expected one for each of {len(self.y)} samples"
+                )
             return values.mean()
         return torch.where(self.mask, values, 0).sum() / self.mask.sum()
 
@@ -71,6 +82,7 @@ class Training:
     lr: float
     seed: int
     min_batch: int  # 2 for models with batch norm: a batch of one sample is skipped
+    privacy: Mechanism = Mechanism()
 
 
 @dataclass(frozen=True)
@@ -90,13 +102,17 @@ class Turn:
 
         Shuffled anew every epoch, the last partial batch kept. An epoch of b batches makes max(1, b // together) steps;
         `steps` says how many there are in all, with as many epochs as that takes. No steps without a batch to train on.
+        Where training is DP-SGD batches are Poisson samples, as many as the epoch has otherwise.
         """
         generator = rng(self.training.seed, "batches", *self.draw, phase)
         size, count, plan = self.training.batch_size, len(self.parts["train"]), []
         while (epochs > 0) if steps is None else (len(plan) < steps):
-            order = generator.permutation(count)
-            batches = [order[start : start + size] for start in range(0, count, size)]
-            batches = [batch for batch in batches if len(batch) >= self.training.min_batch]
+            if self.guarded:
+                batches = poisson_batches(generator, count, size, -(-count // size))
+            else:
+                order = generator.permutation(count)
+                batches = [order[start : start + size] for start in range(0, count, size)]
+                batches = [batch for batch in batches if len(batch) >= self.training.min_batch]
             if not batches:
                 return []
             for first in range(0, max(1, len(batches) // together) * together, together):
@@ -112,6 +128,20 @@ class Turn:
             return [(None,) * len(batches) for batches in plan]
         generator = rng(self.training.seed, "noise", *self.draw, phase)
         return [tuple(generator.standard_normal((len(batch), numbers)) for batch in batches) for batches in plan]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether this turn's steps are DP-SGD."""
+        return self.training.privacy.in_steps and self.draw[0] == TRAIN
+
+    @property
+    def expected_batch(self) -> float:
+        """Mean size of a Poisson sample."""
+        return float(min(self.training.batch_size, len(self.parts["train"])))
+
+    def step_noise(self, phase: int, step: int) -> np.random.Generator:
+        """The stream of DP-SGD's noise in one step."""
+        return rng(self.training.seed, "privacy noise", *self.draw, phase, step)
 
     @property
     def class_counts(self) -> Tensor:
@@ -138,9 +168,10 @@ class PlainData:
         epochs = self.local_epochs if epochs is None else epochs
         plan = self.turn.plan(self.phase, epochs, steps, together)
         noises = self.turn.noise(self.phase, plan, noise)
+        guard = functools.partial(self._guard, self.phase) if self.turn.guarded else None
         self.phase += 1
         look_up = self._training_samples(keep=epochs > 1 or steps is not None)
-        return self._run(step, state, plan, noises, look_up, start, self.watch)
+        return self._run(step, state, plan, noises, look_up, start, self.watch, guard)
 
     def scan(self, step, state, part: str = "train"):
         start, indices = time.perf_counter(), self.turn.parts[part]
@@ -157,10 +188,21 @@ class PlainData:
         x, y = self.kept.x, self.kept.y
         return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
 
-    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None):
+    def _guard(self, phase: int, step: int) -> Guard:
+        generator, source = self.turn.step_noise(phase, step), self.turn.source
+
+        def normal(count: int) -> Tensor:
+            return torch.from_numpy(generator.standard_normal(count, np.float32)).to(source.device, source.dtype)
+
+        return Guard(self.turn.training.privacy, self.turn.expected_batch, normal)
+
+    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None, guard=None):
         for number, (chosen, noise) in enumerate(zip(plan, noises)):
             batches = [look_up(torch.from_numpy(rows)) for rows in chosen]
             batches = [self._with_noise(batch, numbers) for batch, numbers in zip(batches, noise)]
+            if guard:
+                shared = guard(number)
+                batches = [replace(batch, guard=shared) for batch in batches]
             ready = time.perf_counter()
             self.clock["data"] += ready - start
             state = step(state, *batches)
@@ -203,15 +245,30 @@ class StackedData:
         noises = [turn.noise(self.phase, plan, noise) for turn, plan in zip(self.turns, plans)]
         own = [turn.parts["train"] for turn in self.turns]
         plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
+        guard, width = None, self.batch_size
+        if self.turns[0].guarded:
+            guard = functools.partial(self._guard, self.phase)
+            width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
         self.phase += 1
-        return self._run(step, state, plans, self.batch_size, together, start, noises if noise else None)
+        return self._run(step, state, plans, width, together, start, noises if noise else None, guard)
 
     def scan(self, step, state, part: str = "train"):
         start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
         plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
         return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
 
-    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None):
+    def _guard(self, phase: int, step: int) -> Guard:
+        generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
+
+        def normal(count: int) -> Tensor:
+            with ThreadPoolExecutor(os.cpu_count() if source.device.type == "cuda" else 1) as pool:
+                numbers = np.stack(list(pool.map(lambda g: g.standard_normal(count, np.float32), generators)))
+            return self._mine(torch.from_numpy(numbers).to(source.dtype))
+
+        sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=source.dtype)
+        return Guard(self.turns[0].training.privacy, self._mine(sizes), normal)
+
+    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, guard=None):
         index, real = (
             self._mine(table) for table in padded(plans, width, together)
         )  # [S, together, B], for all steps at once
@@ -221,6 +278,7 @@ class StackedData:
             if noises is None
             else self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
         )
+        lengths = self._mine(torch.tensor([len(plan) for plan in plans]))
         ready = time.perf_counter()
         self.clock["data"] += ready - start
 
@@ -230,9 +288,14 @@ class StackedData:
             if noise is not None:
                 numbers = noise.index_select(0, s)[0]
                 batches = [replace(batch, noise=numbers[k]) for k, batch in enumerate(batches)]
-            return tree.where(mask[0].any(), step(state, *batches), state)
+            if guard is None:
+                return tree.where(mask[0].any(), step(state, *batches), state)
+            shared = guard(int(s))  # drawn by NumPy: such a step cannot be recorded
+            batches = [replace(batch, guard=shared) for batch in batches]
+            return tree.where(s[0] < lengths, step(state, *batches), state)
 
-        state = repeated(padded_step, state, len(index), self.slot.device, self.capture)
+        capture = self.capture if guard is None else False
+        state = repeated(padded_step, state, len(index), self.slot.device, capture)
         self.clock["step"] += time.perf_counter() - ready
         return state
 

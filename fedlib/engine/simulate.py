@@ -17,17 +17,18 @@ from fedlib.data import Partition, load
 from fedlib.engine import backends
 from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
 from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
-from fedlib.engine.fold import Source, Training, Turn
+from fedlib.engine.fold import TRAIN, Source, Training, Turn
 from fedlib.engine.prefix import beginning, prefix_id
 from fedlib.engine.transport import Transport
 from fedlib.errors import BadValue, Diverged, require
 from fedlib.measures import MEASURES
 from fedlib.models import Model, build
+from fedlib.privacy import noise
 from fedlib.provenance import provenance
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
-TRAIN, SURVEY = 0, 2  # first number of a draw; evaluation uses 1
+SURVEY = 2  # first number of a draw; training uses 0, evaluation 1
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32, "bf16": torch.float32}
 
 
@@ -161,7 +162,10 @@ def set_up(
     partition, parts = spec.divide(dataset)
     labels = dataset.labels.numpy()
     tests = np.stack([np.bincount(labels[own["test"]], minlength=num_classes) for own in parts])
-    training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, min_batch=2 if model.norms else 1)
+    if spec.mechanism.in_steps:
+        noise.check_model(model)
+    smallest = 2 if model.norms else 1
+    training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, smallest, spec.mechanism)
     method = algorithms.make(spec.method, **spec.hyper)
     for name in getattr(method, "siblings", ()):
         model.sibling(name)
@@ -204,6 +208,9 @@ def first_state(run: Run) -> dict:
         "diverged": None,
         "shared_rounds": 0,
     }
+    if run.spec.mechanism.in_uploads:
+        trained = {name: run.work.model.theta0[name] for name in run.work.model.trainable}
+        state["released"] = tree.repeat(trained, run.setting.num_clients)
     remember_uploads(run, state)
     return state
 
@@ -363,6 +370,8 @@ def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, client
         state["diverged"] = (error.client, error.round, error.step)
         return
     uploads, stats = run.transport.sent(uploads)
+    if run.spec.mechanism.in_uploads:
+        uploads = released(run, state, t, ids, received, uploads)
     state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
     state["floats"]["up"] += travelled(run, state, "floats_up", uploads, len(ids))
     write_rows(state["clients"], ids, clients)
@@ -373,6 +382,15 @@ def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, client
     state["trained"][ids] = True
     state["round"] = t
     state["seconds"]["server"] += time.monotonic() - clock
+
+
+def released(run: Run, state: dict, t: int, ids, received, uploads):
+    """What the participants let out in place of their uploads, which is remembered."""
+    last = tree.rows(state["released"], ids)
+    passing = run.work.model.running if run.transport.keeps_stats else ()
+    uploads, theta = noise.release(run.spec.mechanism, run.spec.seed, t, ids, uploads, received, last, passing)
+    write_rows({name: state["released"][name] for name in theta}, ids, theta)
+    return uploads
 
 
 def check_finite(run: Run, method, t: int, ids, messages, clients, results) -> None:

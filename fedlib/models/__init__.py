@@ -15,7 +15,7 @@ from torch import nn
 from fedlib.draws import torch_seeded
 from fedlib.errors import choose, like
 from fedlib.models.layers import layer_rows
-from fedlib.models.lenet import lenet5, lenet5_bn
+from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg
 from fedlib.models.mcmahan import mcmahan_cnn
 from fedlib.models.mobilenet import mobilenetv2
 from fedlib.models.model import Model
@@ -30,6 +30,7 @@ MODELS = {
     for make in (
         lenet5_bn,
         lenet5,
+        lenet_dlg,
         mcmahan_cnn,
         mobilenetv2,
         resnet18,

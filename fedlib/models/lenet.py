@@ -50,6 +50,25 @@ def lenet5(shape: tuple[int, int, int], num_classes: int, linear_layers: int = 2
     return ExtractorHead(nn.Sequential(layers), nn.Linear(120 if linear_layers == 2 else 84, num_classes))
 
 
+def lenet_dlg(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
+    """The network that "Deep Leakage from Gradients" attacks: three 5x5 convolutions of 12 channels, sigmoids, no pooling, one linear layer.
+
+    L. Zhu, Z. Liu, S. Han, NeurIPS 2019, arXiv:1906.08935: smooth, so that its gradients can be matched by second-order
+    methods. Strides 2, 2, 1, padding 2; initial values are uniform in (-0.5, 0.5) as in the authors' code. With 3x32x32 inputs and
+    10 classes: 15,826 parameters.
+    """
+    layers, channels = OrderedDict(), shape[0]
+    for k, stride in enumerate((2, 2, 1), 1):
+        layers |= {f"conv{k}": nn.Conv2d(channels, 12, 5, stride, padding=2), f"sigmoid{k}": nn.Sigmoid()}
+        channels = 12
+    layers["flatten"] = nn.Flatten()
+    head = nn.Linear(num_features("lenet_dlg", nn.Sequential(layers), shape), num_classes)
+    net = ExtractorHead(nn.Sequential(layers), head)
+    for weights in net.parameters():
+        nn.init.uniform_(weights, -0.5, 0.5)
+    return net
+
+
 def convolutions(channels: int, first: int, second: int) -> OrderedDict[str, nn.Module]:
     """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels, each with ReLU and 2x2 pooling."""
     return OrderedDict(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedlib.errors import BadValue
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
 
@@ -140,6 +141,8 @@ class Model:
         loss(theta, batch, train) = (scalar, new running statistics); default: `loss`, the mean cross-entropy.
         """
         part, loss = {name: theta[name] for name in (self.trainable if train is None else train)}, loss or self.loss
+        if getattr(batch, "guard", None) is not None:  # DP-SGD, see fedlib.privacy.noise
+            return {**theta, **self.descended(part, batch.guard.gradient(self, loss, theta, part, batch), lr)}
         grads, stats = self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
         return {**theta, **stats, **self.descended(part, grads, lr)}
 
@@ -181,6 +184,10 @@ class Model:
     def _train_forward(
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
+        if getattr(batch, "guard", None) is not None:
+            raise BadValue(
+                "privacy = 'record' is not accepted for a method that computes gradients in another way than sgd_step"
+            )
         self._mode(training=True)
         active = {
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train

@@ -1,0 +1,230 @@
+"""Gaussian noise as explicit mechanisms, named in `RunSpec.privacy`. No method knows of them.
+
+| name | what is released | σ is | ε |
+|---|---|---|---|
+| none | the upload | 0 | ∞ |
+| record | the upload of a client that trains by DP-SGD: every step moves along (Σ_s g_s min(1, G/‖g_s‖) + σ G z) / b | noise multiplier | of one training record (`fedlib.privacy.accounting`) |
+| client | ref + Δ min(1, G/‖Δ‖) + σ G z with Δ = θ - ref | noise multiplier | of one client's whole update |
+| unclipped | θ + σ z | the noise itself | ∞: without a bound on Δ nothing is hidden |
+| unclipped_relative | θ + σ rms(Δ) z | noise as a share of the update | ∞ |
+
+θ: the parameters in an upload; g_s: gradient of the loss of record s alone, over the parameters that the step trains; G: `clip`;
+z: standard normal, independent for every parameter, step, client and round; norms are Euclidean over all parameters at once.
+
+M. Abadi et al. "Deep Learning with Differential Privacy." CCS 2016, arXiv:1607.00133 (record). H. B. McMahan, D. Ramage,
+K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language Models." ICLR 2018, arXiv:1710.06963 (client; there
+the server adds the noise once to the mean, here every client adds it, since others see its upload).
+
+- record: batches are Poisson samples, as the accounting assumes: every record is in a batch with probability q = min(1, B/N_i),
+  independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step of noise
+  alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a batch, so that
+  there is no gradient of one record: models with batch norm are refused, and so are methods that compute gradients in
+  another way than `model.sgd_step`. What is protected are the training steps of the rounds: what a method learns from records in
+  other ways (pFedSV's ranking by validation records, class counts, prototypes) is not; neither is fine-tuning, which never
+  leaves the client.
+- client: ref must be known without the client's data. It is what the server has just sent under the parameter's name (a
+  function of released uploads), or else the client's last release (before the first one: the common initial values).
+  Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected.
+  The client itself keeps its own model without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.draws import rng
+from fedlib.errors import BadValue, choose, require
+
+UNCLIPPED = ("unclipped", "unclipped_relative")
+KINDS = ("none", "record", "client", *UNCLIPPED)
+HELD = {"cpu": 2**25, "cuda": 2**28}  # most numbers of one client's gradients that are held at a time (measured)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One mechanism: kind, σ and G. Raises BadValue for values that do not go together."""
+
+    kind: str = "none"
+    sigma: float = 0.0
+    clip: float = 1.0
+
+    def __post_init__(self):
+        choose("privacy", self.kind, KINDS)
+        require(0 <= self.sigma < inf, "sigma", self.sigma, "a number from 0 up")
+        require(self.clip > 0, "clip", self.clip, "a positive number")
+        if self.kind == "none":
+            require(self.sigma == 0, "sigma", self.sigma, f"0 where privacy is 'none'; noise needs one of {KINDS[1:]}")
+        if self.kind not in ("record", "client"):
+            require(self.clip == 1.0, "clip", self.clip, f"its default 1.0, since {self.kind!r} does not clip")
+        if self.sigma > 0:
+            require(self.clip < inf, "clip", self.clip, "a finite number where sigma > 0: the noise is sigma * clip")
+
+    @property
+    def active(self) -> bool:
+        """Whether it changes anything."""
+        return self.sigma > 0 or (self.kind in ("record", "client") and self.clip < inf)
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether it acts in every local step."""
+        return self.active and self.kind == "record"
+
+    @property
+    def in_uploads(self) -> bool:
+        """Whether it acts on what is uploaded."""
+        return self.active and self.kind != "record"
+
+
+# record level ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What DP-SGD needs besides a batch. size: expected records of a batch, b; normal(count): fresh standard normal numbers [count]."""
+
+    mechanism: Mechanism
+    size: float | Tensor
+    normal: Callable[[int], Tensor]
+
+    def gradient(self, model, loss: Callable, theta: dict, part: dict, batch) -> dict:
+        """(Σ_s clipped gradient of record s + σ G z) / b with respect to `part`; `loss` as in `Model.sgd_step`.
+
+        Raises BadValue for a model with batch norm.
+        """
+        check_model(model)
+        total = {name: torch.zeros_like(value) for name, value in part.items()}
+        held = max(1, HELD[batch.x.device.type] // sum(value.numel() for value in part.values()))
+        with _stacked(model):
+            for start in range(0, len(batch.y), held):
+                rows = slice(start, start + held)
+                total = tree.map(torch.add, total, self._clipped_sum(loss, theta, part, batch, rows))
+        if self.mechanism.sigma > 0:
+            total = self._noisy(total)
+        return {name: value / self.size for name, value in total.items()}
+
+    def _clipped_sum(self, loss, theta, part, batch, rows: slice) -> dict:
+        """Σ_s g_s min(1, G/‖g_s‖) over some real rows of a batch."""
+
+        def one(record):
+            row = replace(batch, mask=None, guard=None, **{name: value[None] for name, value in record.items()})
+            return torch.func.grad(lambda p: loss({**theta, **p}, row, part)[0])(part)
+
+        records = {name: getattr(batch, name) for name in ("x", "y", "noise")}
+        records = {name: value[rows] for name, value in records.items() if value is not None}
+        grads = torch.func.vmap(one)(records)
+        norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in grads.values()]).norm(dim=0)
+        factors = (self.mechanism.clip / norms).clamp(max=1)
+        if batch.mask is not None:
+            factors = torch.where(batch.mask[rows], factors, 0)
+        return {name: torch.tensordot(factors, g, dims=1) for name, g in grads.items()}
+
+    def _noisy(self, total: dict) -> dict:
+        scale = self.mechanism.sigma * self.mechanism.clip
+        numbers = self.normal(sum(value.numel() for value in total.values()))
+        pieces = numbers.split([value.numel() for value in total.values()])
+        return {name: value + scale * z.view_as(value) for (name, value), z in zip(total.items(), pieces)}
+
+
+def check_model(model) -> None:
+    """Raise BadValue for a model with batch norm, which has no gradient of one record."""
+    if model.norms:
+        raise BadValue(
+            "privacy = 'record' is not accepted for a model with batch norm, which mixes the records of a batch; "
+            "expected a model without it, such as lenet5 or mcmahan_cnn"
+        )
+
+
+def poisson_batches(generator: np.random.Generator, count: int, size: int, steps: int) -> list[np.ndarray]:
+    """Positions in 0..count-1 of `steps` Poisson samples, each record in each with probability min(1, size/count)."""
+    return [np.flatnonzero(generator.random(count) < size / count) for _ in range(steps)]
+
+
+class _stacked:
+    """Within this context a model and its siblings use layers that torch.func can transform."""
+
+    def __init__(self, model):
+        self.models = [model, *model.siblings.values()]
+
+    def __enter__(self):
+        self.before = [model.stacked for model in self.models]
+        for model in self.models:
+            model.stacked = True
+
+    def __exit__(self, *_):
+        for model, before in zip(self.models, self.before):
+            model.stacked = before
+
+
+# uploads ---------------------------------------------------------------------------------------------------------------
+
+
+def release(mechanism: Mechanism, seed: int, round: int, ids, uploads, sent, last: dict, passing: Iterable[str] = ()):
+    """What K clients release in place of their uploads, and the parameters in it: (uploads, {name: [K, ...]}).
+
+    uploads, sent: stacked trees [K, ...], what the clients want to send and what they had received; last: their last
+    releases, {name: [K, ...]}; passing: floating-point entries that hold nothing of the client's.
+    Raises BadValue for uploads of other floating-point numbers than parameters.
+    """
+    theta = _parameters(uploads, last, set(passing))
+    received: dict[str, Tensor] = {}
+    for name, leaf in tree.leaves(sent):
+        if name in theta and leaf.shape == theta[name].shape:
+            received.setdefault(name, leaf)
+    known = {name: received.get(name, last[name]) for name in theta}
+    released = {name: value.clone() for name, value in theta.items()}
+    for k, i in enumerate(ids):
+        generator = rng(seed, "privacy noise", round, int(i))
+        own = _perturbed(mechanism, generator, tree.rows(theta, k), tree.rows(known, k))
+        for name, value in own.items():
+            released[name][k] = value
+    return _replaced(uploads, released), released
+
+
+def _perturbed(mechanism: Mechanism, generator: np.random.Generator, theta: dict, ref: dict) -> dict:
+    """One client's parameters after clipping against `ref` and noise."""
+    change = {name: theta[name] - ref[name] for name in theta}
+    squares = sum(float(d.double().square().sum()) for d in change.values())
+    count = sum(map(torch.numel, theta.values()))
+    scale = mechanism.sigma
+    if mechanism.kind == "client":
+        scale *= mechanism.clip if mechanism.sigma else 0
+        if squares > mechanism.clip**2:
+            factor = mechanism.clip / squares**0.5
+            theta = {name: ref[name] + factor * change[name] for name in theta}
+    elif mechanism.kind == "unclipped_relative":
+        scale *= (squares / count) ** 0.5
+    if scale == 0:
+        return theta
+    noise = {name: torch.from_numpy(generator.standard_normal(tuple(theta[name].shape))) for name in sorted(theta)}
+    return {name: value + scale * noise[name].to(value) for name, value in theta.items()}
+
+
+def _parameters(uploads, last: dict, passing: set[str]) -> dict[str, Tensor]:
+    """The parameters in stacked uploads, by name."""
+    found: dict[str, Tensor] = {}
+    for name, leaf in tree.leaves(uploads):
+        if not leaf.is_floating_point() or name in passing:
+            continue
+        if name in found or name not in last or leaf.shape != last[name].shape:
+            raise BadValue(
+                f"noise on uploads is not accepted here: the upload holds {name!r} {list(leaf.shape[1:])}, expected the parameters "
+                "of one model only (and integers); under bn_stats='local' running statistics stay with the clients"
+            )
+        found[name] = leaf
+    return found
+
+
+def _replaced(node, new: dict[str, Tensor]):
+    if isinstance(node, dict):
+        return {
+            k: new[k] if k in new and not isinstance(leaf, (dict, tuple)) else _replaced(leaf, new)
+            for k, leaf in node.items()
+        }
+    return tuple(_replaced(child, new) for child in node) if isinstance(node, tuple) else node
