@@ -343,6 +343,84 @@ def _proportional(ax, x, y) -> None:
     ax.plot(ends, middle * ends, color=PAPER, linewidth=0.8, zorder=0)
 
 
+@styled
+def curves(
+    panels: dict[str, pd.DataFrame],
+    xlabel: str | Sequence[str] = "",
+    ylabel: str | Sequence[str] = "",
+    marks: dict[str, pd.DataFrame] | None = None,
+    ylim: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines, a table a panel: its index is x, each column a line; names that agree before a comma share a colour, the rest sets the dash.
+
+    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
+    """
+    figure, axes = _axes(4.3 * len(panels) + 0.4, 3.1, 1, len(panels))
+    labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
+    names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
+    colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
+    for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
+        seen: dict[str, int] = {}
+        for column in table.columns:
+            name = column.partition(", ")[0]
+            line = ("-", "--", ":", "-.")[seen.setdefault(name, 0) % 4]
+            seen[name] += 1
+            few = "o" if len(table) <= 12 else None
+            ax.plot(table.index, table[column], line, color=colours[name], marker=few, markersize=3.5, label=column)
+        points = (marks or {}).get(title)
+        if points is not None:
+            ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
+        ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
+    if len(panels) > 1 and len({tuple(table.columns) for table in panels.values()}) == 1:  # one legend for all
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    else:
+        for ax in axes[0]:
+            ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+# lessons 7 and 8 -------------------------------------------------------------------------------------------------------
+
+
+@styled
+def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figure:
+    """Which cluster every client is in: a row for each client, a colour for each cluster; lines separate the true groups [N].
+
+    panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
+    """
+    figure, axes = _axes(2.3 * len(panels) + 0.6, 2.9, 1, len(panels), sharey=True)
+    for ax, (title, found) in zip(axes[0], panels.items()):
+        colours = dict(zip(dict.fromkeys(np.asarray(found).flat), sns.color_palette("colorblind", 20)))
+        picture = np.array([[colours[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
+        edges = (0.5, len(found) + 0.5, len(groups) - 0.5, -0.5)
+        ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
+        for client in np.flatnonzero(np.diff(groups)):
+            ax.axhline(client + 0.5, color="black", linewidth=1.2)
+        ax.set(title=title, xlabel="round", yticks=_thinned(len(groups)))
+    axes[0, 0].set_ylabel("client")
+    return figure
+
+
+@styled
+def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
+    """Class means of features in a plane: a colour and number for each class, a circle for each client, a star for the global one.
+
+    panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
+    """
+    figure, axes = _axes(3.9 * len(panels), 3.7, 1, len(panels))
+    for ax, (title, table) in zip(axes[0], panels.items()):
+        palette = sns.color_palette("tab10", int(table["label"].max()) + 1)
+        for (label, client), rows in table.groupby(["label", "client"]):
+            marker, size = ("o", 26) if client >= 0 else ("*", 150)
+            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=[palette[label]], alpha=0.8, linewidths=0)
+        for label, rows in table.groupby("label"):
+            ax.annotate(
+                str(label), (rows["x"].mean(), rows["y"].mean()), (4, 4), textcoords="offset points", weight="bold"
+            )
+        ax.set(title=title, xticks=[], yticks=[])
+    return figure
+
+
 def show(figure: Figure, dpi: int = 85) -> None:
     """Display a figure in a notebook as a small PNG."""
     import io

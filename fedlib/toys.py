@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -154,6 +154,24 @@ class ToyData:
         for batch in self.held_out.get(part) or self.batches:
             state = step(state, batch)
         return state
+
+
+def watched(spec) -> Iterator[tuple]:
+    """Play a run and yield (run, state) before round 1 and after every round: what its server and its clients keep.
+
+    The state is the run's own, not a copy: what is changed in it takes part from there on, and what is to be kept of it must
+    be copied. `fedlib.engine.simulate.finished(run, state, {})` is the result, that of `simulate(spec)` if nothing was changed.
+    """
+    from fedlib.engine import simulate as engine
+
+    run = engine.set_up(spec, "serial")
+    state = engine.first_state(run)
+    yield run, state
+    for t in range(1, spec.rounds + 1):
+        with engine._arithmetic(spec.precision):
+            engine.play_round([run], [state], t)
+            engine.end_round([run], [state])
+        yield run, state
 
 
 def _batch(x, y, classes: int) -> ToyBatch:
