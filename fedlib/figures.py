@@ -635,6 +635,28 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
     return figure
 
 
+# lessons 7 and 8 -------------------------------------------------------------------------------------------------------
+
+
+@styled
+def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figure:
+    """Which cluster every client is in: a row for each client, a colour for each cluster; lines separate the true groups [N].
+
+    panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
+    """
+    figure, axes = _axes(2.3 * len(panels) + 0.6, 2.9, 1, len(panels), sharey=True)
+    for ax, (title, found) in zip(axes[0], panels.items()):
+        colours = dict(zip(dict.fromkeys(np.asarray(found).flat), sns.color_palette("colorblind", 20)))
+        picture = np.array([[colours[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
+        edges = (0.5, len(found) + 0.5, len(groups) - 0.5, -0.5)
+        ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
+        for client in np.flatnonzero(np.diff(groups)):
+            ax.axhline(client + 0.5, color="black", linewidth=1.2)
+        ax.set(title=title, xlabel="round", yticks=_thinned(len(groups)))
+    axes[0, 0].set_ylabel("client")
+    return figure
+
+
 @styled
 def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
     """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
@@ -673,6 +695,26 @@ def sampling_errors(errors: pd.DataFrame) -> Figure:
     ax.set_xticks(m, [f"{value:g}" for value in m])
     ax.minorticks_off()
     ax.legend(frameon=False)
+    return figure
+
+
+@styled
+def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
+    """Class means of features in a plane: a colour and number for each class, a circle for each client, a star for the global one.
+
+    panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
+    """
+    figure, axes = _axes(3.9 * len(panels), 3.7, 1, len(panels))
+    for ax, (title, table) in zip(axes[0], panels.items()):
+        palette = sns.color_palette("tab10", int(table["label"].max()) + 1)
+        for (label, client), rows in table.groupby(["label", "client"]):
+            marker, size = ("o", 26) if client >= 0 else ("*", 150)
+            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=[palette[label]], alpha=0.8, linewidths=0)
+        for label, rows in table.groupby("label"):
+            ax.annotate(
+                str(label), (rows["x"].mean(), rows["y"].mean()), (4, 4), textcoords="offset points", weight="bold"
+            )
+        ax.set(title=title, xticks=[], yticks=[])
     return figure
 
 

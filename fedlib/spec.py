@@ -22,7 +22,7 @@ from fedlib.privacy.noise import Mechanism
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
-ADDED_FIELDS = ("stratified", "test_distribution", "privacy", "sigma", "clip")
+ADDED_FIELDS = ("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -56,9 +56,9 @@ class RunSpec:
     measures: tuple[str, ...] = ()  # measurements on the final models, see fedlib.measures
     seed: int = 0  # initial weights, participants, batches
     partition_seed: int = 0  # partition and splits; fixed across seeds in pFedSim
-    privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its noise sigma and bound clip
-    sigma: float = 0.0
-    clip: float = 1.0
+    privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its σ and its bound on norms
+    noise_sigma: float = 0.0
+    noise_clip: float = 1.0
 
     def __post_init__(self):
         from fedlib.measures import MEASURES
@@ -93,7 +93,7 @@ class RunSpec:
         check_split(self.test_fraction, test_distribution=self.test_distribution)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
-        Mechanism(self.privacy, self.sigma, self.clip)
+        Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
         for point in self.eval_points:
             code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point
             if code not in method.points or point == "ft":
@@ -103,7 +103,7 @@ class RunSpec:
     @property
     def mechanism(self) -> Mechanism:
         """What its privacy fields say."""
-        return Mechanism(self.privacy, self.sigma, self.clip)
+        return Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
 
     @property
     def id(self) -> str:
@@ -161,7 +161,7 @@ class RunSpec:
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
         if self.privacy != "none":
-            parts.append(f"{self.privacy} noise {self.sigma:g}")
+            parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
         return " ".join([*parts, f"seed {self.seed}"])
 
 

@@ -63,7 +63,7 @@ def test_values_out_of_range(arguments, named):
 
 def test_budgets_of_a_run():
     """Every client by hand: its rounds, its steps, its rate."""
-    spec = tiny("fedavg", model="lenet5", privacy="record", sigma=1.2, batch_size=16, local_epochs=2)
+    spec = tiny("fedavg", model="lenet5", privacy="record", noise_sigma=1.2, batch_size=16, local_epochs=2)
     sizes = [len(parts["train"]) for parts in spec.divide(load("digits"))[1]]
     joined = np.concatenate([draws.participants(0, t, 4, 0.5) for t in (1, 2, 3)])
     found = budgets(spec)
@@ -75,7 +75,7 @@ def test_budgets_of_a_run():
     assert set(np.bincount(joined, minlength=4)) - {0, 1} and len(set(sizes)) > 1
 
 
-@pytest.mark.parametrize("changes", [dict(), dict(privacy="unclipped", sigma=5), dict(privacy="record", sigma=0), dict(privacy="unclipped_relative", sigma=5)])
+@pytest.mark.parametrize("changes", [dict(), dict(privacy="unclipped", noise_sigma=5), dict(privacy="record", noise_sigma=0), dict(privacy="unclipped_relative", noise_sigma=5)])
 def test_without_noise_or_without_a_bound_nothing_is_guaranteed(changes):
     assert set(budgets(tiny("fedavg", model="lenet5", join_ratio=1.0, **changes))) == {inf}
 

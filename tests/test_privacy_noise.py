@@ -20,8 +20,8 @@ from fedlib.spec import RunSpec
 from fedlib.toys import point_classifier
 
 SMALL = dict(model="lenet5", precision="float64", batch_size=16, rounds=2, eval_every=2)
-RECORD = dict(privacy="record", sigma=0.5, clip=0.7, **SMALL)
-CLIENT = dict(privacy="client", sigma=0.02, clip=0.5, **SMALL)
+RECORD = dict(privacy="record", noise_sigma=0.5, noise_clip=0.7, **SMALL)
+CLIENT = dict(privacy="client", noise_sigma=0.02, noise_clip=0.5, **SMALL)
 
 
 def last(spec, backend="serial", change=None):
@@ -40,18 +40,18 @@ def batch_of(model_shape, count, seed=0):
 def test_a_run_without_noise_keeps_its_name():
     plain = RunSpec("fedavg")
     assert plain.id == "9a34de34fad25234"  # as before there was any noise
-    assert not {"privacy", "sigma", "clip"} & plain.to_dict().keys()
+    assert not {"privacy", "noise_sigma", "noise_clip"} & plain.to_dict().keys()
     plain = RunSpec("fedavg", model="lenet5")
-    noisy = plain.but(privacy="record", sigma=1)
-    assert noisy.to_dict()["sigma"] == 1.0 and RunSpec.from_dict(noisy.to_dict()) == noisy
-    others = [plain, noisy, noisy.but(sigma=2.0), noisy.but(clip=2.0), noisy.but(privacy="client")]
+    noisy = plain.but(privacy="record", noise_sigma=1)
+    assert noisy.to_dict()["noise_sigma"] == 1.0 and RunSpec.from_dict(noisy.to_dict()) == noisy
+    others = [plain, noisy, noisy.but(noise_sigma=2.0), noisy.but(noise_clip=2.0), noisy.but(privacy="client")]
     assert len({spec.id for spec in others}) == 5
 
 
 @pytest.mark.parametrize(("changes", "named"), [
-    (dict(privacy="recrod", sigma=1), "record"), (dict(sigma=1), "sigma = 1"), (dict(privacy="record", sigma=-1), "sigma = -1"),
-    (dict(privacy="client", sigma=1, clip=0), "clip = 0"), (dict(privacy="unclipped", sigma=1, clip=2), "does not clip"),
-    (dict(privacy="record", sigma="a lot"), "sigma = 'a lot'"), (dict(clip=2), "clip = 2"),
+    (dict(privacy="recrod", noise_sigma=1), "record"), (dict(noise_sigma=1), "sigma = 1"), (dict(privacy="record", noise_sigma=-1), "sigma = -1"),
+    (dict(privacy="client", noise_sigma=1, noise_clip=0), "clip = 0"), (dict(privacy="unclipped", noise_sigma=1, noise_clip=2), "does not clip"),
+    (dict(privacy="record", noise_sigma="a lot"), "sigma = 'a lot'"), (dict(noise_clip=2), "clip = 2"),
 ])
 def test_values_that_do_not_go_together(changes, named):
     with pytest.raises(BadValue, match=named):
@@ -195,7 +195,7 @@ def test_a_resumed_run_draws_the_same_noise(mechanism):
 
 def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():
     plain = last(tiny("pfedsv", **SMALL))[1]
-    wide = last(tiny("pfedsv", **SMALL, privacy="client", sigma=0, clip=1e30))[1]
+    wide = last(tiny("pfedsv", **SMALL, privacy="client", noise_sigma=0, noise_clip=1e30))[1]
     assert "released" in wide and same(wide["server"], plain["server"]) and same(wide["clients"], plain["clients"])
     free = Mechanism("record", 0.0, float("inf"))
     assert not free.active
@@ -209,7 +209,7 @@ def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():
 
 def test_noise_hurts_more_the_more_there_is():
     def loss(sigma):
-        return simulate(tiny("fedavg", **RECORD | dict(sigma=sigma, rounds=2, join_ratio=1.0))).history[-1]["loss"]
+        return simulate(tiny("fedavg", **RECORD | dict(noise_sigma=sigma, rounds=2, join_ratio=1.0))).history[-1]["loss"]
     assert loss(0.0) < loss(20.0)
 
 
@@ -243,7 +243,7 @@ def test_the_noise_of_an_upload(kind, sigma, clip, centre, spread):
 def test_without_a_message_of_its_own_the_last_release_is_the_reference():
     """pFedSV gets other clients' models: its update is measured from its own last release, FedAvg's from the global model."""
     for method in ("pfedsv", "fedavg"):
-        states = [(copy.deepcopy(state), ids) for _, state, ids in played(tiny(method, **CLIENT | dict(sigma=0, clip=0.01, join_ratio=1.0)))]
+        states = [(copy.deepcopy(state), ids) for _, state, ids in played(tiny(method, **CLIENT | dict(noise_sigma=0, noise_clip=0.01, join_ratio=1.0)))]
         for (before, _), (after, ids) in zip(states, states[1:]):
             for i in ids:
                 ref = tree.rows(before["released"], int(i)) if method == "pfedsv" else before["server"]["theta"]
@@ -262,7 +262,7 @@ def test_what_others_see_is_what_was_released():
 
 def test_batch_norm_is_refused_before_anything_runs():
     with pytest.raises(BadValue, match="batch norm"):
-        next(played(tiny("fedavg", privacy="record", sigma=1)))
+        next(played(tiny("fedavg", privacy="record", noise_sigma=1)))
 
 
 @pytest.mark.parametrize(("method", "named"), [("feddyn", "sgd_step"), ("perfedavg", "sgd_step"), ("fedem", "expected one for each of 1")])

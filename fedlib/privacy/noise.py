@@ -44,7 +44,10 @@ from fedlib.errors import BadValue, choose, require
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
 KINDS = ("none", "record", "client", *UNCLIPPED)
-HELD = {"cpu": 2**25, "cuda": 2**28}  # most numbers of one client's gradients that are held at a time (measured)
+HELD = {
+    "cpu": 2**25,
+    "cuda": 2**28,
+}  # most numbers of one client's gradients held at a time; measured on a CPU, a guess for a GPU
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,18 @@ class Mechanism:
 
     def __post_init__(self):
         choose("privacy", self.kind, KINDS)
-        require(0 <= self.sigma < inf, "sigma", self.sigma, "a number from 0 up")
-        require(self.clip > 0, "clip", self.clip, "a positive number")
+        require(0 <= self.sigma < inf, "noise_sigma", self.sigma, "a number from 0 up")
+        require(self.clip > 0, "noise_clip", self.clip, "a positive number")
         if self.kind == "none":
-            require(self.sigma == 0, "sigma", self.sigma, f"0 where privacy is 'none'; noise needs one of {KINDS[1:]}")
+            require(
+                self.sigma == 0, "noise_sigma", self.sigma, f"0 where privacy is 'none'; noise needs one of {KINDS[1:]}"
+            )
         if self.kind not in ("record", "client"):
-            require(self.clip == 1.0, "clip", self.clip, f"its default 1.0, since {self.kind!r} does not clip")
+            require(self.clip == 1.0, "noise_clip", self.clip, f"its default 1.0, since {self.kind!r} does not clip")
         if self.sigma > 0:
-            require(self.clip < inf, "clip", self.clip, "a finite number where sigma > 0: the noise is sigma * clip")
+            require(
+                self.clip < inf, "noise_clip", self.clip, "a finite number where sigma > 0: the noise is sigma * clip"
+            )
 
     @property
     def active(self) -> bool:
