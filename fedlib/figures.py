@@ -355,7 +355,7 @@ def curves(
 
     xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
     """
-    figure, axes = _axes(4.3 * len(panels) + 0.4, 3.1, 1, len(panels))
+    figure, axes = _axes(3.3 * len(panels) + 1.7, 3.0, 1, len(panels))
     labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
     names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
     colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
@@ -370,12 +370,11 @@ def curves(
         points = (marks or {}).get(title)
         if points is not None:
             ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
+        if pd.api.types.is_integer_dtype(table.index):
+            ax.set_xticks(_thinned(int(table.index.max()) + 1))
         ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
-    if len(panels) > 1 and len({tuple(table.columns) for table in panels.values()}) == 1:  # one legend for all
-        figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    else:
-        for ax in axes[0]:
-            ax.legend(frameon=False, fontsize=8)
+    lines = {line.get_label(): line for ax in axes[0] for line in ax.lines if not line.get_label().startswith("_")}
+    figure.legend(lines.values(), lines.keys(), loc="outside right center", frameon=False)
     return figure
 
 
