@@ -201,7 +201,7 @@ TABLE3 = Item(
     smaller=SMALLER,
     settings={
         "smoke": {**SETTINGS["smoke"], "methods": METHODS, "seeds": 1},
-        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 3},
+        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 2},
         "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1},
     },
     minutes={"smoke": 0.5, "quick": 3, "paper": 200},
