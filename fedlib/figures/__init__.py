@@ -1,0 +1,61 @@
+"""Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing."""
+
+from fedlib.figures.base import show
+from fedlib.figures.clients import (
+    client_matrices,
+    clusters_found,
+    groups,
+    label_similarity,
+    partitions,
+    shares_of_others,
+)
+from fedlib.figures.lessons import (
+    accuracy_by_round,
+    curves,
+    feature_plane,
+    idle_shares,
+    local_paths,
+    parabolas,
+    sampling_errors,
+    split_models,
+)
+from fedlib.figures.pfedsim import (
+    accuracies,
+    cka_by_layer,
+    classifier_similarity,
+    data_and_networks,
+    domains,
+    overhead,
+    rho_curve,
+    similarity_measures,
+    workflow,
+)
+from fedlib.figures.speed import scaling
+
+__all__ = [
+    "show",
+    "partitions",
+    "label_similarity",
+    "client_matrices",
+    "shares_of_others",
+    "clusters_found",
+    "groups",
+    "cka_by_layer",
+    "classifier_similarity",
+    "similarity_measures",
+    "data_and_networks",
+    "accuracies",
+    "workflow",
+    "overhead",
+    "domains",
+    "rho_curve",
+    "accuracy_by_round",
+    "local_paths",
+    "parabolas",
+    "split_models",
+    "curves",
+    "idle_shares",
+    "sampling_errors",
+    "feature_plane",
+    "scaling",
+]

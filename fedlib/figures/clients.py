@@ -1,0 +1,161 @@
+"""Who owns what, and how clients compare: partitions, matrices of pairs of clients, groups of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import seaborn as sns
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.figures.base import INK, axes_of, styled, thinned
+
+MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
+BUBBLE = 220  # area of the largest circle, in square points
+
+
+@styled
+def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Figure:
+    """Samples per client and class: circles whose area is the number, on one scale; dots where that would be too small to see.
+
+    A panel with more than 40 clients or 20 classes becomes a heat map. panels: counts int [N, C] by title; classes:
+    their names, numbers if not given.
+    """
+    widths = [1.6 + min(0.22 * len(counts), 8.8) for counts in panels.values()]
+    cols = len(panels) if sum(widths) < 13 else max(1, int(13 // max(widths)))
+    rows = -(-len(panels) // cols)
+    cols = -(-len(panels) // rows)  # four panels: two by two
+    ratios, width = ({"width_ratios": widths}, sum(widths)) if rows == 1 else ({}, cols * max(widths))
+    height = max(2.2, 0.9 + 0.22 * min(max(counts.shape[1] for counts in panels.values()), 20))
+    figure, axes = axes_of(width + 0.8, height * rows, rows, cols, **ratios)
+    most = max(counts.max() for counts in panels.values())
+    bubbles = [np.less_equal(counts.shape, MOST_BUBBLES).all() for counts in panels.values()]
+    for ax, (title, counts), few in zip(axes.flat, panels.items(), bubbles):
+        image = None if few else _heat_map(ax, counts, most)
+        if few:
+            client, label = np.nonzero(counts)
+            area = np.maximum(counts[client, label] / most * BUBBLE, 2)
+            ax.scatter(client, label, s=area, color=INK, alpha=0.75, linewidths=0)
+            ax.set(xlim=(-1, counts.shape[0]), ylim=(-0.8, counts.shape[1] - 0.2))
+        ax.set(title=title, xlabel="client")
+        ax.set_xticks(thinned(len(counts)))
+        _class_axis(ax, counts.shape[1], classes)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("class")
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.remove()
+    if any(bubbles):
+        _circle_key(figure, most)
+    if not all(bubbles):
+        figure.colorbar(image, ax=list(figure.axes), shrink=0.8, pad=0.01, label="samples")
+    return figure
+
+
+def _class_axis(ax, num_classes: int, classes: Sequence[str]) -> None:
+    """Name every class where there is room for it, otherwise number some."""
+    if num_classes <= MOST_BUBBLES[1]:
+        ax.set_yticks(range(num_classes), list(classes[:num_classes]) or None)
+    else:
+        ax.set_yticks(thinned(num_classes))
+
+
+def _heat_map(ax, counts: np.ndarray, most: int):
+    """Counts [N, C] as colours on a logarithmic scale, no sample white; the same scale for all panels."""
+    ax.spines[["top", "right"]].set_visible(True)
+    shown = np.ma.masked_equal(counts.T, 0)
+    scale = LogNorm(1, max(most, 2))
+    return ax.imshow(shown, norm=scale, cmap="mako_r", aspect="auto", origin="lower", interpolation="nearest")
+
+
+def _circle_key(figure: Figure, most: int) -> None:
+    """What the circles stand for: about the largest number, a quarter and a sixteenth of it."""
+    numbers = dict.fromkeys(max(1, _round_down(most / part)) for part in (1, 4, 16))
+    circles = [
+        Line2D([], [], marker="o", linestyle="", markersize=(n / most * BUBBLE) ** 0.5, color=INK, alpha=0.75, mew=0)
+        for n in numbers
+    ]
+    labels = [f"{n:,}" for n in numbers]
+    figure.legend(circles, labels, title="samples", loc="outside right center", frameon=False, labelspacing=1.2)
+
+
+def _round_down(value: float) -> int:
+    """To one or two significant digits: 5,913 -> 5,000, 178 -> 150."""
+    unit = 10 ** max(0, int(np.log10(max(value, 1))))
+    return int(max(step * unit for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if step * unit <= max(value, 1)))
+
+
+def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
+    """How alike the clients' labels are: matrices in [0, 1] by title, such as `describe(partition)["similarity"]` [N, N]."""
+    return client_matrices(panels, "cosine of the labels")
+
+
+@styled
+def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
+    """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
+    figure, axes = axes_of(2.7 * len(panels) + 1, 3.2, 1, len(panels))
+    for ax, (title, matrix) in zip(axes[0], panels.items()):
+        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap="mako", interpolation="nearest")
+        ax.set(title=title, xlabel="client", xticks=thinned(len(matrix)), yticks=thinned(len(matrix)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label=label)
+    return figure
+
+
+@styled
+def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -> Figure:
+    """How each client divides its weight over the *other* clients: rows of matrices [N, N] without diagonal, negatives as 0, made to sum to 1.
+
+    All on one colour scale up to `most` (default: the largest share); rows without any positive weight stay white.
+    """
+    figure, axes = axes_of(2.35 * len(panels) + 0.9, 2.9, 1, len(panels))
+    shares = {}
+    for title, matrix in panels.items():
+        weights = np.clip(np.asarray(matrix, dtype=float), 0, None)
+        np.fill_diagonal(weights, 0)
+        total = weights.sum(1, keepdims=True)
+        shares[title] = np.where(
+            (total == 0) | np.eye(len(weights), dtype=bool), np.nan, weights / np.where(total > 0, total, 1)
+        )
+    top = most or max(np.nanmax(share) for share in shares.values())
+    for ax, (title, share) in zip(axes[0], shares.items()):
+        image = ax.imshow(share, vmin=0, vmax=top, cmap="mako_r", interpolation="nearest")
+        ax.set(title=title, xlabel="other client", xticks=thinned(len(share)), yticks=thinned(len(share)))
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="share", extend="max" if most else "neither")
+    return figure
+
+
+@styled
+def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figure:
+    """Which cluster every client is in: a row for each client, a colour for each cluster; lines separate the true groups [N].
+
+    panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
+    """
+    figure, axes = axes_of(2.3 * len(panels) + 0.6, 2.9, 1, len(panels), sharey=True)
+    for ax, (title, found) in zip(axes[0], panels.items()):
+        colours = dict(zip(dict.fromkeys(np.asarray(found).flat), sns.color_palette("colorblind", 20)))
+        picture = np.array([[colours[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
+        edges = (0.5, len(found) + 0.5, len(groups) - 0.5, -0.5)
+        ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
+        for client in np.flatnonzero(np.diff(groups)):
+            ax.axhline(client + 0.5, color="black", linewidth=1.2)
+        ax.set(title=title, xlabel="round", yticks=thinned(len(groups)))
+    axes[0, 0].set_ylabel("client")
+    return figure
+
+
+@styled
+def groups(dataset, each: int = 12) -> Figure:
+    """The first images of every group (domain, writer, look) of a `fedlib.data.Dataset`, a group a row."""
+    figure, axes = axes_of(0.55 * each + 0.8, 0.58 * len(dataset.group_names), len(dataset.group_names), each)
+    for k, row in enumerate(axes):
+        for ax, i in zip(row, (dataset.groups == k).nonzero().flatten().tolist()):
+            image = dataset.images[i].permute(1, 2, 0).numpy()
+            ax.imshow(image, cmap="gray", vmin=0, vmax=255)
+        for ax in row:
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+        row[0].set_ylabel(dataset.group_names[k], rotation=0, ha="right", va="center")
+    return figure

@@ -1,0 +1,191 @@
+"""Figures of the lessons: curves, paths of parameters, planes of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled, thinned
+
+Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
+
+
+@styled
+def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round") -> Figure:
+    """Accuracy over the rounds: a line for the mean of the seeds, a band for their range. panels: by title and name one curve a seed."""
+    figure, axes = axes_of(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    looks = dict(zip(names, zip(sns.color_palette("colorblind", len(names)), "osD^vP*Xh<>d")))
+    for ax, (title, lines) in zip(axes[0], panels.items()):
+        for name, seeds in lines.items():
+            x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looks[name]
+            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=name)
+            ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
+        ax.set(title=title, xlabel=xlabel)
+    axes[0, 0].set(ylabel="accuracy, %", ylim=(0, 100))
+    entries = {label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(entries.values(), entries.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def local_paths(
+    panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]], goals: dict[str, Sequence], names
+) -> Figure:
+    """Where clients walk in one round, in a plane of two numbers. panels: by title, paths [steps + 1, 2] by client and the server's
+    next point; goals: best points by label; names: of the two numbers."""
+    figure, axes = axes_of(4.2 * len(panels) + 1.6, 3.2, 1, len(panels), sharex=True, sharey=True)
+    for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
+        for (client, path), colour in zip(paths.items(), sns.color_palette("colorblind")):
+            ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=client)
+            ax.plot(*path[0], "s", color="black", markersize=6, label="start")
+        ax.plot(*average, "D", color=REFERENCE, markersize=7, label="weighted average")
+        for (label, point), marker in zip(goals.items(), ("*", "x", "+")):
+            ax.plot(*point, marker, color=PAPER, markersize=10, label=label)
+        ax.set(title=title, xlabel=names[0])
+    axes[0, 0].set_ylabel(names[1])
+    entries = {label: line for line, label in zip(*axes[0, 0].get_legend_handles_labels())}
+    figure.legend(entries.values(), entries.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence[float]]) -> Figure:
+    """Clients whose loss is a/2 (w - m)²: the losses with the place where each walk ends, and the walks by round.
+
+    clients: (a, m) by name; walks: the global w before round 1 and after every round, by method.
+    """
+    figure, axes = axes_of(10.6, 3.2, 1, 2)
+    left, right = axes[0]
+    values, total = np.linspace(-0.6, 4.6, 200), 0
+    for (name, (a, m)), line in zip(clients.items(), ("--", ":")):
+        total = total + a / 2 * (values - m) ** 2 / len(clients)
+        left.plot(values, a / 2 * (values - m) ** 2, line, color=PAPER, label=f"loss of {name}")
+    left.plot(values, total, color="black", label="mean loss")
+    best = sum(a * m for a, m in clients.values()) / sum(a for a, _ in clients.values())
+    looks = zip(sns.color_palette("colorblind", len(walks)), "osD^vP*Xh<>d")
+    for (name, walk), (colour, marker) in zip(walks.items(), looks):
+        end = walk[-1]
+        loss = sum(a / 2 * (end - m) ** 2 for a, m in clients.values()) / len(clients)
+        left.plot(end, loss, marker, color=colour, markersize=7)
+        right.plot(walk, color=colour, marker=marker, markersize=4, label=name)
+    right.axhline(best, color="black", linewidth=0.8)
+    left.set(title="losses, and where each method ends", xlabel="w", ylabel="loss", ylim=(0, 8))
+    right.set(title="the global w by round (line: the best w)", xlabel="round", ylabel="w")
+    left.legend(frameon=False, loc=(0.02, 0.4))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
+    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps for itself.
+
+    accuracy: method, point, accuracy (a fraction); sizes: sent, kept, by method in the order of the rows from top to bottom.
+    """
+    figure, ((left, right),) = axes_of(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
+    rows = {method: y for y, method in enumerate(sizes.index)}
+    for (point, own), marker, colour in zip(
+        accuracy.groupby("point", sort=False), "osD^v", sns.color_palette("colorblind")
+    ):
+        left.plot(
+            100 * own["accuracy"], own["method"].map(rows), marker, color=colour, markersize=6, alpha=0.8, label=point
+        )
+    left.set_yticks(range(len(rows)), list(rows))
+    left.set(title="accuracy, % (which model is tested)", xlim=(0, 100))
+    left.grid(axis="x", alpha=0.3)
+    left.invert_yaxis()
+    left.legend(frameon=False, loc="lower left", fontsize=8)
+    right.barh(range(len(sizes)), sizes["sent"], color=INK)
+    for y, (sent, kept) in enumerate(zip(sizes["sent"], sizes["kept"])):
+        right.annotate(f"sends {sent:,}, keeps {kept:,}", (sent, y), (4, 0), textcoords="offset points", va="center")
+    right.set(title="numbers that a client sends up in a round", xlim=(0, 1.75 * max(sizes["sent"].max(), 1)))
+    return figure
+
+
+@styled
+def curves(
+    panels: dict[str, pd.DataFrame],
+    xlabel: str | Sequence[str] = "",
+    ylabel: str | Sequence[str] = "",
+    marks: dict[str, pd.DataFrame] | None = None,
+    ylim: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines, a table a panel: its index is x, each column a line; names that agree before a comma share a colour, the rest sets the dash.
+
+    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
+    """
+    figure, axes = axes_of(3.3 * len(panels) + 1.7, 3.0, 1, len(panels))
+    labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
+    names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
+    colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
+    for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
+        seen: dict[str, int] = {}
+        for column in table.columns:
+            name = column.partition(", ")[0]
+            line = ("-", "--", ":", "-.")[seen.setdefault(name, 0) % 4]
+            seen[name] += 1
+            few = "o" if len(table) <= 12 else None
+            ax.plot(table.index, table[column], line, color=colours[name], marker=few, markersize=3.5, label=column)
+        points = (marks or {}).get(title)
+        if points is not None:
+            ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
+        if pd.api.types.is_integer_dtype(table.index):
+            ax.set_xticks(thinned(int(table.index.max()) + 1))
+        ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
+    lines = {line.get_label(): line for ax in axes[0] for line in ax.lines if not line.get_label().startswith("_")}
+    figure.legend(lines.values(), lines.keys(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def idle_shares(points: pd.DataFrame) -> Figure:
+    """How much of its own model a client keeps while it is idle, beside powers of 1/2. points: idle (rounds), share, size (samples)."""
+    figure, ((ax,),) = axes_of(6.2, 3.1)
+    jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
+    dots = ax.scatter(points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap="mako_r", vmin=0)
+    rounds = np.arange(0, points["idle"].max() + 1)
+    ax.plot(rounds, 0.5**rounds, color=REFERENCE, linewidth=1, label="1/2 to the power of the idle rounds")
+    ax.set(xlabel="idle rounds", ylabel="share of the own model", ylim=(-0.03, 1.05))
+    ax.legend(frameon=False)
+    figure.colorbar(dots, ax=ax, label="training samples")
+    return figure
+
+
+@styled
+def sampling_errors(errors: pd.DataFrame) -> Figure:
+    """Errors of estimates against the number of samples, both logarithmic: a column a line, and 1/sqrt(m) through the first one's start."""
+    figure, ((ax,),) = axes_of(5.2, 3.1)
+    m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
+    for (name, column), (colour, marker) in zip(errors.items(), styles):
+        ax.plot(m, column, marker=marker, markersize=4, color=colour, label=name)
+    ax.plot(m, errors.iloc[0, 0] * (m[0] / m) ** 0.5, ":", color="black", linewidth=1, label="1 / sqrt(m)")
+    ax.set(xscale="log", yscale="log", xlabel="samples m", ylabel="root mean square error")
+    ax.set_xticks(m, [f"{value:g}" for value in m])
+    ax.minorticks_off()
+    ax.legend(frameon=False)
+    return figure
+
+
+@styled
+def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
+    """Class means of features in a plane: a colour and number for each class, a circle for each client, a star for the global one.
+
+    panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
+    """
+    figure, axes = axes_of(3.9 * len(panels), 3.7, 1, len(panels))
+    for ax, (title, table) in zip(axes[0], panels.items()):
+        palette = sns.color_palette("tab10", int(table["label"].max()) + 1)
+        for (label, client), rows in table.groupby(["label", "client"]):
+            marker, size = ("o", 26) if client >= 0 else ("*", 150)
+            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=[palette[label]], alpha=0.8, linewidths=0)
+        for label, rows in table.groupby("label"):
+            ax.annotate(
+                str(label), (rows["x"].mean(), rows["y"].mean()), (4, 4), textcoords="offset points", weight="bold"
+            )
+        ax.set(title=title, xticks=[], yticks=[])
+    return figure

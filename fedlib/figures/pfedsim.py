@@ -1,0 +1,309 @@
+"""The figures of pFedSim's items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+
+
+@styled
+def cka_by_layer(tidy: pd.DataFrame) -> Figure:
+    """CKA between all pairs of models, one matrix a layer (the first seed's), and its distribution over all pairs and seeds.
+
+    tidy: seed, layer, name, client_a, client_b, cka.
+    """
+    layers = sorted(tidy["layer"].unique())
+    figure, axes = axes_of(12.5, 2.9, 1, len(layers) + 1, width_ratios=[1] * len(layers) + [1.35])
+    size = int(tidy[["client_a", "client_b"]].max().max()) + 1
+    first = tidy[tidy["seed"] == tidy["seed"].min()]
+    for ax, layer in zip(axes[0], layers):
+        matrix = np.eye(size)
+        rows = first[first["layer"] == layer]
+        matrix[rows["client_a"], rows["client_b"]] = matrix[rows["client_b"], rows["client_a"]] = rows["cka"]
+        image = ax.imshow(matrix, vmin=0, vmax=1, cmap="mako")
+        ax.set_title(f"layer {layer} ({rows['name'].iloc[0]})")
+        ax.set_xticks(range(0, size, 3))
+        ax.set_yticks(range(0, size, 3))
+        ax.set_xlabel("client")
+    axes[0, 0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes[0, :-1]), shrink=0.75, pad=0.01).ax.set_title("CKA")
+    ax = axes[0, -1]
+    sns.boxplot(tidy, x="layer", y="cka", ax=ax, color="#9fc5e8", linewidth=0.8, fliersize=1.5)
+    seeds = tidy["seed"].nunique()
+    title = f"CKA of all pairs, {seeds} seed{'s' * (seeds > 1)}"
+    ax.set(title=title, xlabel="layer", ylabel="", ylim=(-0.02, 1.02))
+    return figure
+
+
+@styled
+def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]]) -> Figure:
+    """Cosines of classifiers: totals as a matrix of pairs beside the cosines by class, mean over seeds.
+
+    tidy: seed, pair, class, owned_by, cosine; pairs in the data's order of similarity.
+    """
+    by_class = tidy.groupby(["pair", "class"])["cosine"].mean().unstack().loc[list(pairs)]
+    owner = (
+        tidy.drop_duplicates(["pair", "class"]).pivot(index="pair", columns="class", values="owned_by").loc[list(pairs)]
+    )
+    totals = tidy.groupby(["pair", "seed"])["cosine"].mean().unstack().loc[list(pairs)]
+    low = min(0.0, float(by_class.min().min())) if by_class.min().min() < 0.6 else 0.6
+    figure, axes = axes_of(9.6, 2.9, 1, 2, width_ratios=[1, 2.3])
+    ax = axes[0, 0]
+    spread = totals.std(axis=1, ddof=1) if totals.shape[1] > 1 else None
+    ax.errorbar(range(len(pairs)), totals.mean(axis=1), yerr=spread, color=INK, marker="o", capsize=4)
+    for x, value in enumerate(totals.mean(axis=1)):
+        ax.annotate(f"{value:.2f}", (x, value), (7, 3), textcoords="offset points")
+    ax.set_xticks(range(len(pairs)), [_pair_label(p) for p in pairs])
+    ax.set(title="classifiers, mean of classes", ylabel="cosine", ylim=(low, 1.05), xlim=(-0.3, len(pairs) - 0.4))
+    ax = axes[0, 1]
+    marks = owner.replace({"both": "●", "one": "○", "neither": "·"})
+    text = by_class.map(lambda v: f"{v:.2f}") + "\n" + marks
+    sns.heatmap(
+        by_class,
+        annot=text,
+        fmt="",
+        vmin=low,
+        vmax=1,
+        cmap="mako",
+        ax=ax,
+        linewidths=0.5,
+        cbar_kws={"label": "cosine", "pad": 0.02},
+        annot_kws={"size": 8},
+    )
+    ax.set_yticklabels([_pair_label(p) for p in pairs], rotation=0)
+    ax.set(title="by class: ● owned by both, ○ by one, · by neither", xlabel="class", ylabel="")
+    return figure
+
+
+def _pair_label(pair: str) -> str:
+    return f"({pair.replace('-', ', ')})"
+
+
+@styled
+def similarity_measures(
+    tidy: pd.DataFrame, ten_clients: pd.DataFrame, names: dict[str, str], pairs: list[str]
+) -> Figure:
+    """Each measure on the four pairs, which fall in the data's order from left to right; and rank correlations over ten clients.
+
+    tidy: seed, measure, pair, value; ten_clients: seed, measure, rank_correlation.
+    """
+    figure, axes = axes_of(9.6, 5.2, 2, 3)
+    for ax, (measure, label) in zip(axes.flat, names.items()):
+        wide = tidy[tidy["measure"] == measure].pivot(index="seed", columns="pair", values="value")[pairs]
+        ax.plot(range(len(pairs)), wide.T, color=INK, alpha=0.25, linewidth=0.8)
+        ax.plot(range(len(pairs)), wide.mean(), color=INK, marker="o", markersize=4)
+        falls = int((wide.diff(axis=1).iloc[:, 1:] < 0).all(axis=1).sum())
+        ax.set_xticks(
+            range(len(pairs)),
+            [_pair_label(p) for p in pairs],
+        )
+        ax.set_title(f"{label}: data's order in {falls} of {len(wide)} seeds")
+    ax = axes[1, 2]
+    shown = [m for m in names if m in set(ten_clients["measure"])]
+    sns.stripplot(
+        ten_clients, x="measure", y="rank_correlation", order=shown, ax=ax, color=INK, alpha=0.6, size=4, jitter=False
+    )
+    ax.set_xticks(range(len(shown)), [names[m] for m in shown])
+    ax.axhline(0, color="black", linewidth=0.6)
+    ax.set(title="rank correlation with the data, 10 clients", xlabel="", ylabel="", ylim=(-1, 1))
+    return figure
+
+
+@styled
+def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd.DataFrame) -> Figure:
+    """Spread of the clients' sizes, printed and drawn with and without cap; and in which layers the networks' numbers are.
+
+    stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, partition_param, value, std;
+    parameters: network, then one column for each part of it, `all`, `statistics`.
+    """
+    figure, ((left, right),) = axes_of(12.5, 3.2, 1, 2, width_ratios=[1, 1.15])
+    cells = list(printed[["dataset", "partition_param", "value", "std"]].itertuples(index=False))
+    for y, cell in enumerate(cells):
+        own = stats[(stats["dataset"] == cell.dataset) & (stats["alpha"] == cell.partition_param)]
+        for cap, colour, shift in ((True, INK, -0.17), (False, PAPER, 0.17)):
+            spread = own[own["cap"] == cap].eval("std_size / mean_size")
+            if len(spread):
+                label = f"ours, {'cap' if cap else 'no cap'}" if y == 0 else None
+                left.plot([spread.min(), spread.max()], [y + shift] * 2, color=colour, linewidth=4, label=label)
+        left.plot(
+            cell.std / cell.value, y, marker="D", color=REFERENCE, linestyle="", label="paper" if y == 0 else None
+        )
+    left.set_yticks(range(len(cells)), [f"{c.dataset}, Dir({c.partition_param:g})" for c in cells])
+    left.set(title="std of the clients' sizes / mean (lines: range of the draws)", xlim=(0, None))
+    left.invert_yaxis()
+    left.legend(frameon=False, loc="lower right")
+    parts = [c for c in parameters.columns if c not in ("network", "input", "classes", "all", "statistics")]
+    done = np.zeros(len(parameters))
+    for part, colour in zip(parts, sns.color_palette("mako", len(parts))):
+        share = (parameters[part] / parameters["all"]).to_numpy()
+        right.barh(
+            range(len(parameters)), share, left=done, color=REFERENCE if part == parts[-1] else colour, label=part
+        )
+        done += share
+    for y, total in enumerate(parameters["all"]):
+        right.annotate(f"{total:,}", (1.01, y), va="center", annotation_clip=False)
+    right.set_yticks(range(len(parameters)), [name.replace(", ", "\n") for name in parameters["network"]])
+    right.set(title="shares of the trainable parameters, and how many there are", xlim=(0, 1))
+    right.invert_yaxis()
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
+    """Accuracy of every method with the std over seeds, one panel for each alpha, beside the paper's CIFAR-10 numbers.
+
+    tidy: alpha, seed, method, headline, pooled; printed: the paper's Table 3; methods from top to bottom.
+    """
+    alphas, shown = sorted(tidy["alpha"].unique()), [m for m in methods if m in set(tidy["method"])]
+    figure, (axes,) = axes_of(4.6 * len(alphas), 0.28 * len(shown) + 1.1, 1, len(alphas), sharey=True)
+    for ax, alpha in zip(axes, alphas):
+        rows = tidy[(tidy["alpha"] == alpha) & tidy["headline"]]
+        ours = (100 * rows.groupby("method")["pooled"].agg(["mean", "std"])).fillna(0).loc[shown]
+        cells = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)].set_index("method")
+        known = [y for y, method in enumerate(shown) if method in cells.index]
+        paper = cells.loc[[shown[y] for y in known]]
+        ax.hlines(range(len(shown)), 0, 100, color="#eeeeee", zorder=0)
+        ax.errorbar(
+            paper["value"],
+            np.array(known) + 0.14,
+            xerr=paper["std"],
+            fmt="D",
+            color=PAPER,
+            markersize=4,
+            label="paper, CIFAR-10",
+        )
+        ax.errorbar(
+            ours["mean"], np.arange(len(shown)) - 0.14, xerr=ours["std"], fmt="o", color=INK, markersize=5, label="ours"
+        )
+        low = min(ours["mean"].min(), paper["value"].min())
+        ax.set(title=f"Dir({alpha:g})", xlabel="accuracy, % of all test samples", xlim=(max(0, low - 8), 100))
+    axes[0].set_yticks(range(len(shown)), shown)
+    axes[0].invert_yaxis()
+    axes[0].legend(frameon=False, loc="lower left")
+    return figure
+
+
+@styled
+def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) -> Figure:
+    """How pFedSim's similarity matrix fills up: the matrix after some rounds (white: never compared), then shares of pairs and weights over the rounds.
+
+    phi: round, client, other, phi; rounds: round, phase, pairs, others; meetings: rounds, drawn, expected.
+    """
+    shown = sorted(phi["round"].unique())
+    figure, (axes,) = axes_of(
+        2.3 * len(shown) + 6.2, 2.6, 1, len(shown) + 2, width_ratios=[1] * len(shown) + [1.35, 1.35]
+    )
+    least = phi.loc[phi["phi"] > 0, "phi"].min()
+    for ax, t in zip(axes, shown):
+        matrix = phi[phi["round"] == t].pivot(index="client", columns="other", values="phi").to_numpy()
+        image = ax.imshow(np.where(matrix > 0, matrix, np.nan), vmin=least, vmax=1, cmap="mako")
+        ax.set(title=f"similarity after round {t}", xlabel="client", ylabel="client" if ax is axes[0] else "")
+    figure.colorbar(image, ax=axes[len(shown) - 1], shrink=0.8)
+    own, paper = axes[-2:]
+    start = rounds.loc[rounds["phase"] == "personalisation", "round"].min() - 0.5
+    own.axvspan(rounds["round"].min() - 0.5, start, color="#eeeeee")
+    own.text((rounds["round"].min() + start) / 2, 0.5, "FedAvg", ha="center")
+    own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs that are known")
+    own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="others' weight")
+    own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
+    own.legend(frameon=False, loc="lower right")
+    paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="drawn")
+    paper.plot(meetings["rounds"], meetings["expected"], color=PAPER, linestyle="--", label="expected")
+    paper.set(
+        title="10 of 100 clients a round",
+        xlabel="rounds of personalisation",
+        ylim=(0, 1.02),
+        ylabel="pairs that have met",
+    )
+    paper.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@styled
+def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+    """Time and traffic of a client as ratios to FedAvg's: one dot a repetition, the paper's data sets as diamonds.
+
+    tidy: method, seconds_ratio, down_ratio, up_ratio; printed: the paper's ratios of time, data sets by methods.
+    """
+    methods = list(dict.fromkeys(tidy["method"]))
+    figure, ((left, right),) = axes_of(8.4, 0.4 * len(methods) + 1.2, 1, 2, sharey=True)
+    for y, method in enumerate(methods):
+        own = tidy[tidy["method"] == method]
+        left.plot(
+            own["seconds_ratio"], [y - 0.12] * len(own), "o", color=INK, markersize=4, label="ours" if y == 0 else None
+        )
+        cells = printed[method]
+        left.plot(
+            cells,
+            [y + 0.14] * len(cells),
+            "D",
+            color=PAPER,
+            markersize=4,
+            label="paper, 4 data sets" if y == 0 else None,
+        )
+        for shift, way, colour in ((-0.14, "down", INK), (0.14, "up", REFERENCE)):
+            right.barh(y + shift, own[f"{way}_ratio"].mean(), height=0.26, color=colour, label=way if y == 0 else None)
+    left.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
+    left.set(title="seconds per training sample / FedAvg's")
+    right.set(title="numbers sent / FedAvg's (ours, counted)")
+    left.set_yticks(range(len(methods)), methods)
+    left.invert_yaxis()
+    left.legend(frameon=False)
+    right.legend(frameon=False)
+    return figure
+
+
+@styled
+def domains(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
+    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond); the last column is the average.
+
+    tidy: method, domain, accuracy; printed: the paper's Table 8.
+    """
+    shown = [m for m in methods if m in set(tidy["method"])]
+    ours = 100 * tidy.groupby(["method", "domain"], sort=False)["accuracy"].mean().unstack().loc[shown]
+    paper = printed.pivot(index="method", columns="domain", values="value").reindex(shown)
+    paper = paper[[c for c in paper.columns if c != "average"] + ["average"]]
+    figure, (axes,) = axes_of(10.5, 0.3 * len(shown) + 1.5, 1, 2, sharey=True)
+    for ax, table, title in ((axes[0], ours, "ours"), (axes[1], paper, "paper, DomainNet")):
+        centred = table - table.mean()  # who is good within a domain; domains are not equally hard
+        sns.heatmap(
+            centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7}
+        )
+        ax.set(title=f"{title}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
+        ax.tick_params(axis="x", rotation=30)
+        ax.axvline(table.shape[1] - 1, color="white", linewidth=3)
+    return figure
+
+
+@styled
+def rho_curve(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+    """Accuracy against rho with the std over seeds, one column for each alpha; the paper's CIFAR-10 numbers below.
+
+    tidy: alpha, seed, method, rho, pooled; printed: the paper's Table 6.
+    """
+    alphas = sorted(tidy["alpha"].unique())
+    figure, axes = axes_of(4.6 * len(alphas), 5.2, 2, len(alphas), sharex=True)
+    for (ours, theirs), alpha in zip(axes.T, alphas):
+        mine = tidy[tidy["alpha"] == alpha]
+        sweep = 100 * mine[mine["method"] == "pfedsim"].groupby("rho")["pooled"].agg(["mean", "std"])
+        _dots(ours, sweep.index, sweep["mean"], sweep["std"].fillna(0), INK, "pFedSim")
+        for style, method in zip((":", "-."), sorted(set(mine["method"]) - {"pfedsim"})):
+            accuracy = 100 * mine[mine["method"] == method]["pooled"].mean()
+            ours.axhline(accuracy, color=REFERENCE, linestyle=style, linewidth=1.2, label=method)
+        paper = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)]
+        _dots(theirs, paper["rho"].astype(float), paper["value"], paper["std"], PAPER, "pFedSim")
+        ours.set(title=f"Dir({alpha:g}), ours", ylabel="accuracy, %")
+        theirs.set(title=f"Dir({alpha:g}), paper, CIFAR-10", ylabel="accuracy, %", xlabel="rho (rho = 1 is FedAvg)")
+    axes[0, 0].legend(frameon=False, loc="lower left")
+    return figure
+
+
+def _dots(ax, x, y, spread, colour: str, label: str) -> None:
+    ax.errorbar(x, y, yerr=spread, color=colour, marker="o", markersize=4, capsize=3, label=label)
