@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedlib import tree
 from fedlib.data.datasets import Dataset
@@ -289,3 +290,12 @@ def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part
     zeros = torch.zeros(count, dtype=torch.float64, device=device), torch.zeros((), dtype=torch.int64, device=device)
     sums, rows = data.scan(step, zeros, part)
     return sums / rows.clamp(min=1)
+
+
+def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tensor:
+    """Mean cross-entropy of several models on one part of a client's data, float64 [number of models]; 0 if the part is empty."""
+
+    def losses(x, y):
+        return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
+
+    return part_mean(losses, len(thetas), data, part)
