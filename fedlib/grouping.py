@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fedlib.errors import choose
 
@@ -44,6 +46,12 @@ def nearer_group(
         near = distances <= np.where(near, distances, -np.inf).max(1, keepdims=True)
     undivided = (sizes.min(0) == 0) | (np.ptp(distances, axis=1) <= ALIKE)
     return near | undivided[:, None]
+
+
+def drawn_group(others: Tensor, size: int, generators: Sequence[np.random.Generator]) -> Tensor:
+    """`size` of the others, bool [K, n], drawn for every row with a generator of its own; all of them where they are fewer."""
+    noise = torch.from_numpy(np.stack([g.random(others.shape[1]) for g in generators])).masked_fill(~others, np.inf)
+    return (noise.argsort(1).argsort(1) < size) & others
 
 
 def _mixture(x: np.ndarray, generators) -> np.ndarray:

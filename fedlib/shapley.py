@@ -9,6 +9,8 @@ for each coalition; the empty one is among them. All coalitions are handed over 
 `exact` and `from_permutations` have static shapes and no branches on data, so that they work inside torch.func.vmap.
 There `present` bool [p] says which players are there: an absent one adds nothing to any coalition, so that its value is
 0 and the values of the others are those of the game without it.
+
+`worth_of_means` is the game of pFedSV, whose players are models.
 """
 
 from __future__ import annotations
@@ -16,17 +18,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import comb
+from math import comb, log
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from fedlib.engine.fold import part_mean
 from fedlib.errors import choose, require
 
 Game = Callable[[Tensor], Tensor]
 ENUMERATED = 12  # most players whose coalitions are all evaluated
 HOW = ("plain", "antithetic", "stratified")
+UTILITIES, EMPTY = ("accuracy", "loss"), ("zero", "chance")
 
 
 @dataclass(frozen=True)
@@ -148,5 +153,59 @@ def each_once(game: Game) -> Game:
     return asked
 
 
+def values_of_present(game: Game, present: Tensor, permutations: Tensor | None = None, stacked: bool = False) -> Tensor:
+    """Shapley values [p] of those who are there, estimated from permutations, or exact if none are given.
+
+    Absent players need no evaluations where a coalition is asked for only once, which `stacked` (inside torch.func.vmap) rules out.
+    """
+    game = game if stacked else each_once(game)
+    if permutations is None:
+        return exact(game, len(present), present)
+    return from_permutations(game, permutations, present=present)[0]
+
+
 def _among(members: Tensor, present: Tensor | None) -> Tensor:
     return members if present is None else members.to(present.device) & present
+
+
+# a game of models ------------------------------------------------------------------------------------------------------
+
+
+def worth_of_means(
+    model, theta: dict, models: dict, members: Tensor, data, utility: str = "accuracy", empty: str = "zero", part="val"
+) -> Tensor:
+    """v(X) of pFedSV's Eq. 4: how good the mean of a coalition's models is on one part of a client's data, float64 [m].
+
+    models: parameters of the players, stacked [p, ...], those that they do not have are theta's; members: bool [m, p].
+    utility: "accuracy", or "loss", ln C - mean cross-entropy, which is 0 for a uniform guess. empty: the empty coalition is
+    worth 0, or with "chance" the share of the most frequent label (for accuracy).
+    """
+    sizes, C = members.sum(1, keepdim=True), len(theta["head.bias"])
+    shares = members.double() / sizes.clamp(min=1)
+
+    def goodness(x, y):
+        return sample_utility(scores_of_means(model, theta, models, shares, x), y, utility)
+
+    found, nobody = part_mean(goodness, len(members), data, part), 0.0
+    if empty == "chance" and utility == "accuracy":
+        nobody = part_mean(lambda x, y: functional.one_hot(y, C).T, C, data, part).amax()
+    return torch.where(sizes[:, 0] > 0, found, nobody)
+
+
+def sample_utility(scores: Tensor, y: Tensor, utility: str) -> Tensor:
+    """Of m models with scores [m, B, C] for every sample [m, B]: whether it is right, or ln C - its cross-entropy."""
+    if utility == "accuracy":
+        return scores.argmax(-1) == y
+    labels = y.expand(len(scores), len(y))
+    loss = functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+    return log(scores.shape[-1]) - loss.reshape(labels.shape)
+
+
+def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor) -> Tensor:
+    """Class scores of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads, theta has the extractor."""
+    if len(models) < len(theta):  # only the heads differ
+        z, dtype = model.features(theta, x), x.dtype
+        means = {name: torch.tensordot(shares.to(dtype), leaf, dims=1) for name, leaf in models.items()}
+        return torch.einsum("bd,mcd->mbc", z, means["head.weight"]) + means["head.bias"][:, None]
+    means = ({n: torch.tensordot(row.to(leaf.dtype), leaf, dims=1) for n, leaf in models.items()} for row in shares)
+    return torch.stack([model.logits({**theta, **mean}, x) for mean in means])

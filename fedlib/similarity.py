@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+TIE = 1e-12  # distances that differ by no more are equal
+
 # classifiers ---------------------------------------------------------------------------------------------------------
 
 
@@ -31,6 +33,38 @@ def class_cosines(a: Tensor, b: Tensor, eps: float = 1e-8) -> Tensor:
 def classifier_similarity(theta_a: dict, theta_b: dict) -> Tensor:
     """CS of two clients (pFedSim Eq. 2) by class, float64 [C]; its mean is the similarity of the classifiers."""
     return class_cosines(class_vectors(theta_a)[None], class_vectors(theta_b)[None])[0, 0]
+
+
+def class_distances(a: Tensor, b: Tensor, power: int = 2, norm: str = "row") -> Tensor:
+    """D of PFedCS: sum over classes of the distances of class vectors to this power; a [K, C, d], b [L, C, d] -> float64 [K, L].
+
+    Divided by the largest of its "row" or of all ("global"), so that it is in [0, 1]; zeros stay zeros.
+    """
+    a, b = (vectors.double().transpose(0, 1) for vectors in (a, b))  # [C, K, d]
+    D = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    D = (D**power).sum(0).cpu()
+    largest = D.max() if norm == "global" else D.amax(1, keepdim=True)
+    return torch.where(largest > 0, D / largest.clamp(min=1e-300), 0)
+
+
+def weights_by_distance(
+    D: Tensor, sizes: Tensor, basis: Tensor, mixed: Tensor, lam: float, tie: str = "uniform"
+) -> Tensor:
+    """p of PFedCS's Eq. 7 for K clients and n others, float64 [K, n], rows sum to 1.
+
+    p_j = lam (D_max - D_kj) / (|P| (D_max - D_avg)) + (1 - lam) N_j / sum of N over P, then divided by its sum over `mixed`.
+    D: distances [K, n]; sizes: N [n]; basis, mixed: bool [K, n], P and the set that Eq. 6 sums over. Where D_max = D_avg the
+    first term is 1 / |P| ("uniform"), or all weight goes to the second ("drop").
+    """
+    count, sizes = basis.sum(1, keepdim=True), sizes.double()
+    largest = torch.where(basis, D, 0).amax(1, keepdim=True)
+    gap = largest - (D * basis).sum(1, keepdim=True) / count
+    near = largest - D
+    alike = torch.where(gap > TIE, near / (count * gap.clamp(min=TIE)), 1 / count)
+    lam = torch.where(gap > TIE, lam, lam if tie == "uniform" else 0.0)
+    p = lam * alike + (1 - lam) * sizes / (sizes * basis).sum(1, keepdim=True)
+    p = torch.where(mixed, p, 0)
+    return p / p.sum(1, keepdim=True)
 
 
 # whole models --------------------------------------------------------------------------------------------------------
@@ -59,6 +93,12 @@ def data_similarity(counts_a, counts_b) -> float:
     counts_a, counts_b = np.asarray(counts_a), np.asarray(counts_b)
     both = counts_a + counts_b
     return float(both[(counts_a > 0) & (counts_b > 0)].sum() / both.sum())
+
+
+def label_cosines(counts: Tensor) -> Tensor:
+    """Cosines of all clients' label counts [N, C] (no row of zeros), float64 [N, N], at most 1."""
+    unit = torch.nn.functional.normalize(counts.double(), dim=1)
+    return (unit @ unit.T).clamp(max=1)
 
 
 # measures of other papers, compared in pFedSim Table 2 ------------------------------------------------------------

@@ -81,6 +81,11 @@ def where(condition: Tensor, new, old):
     return map(lambda a, b: torch.where(condition, a, b), new, old)
 
 
+def scaled(stacked, factors: Tensor):
+    """factors[k] * leaf[k] for every row of every leaf; factors [K], cast to the leaf's type."""
+    return map(lambda leaf: factors.to(leaf).reshape(-1, *[1] * (leaf.ndim - 1)) * leaf, stacked)
+
+
 def weighted_sum(stacked, weights):
     """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last.
 

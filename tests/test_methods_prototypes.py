@@ -14,7 +14,6 @@ from helpers import ToyData, ToyModel, close, computed, exact, played, same, ten
 from torch import nn
 
 from fedlib import algorithms, tree
-from fedlib.algorithms import fedgen
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.draws import rng
@@ -23,6 +22,7 @@ from fedlib.engine.fold import PlainData
 from fedlib.engine.moments import attraction, class_moments
 from fedlib.engine.simulate import record, set_up, simulate
 from fedlib.errors import BadValue
+from fedlib.models import generator
 from fedlib.models.model import Model
 
 METHODS = ("ffedap", "fedgen", "fedproto", "fedpac", "fedgh", "pfedhn")
@@ -425,7 +425,7 @@ def test_fedgh_sends_a_header_down_and_class_means_up():
 
 def constant_generator(value: float, noise: int) -> dict:
     """G(y, eps) = value."""
-    H = fedgen.HIDDEN
+    H = generator.HIDDEN
     zeros = {"weight1": (H, noise + 2), "bias1": (H,), "scale": (H,), "shift": (H,), "weight2": (1, H)}
     return {**{name: torch.zeros(shape, dtype=torch.float64) for name, shape in zeros.items()}, "bias2": F64([value])}
 
@@ -455,7 +455,7 @@ def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
 
 def as_module(G, noise=4, classes=2) -> nn.Sequential:
     """The generator with PyTorch's own layers."""
-    module = nn.Sequential(nn.Linear(noise + classes, fedgen.HIDDEN), nn.BatchNorm1d(fedgen.HIDDEN), nn.ReLU(), nn.Linear(fedgen.HIDDEN, len(G["bias2"]))).double()
+    module = nn.Sequential(nn.Linear(noise + classes, generator.HIDDEN), nn.BatchNorm1d(generator.HIDDEN), nn.ReLU(), nn.Linear(generator.HIDDEN, len(G["bias2"]))).double()
     names = {"0.weight": "weight1", "0.bias": "bias1", "1.weight": "scale", "1.bias": "shift", "1.running_mean": "mean", "1.running_var": "var", "3.weight": "weight2", "3.bias": "bias2"}
     module.load_state_dict({**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)})
     return module
@@ -468,7 +468,7 @@ def test_fedgen_sends_its_generator_in_evaluation_mode():
     onehot, eps = torch.eye(2, dtype=torch.float64), torch.randn(2, 4, generator=draw, dtype=torch.float64)
     with torch.no_grad():
         expected = as_module(server["generator"]).eval()(torch.cat([eps, onehot], dim=1))
-    close(fedgen.generated(method.download(server, 0)["generator"], onehot, eps), expected)
+    close(generator.generated(method.download(server, 0)["generator"], onehot, eps), expected)
 
 
 @pytest.mark.parametrize(("teacher", "diversity"), [("clients", 0.0), ("server", 0.0), ("clients", 2.0)])
@@ -526,10 +526,10 @@ def test_fedgen_draws_only_labels_with_enough_samples():
 
 def test_fedgen_labels_are_uniform_on_those_present():
     present, normal = torch.tensor([False, True, False, True, True]), torch.randn(30_000, generator=torch.Generator().manual_seed(0))
-    drawn = fedgen.uniform_labels(normal, present)
+    drawn = generator.uniform_labels(normal, present)
     assert drawn.sum(1).eq(1).all() and not drawn[:, ~present].any()
     assert drawn.float().mean(0)[present].tolist() == pytest.approx([1 / 3] * 3, abs=0.01)
-    assert fedgen.uniform_labels(torch.tensor([-50.0, 50.0]), present).nonzero()[:, 1].tolist() == [1, 4]
+    assert generator.uniform_labels(torch.tensor([-50.0, 50.0]), present).nonzero()[:, 1].tolist() == [1, 4]
 
 
 def test_fedgen_without_its_terms_is_fedavg():
@@ -543,7 +543,7 @@ def test_fedgen_learns_what_its_teachers_answer():
     heads = tree.repeat(params(2.0, (3.0, -3.0), (0.0, 0.0)), 2)
     after = method.server_update(server, np.array([0, 1]), {"theta": heads}, np.array([1, 3]))
     G, onehot = method.download(after, 0)["generator"], torch.eye(2, dtype=torch.float64).repeat(20, 1)
-    z = fedgen.generated(G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    z = generator.generated(G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     assert ((z[:, 0] > 0) == (onehot[:, 0] > 0)).double().mean() > 0.9
 
 

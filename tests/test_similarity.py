@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib import measures, tree
+from fedlib.data.describe import label_cosine
 from fedlib.data.partition import make_partition
 from fedlib.engine.simulate import set_up, simulate
 from fedlib.similarity import (
@@ -16,6 +17,7 @@ from fedlib.similarity import (
     class_vectors,
     classifier_similarity,
     data_similarity,
+    label_cosines,
     linear_cka,
     loss_difference_similarity,
     model_difference_similarity,
@@ -322,3 +324,11 @@ def test_distances_of_equal_models_are_exactly_zero():
     d = squared_distances(a, a, ("x",))
     assert d[0, 2] == d[2, 0] == 0 and (d.diagonal() == 0).all() and (d > 0).sum() == 10
     np.testing.assert_allclose(d, (a["x"][:, None] - a["x"]).square().sum((2, 3)), rtol=1e-9)
+
+
+def test_cosines_of_labels():
+    """(3, 4) and (4, 3): 24/25; (3, 4) and (0, 5): 20/25; as the tables of a partition have them."""
+    counts = torch.tensor([[3, 4], [4, 3], [0, 5]])
+    found = label_cosines(counts)
+    assert found[0].tolist() == pytest.approx([1, 24 / 25, 20 / 25]) and found.max() <= 1
+    np.testing.assert_allclose(found, label_cosine(counts.numpy()), rtol=1e-15)

@@ -96,6 +96,14 @@ def test_weighted_sum_and_mean_by_hand():
     assert same(tree.weighted_mean(stacked, torch.tensor([10, 20, 50])), small(1.5))
 
 
+def test_every_row_times_its_own_factor():
+    """Rows k of (1, (2, -3), ...) + k for k = 0, 1, 2, times 2, 0, -1; the leaf's type is kept."""
+    found = tree.scaled(tree.stack([small(0), small(1), small(2)]), torch.tensor([2, 0, -1], dtype=torch.float64))
+    for row, k, factor in ((0, 0, 2), (1, 1, 0), (2, 2, -1)):
+        assert same(tree.map(lambda leaf: leaf + 0.0, tree.rows(found, row)), tree.map(lambda leaf: factor * leaf + 0.0, small(k)))  # noqa: B023
+    assert tree.scaled({"x": torch.ones(3)}, torch.ones(3, dtype=torch.float64))["x"].dtype == torch.float32
+
+
 def test_weights_are_divided_in_float64():
     """With float64 leaves, 1/3 of 3.0 thrice is 3 to 1e-16, which float32 weights would miss by 1e-8; the leaf's type is kept."""
     leaf = {"x": torch.tensor([3.0, 3.0, 3.0], dtype=torch.float64)}
@@ -122,10 +130,11 @@ def test_large_sample_counts_do_not_lose_weight():
         lambda s, t: tree.put(s, [2], tree.rows(t, [0]))["b"]["c"].zero_(),
         lambda s, t: tree.concat([s, t])["b"]["c"].zero_(),
         lambda s, t: tree.where(torch.tensor(True), s, t)["b"]["c"].zero_(),
+        lambda s, t: tree.scaled(s, torch.tensor([1, 2, 3]))["b"]["c"].zero_(),
         lambda s, t: tree.weighted_sum(s, [1, 2, 3]),
         lambda s, t: tree.weighted_mean(s, [1, 2, 3]),
     ],
-    ids=["map", "leaves", "select", "stack", "repeat", "rows", "put", "concat", "where", "weighted_sum", "weighted_mean"],
+    ids=["map", "leaves", "select", "stack", "repeat", "rows", "put", "concat", "where", "scaled", "weighted_sum", "weighted_mean"],
 )
 def test_arguments_stay_as_they_are(call):
     """Also when the result is then overwritten, where the functions return new memory."""

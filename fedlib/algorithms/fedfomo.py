@@ -31,13 +31,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-import numpy as np
 import torch
-from torch.nn import functional
 
-from fedlib import tree
+from fedlib import peers, tree
 from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd, part_mean
+from fedlib.engine.fold import local_sgd, mean_losses
 from fedlib.errors import check_fields
 
 
@@ -55,14 +53,9 @@ class FedFomo:
         check_fields(self, M=(1, inf), val_fraction=(1e-6, 0.99), explore=(0, 1), **names)
 
     def init(self, model, setting):
-        N = setting.num_clients
-        server = {
-            "round": 0,
-            "seed": setting.seed,
-            "models": tree.repeat(model.theta0, N),
-            "affinity": torch.eye(N, dtype=torch.float64),
-            "candidates": torch.zeros(N, dtype=torch.bool),  # whose models are sent next
-        }
+        N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)
+        pool = {"models": thetas, "candidates": torch.zeros(N, dtype=torch.bool)}  # whose models are sent next
+        server = {"round": 0, "seed": setting.seed, "affinity": torch.eye(N, dtype=torch.float64), **pool}
         return server, self.kept(model, tree.repeat(model.theta0, N), tree.repeat(model.theta0, N))
 
     def kept(self, model, theta, start):
@@ -75,21 +68,17 @@ class FedFomo:
         return tree.rows(self.downloads(server, [i]), 0)
 
     def downloads(self, server, ids):
-        chosen, real = (torch.stack(part) for part in zip(*(self.chosen(server, int(i)) for i in ids)))
-        device = server["models"]["head.bias"].device
-        return {"models": tree.rows(server["models"], chosen), "real": real.to(device)}
+        models, _, real = peers.sent(server["models"], [self.chosen(server, int(i)) for i in ids])
+        return {"models": models, "real": real}
 
     def chosen(self, server, i):
         """Whose models client i gets next, int64 [M], and which of these places are filled, bool [M]."""
-        generator = rng(server["seed"], "fomo", server["round"], i)
-        possible = [
-            int(j) for j in generator.permutation(len(server["affinity"])) if server["candidates"][j] and j != i
-        ]
+        generator, there = rng(server["seed"], "fomo", server["round"], i), server["candidates"].tolist()
+        possible = [int(j) for j in generator.permutation(len(there)) if there[j] and j != i]
         best, places = sorted(possible, key=lambda j: -float(server["affinity"][i, j])), []
         while best and len(places) < self.M:
             places.append(best.pop(generator.integers(len(best)) if generator.random() < self.explore else 0))
-        padding = self.M - len(places)
-        return torch.tensor(places + [i] * padding), torch.arange(self.M) < len(places)
+        return peers.in_places(places, self.M, i)
 
     def client_update(self, model, message, client, data):
         theta, scores = self.mixed(model, message, client, data)
@@ -99,35 +88,25 @@ class FedFomo:
     def mixed(self, model, message, client, data):
         """The start of the next local training, and the scores of the received models [M], 0 in empty places."""
         own, start = client["theta"], client.get("reference", {})
-        reference = {**own, **{name.removeprefix("start."): leaf for name, leaf in start.items()}}
-        models = tree.map(lambda mine, others: torch.cat([mine[None], others]), own, message["models"])
-        real = torch.cat([message["real"].new_ones(1), message["real"]])
-
-        def losses(x, y):
-            thetas = [reference, *(tree.rows(models, k) for k in range(self.M + 1))]
-            return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
-
-        before, *after = part_mean(losses, self.M + 2, data)
-        squares = sum((models[name] - reference[name]).double().square().flatten(1).sum(1) for name in model.trainable)
-        scores = torch.where(real, (before - torch.stack(after)) / (squares.sqrt() + 1e-5), 0)
-        gains = scores.clamp(min=0)
-        weights = gains / torch.where(gains.sum() > 0, gains.sum(), 1)
-        mixture = tree.map(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), models)
-        return tree.where(gains.sum() > 0, mixture, own), scores[1:]
+        reference = {**own, **{name.removeprefix("start."): leaf for name, leaf in start.items()}}  # q_i
+        models, real = peers.own_first(own, message["models"], message["real"])
+        thetas = [reference, *(tree.rows(models, k) for k in range(self.M + 1))]
+        before, *after = mean_losses(model, thetas, data)
+        apart = peers.distances(models, reference, model.trainable)
+        scores = torch.where(real, (before - torch.stack(after)) / (apart + 1e-5), 0)
+        return peers.mixture(models, scores.clamp(min=0)), scores[1:]
 
     def server_update(self, server, ids, uploads, n):
         affinity = server["affinity"].clone()
         for k, i in enumerate(ids):
             chosen, real = self.chosen(server, int(i))
             affinity[i, chosen[real]] += uploads["scores"][k][real].to(affinity)
-        models = {name: leaf for name, leaf in uploads.items() if name in server["models"]}
-        before = server["candidates"] if self.candidates == "all" else torch.zeros_like(server["candidates"])
         return {
             **server,
             "round": server["round"] + 1,
-            "models": tree.put(server["models"], ids, models),
+            "models": tree.put(server["models"], ids, {name: uploads[name] for name in server["models"]}),
             "affinity": affinity,
-            "candidates": before.index_fill(0, torch.as_tensor(np.asarray(ids)), True),
+            "candidates": peers.present(server["candidates"], ids, keep=self.candidates == "all"),
         }
 
     def floats_down(self, message):

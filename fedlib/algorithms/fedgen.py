@@ -32,19 +32,28 @@ Differences from the paper: the last three readings; without labels to draw the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import ClassVar
 
 import torch
-from torch import nn
-from torch.nn import functional
 
 from fedlib import tree
-from fedlib.draws import rng, torch_seeded
+from fedlib.draws import rng
+from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import one_hot
 from fedlib.errors import check_fields
+from fedlib.models.generator import (
+    first_adam_state,
+    generated,
+    generated_in_training,
+    in_evaluation_mode,
+    initial_generator,
+    trained_step,
+    uniform_labels,
+)
 
-LABELS, HIDDEN, EPS = 32, 32, 1e-5  # labels of a server step, hidden units, in batch norm's denominator
+LABELS = 32  # of a server step
 
 
 @dataclass(frozen=True)
@@ -68,19 +77,17 @@ class FedGen:
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape
-        weights = initial_generator(setting.seed, self.noise + C, d, like=model.theta0["head.weight"])
-        part = {name: weights[name] for name in TRAINED}
-        zero = tree.map(torch.zeros_like, part)
+        G = initial_generator(setting.seed, self.noise + C, d, like=model.theta0["head.weight"])
         server = {"round": 0, "seed": setting.seed, "counts": setting.class_counts, "theta": model.theta0}
-        return {**server, "generator": weights, "adam": {"first": zero, "second": zero, "step": 0}}, {}
+        return {**server, "generator": G, "adam": first_adam_state(G)}, {}
 
     def download(self, server, i):
         first = server["round"] == 0  # both terms start in the second round
         fade = self.decay ** server["round"]
         weights = [0.0 if first or w == 0 else max(self.floor, w * fade) for w in (self.alpha, self.beta)]
         alpha, beta = server["theta"]["head.bias"].new_tensor(weights).unbind()
-        generator = with_moments(server["generator"], server["generator"]["mean"], server["generator"]["var"])
-        return {"theta": server["theta"], "generator": generator, "alpha": alpha, "beta": beta}
+        G = in_evaluation_mode(server["generator"])
+        return {"theta": server["theta"], "generator": G, "alpha": alpha, "beta": beta}
 
     def client_update(self, model, message, client, data):
         G, alpha, beta = message["generator"], message["alpha"], message["beta"]
@@ -99,9 +106,7 @@ class FedGen:
             return batch.mean(-(own * scores).sum(1) + beta * agreement + alpha * invented), stats
 
         numbers = self.noise + self.virtual * (1 + self.noise)
-        theta = data.fold(
-            lambda theta, batch: model.sgd_step(theta, batch, data.lr, loss=loss), message["theta"], noise=numbers
-        )
+        theta = local_sgd(model, message["theta"], data, loss=loss, noise=numbers)
         return {**message, "theta": theta}, client  # only theta travels
 
     def floats_down(self, message):
@@ -118,92 +123,30 @@ class FedGen:
 
     def taught(self, server, teachers, counts):
         """The generator and Adam's state after this round's steps; teachers: K heads, stacked, counts: [K, C]."""
-        W, b, G, adam = teachers["head.weight"], teachers["head.bias"], server["generator"], server["adam"]
+        G, adam, like = server["generator"], server["adam"], teachers["head.weight"]
         draw, labels = rng(server["seed"], "generator", server["round"]), (counts.double().mean(0) > 1).nonzero()[:, 0]
-        share = (counts / counts.sum(0).clamp(min=1)).to(W)  # rho [K, C]
+        share = (counts / counts.sum(0).clamp(min=1)).to(like)  # rho [K, C]
         for _ in range(self.steps if len(labels) else 0):
-            y = labels[torch.from_numpy(draw.integers(len(labels), size=LABELS))].to(W.device)
-            eps = torch.from_numpy(draw.standard_normal((LABELS, self.noise))).to(W)
-            fn = _server_loss(self.diversity, W, b, share, y, eps, G)
-            slopes, moments = torch.func.grad(fn, has_aux=True)({name: G[name] for name in TRAINED})
-            part, adam = adam_step(G, slopes, adam, self.server_lr * self.decay ** server["round"])
-            G = {**G, **part, **{name: 0.9 * G[name] + 0.1 * moments[name] for name in moments}}
+            y = labels[torch.from_numpy(draw.integers(len(labels), size=LABELS))].to(like.device)
+            eps = torch.from_numpy(draw.standard_normal((LABELS, self.noise))).to(like)
+            loss = partial(self.server_loss, teachers, share, y, eps)
+            G, adam = trained_step(G, adam, loss, self.server_lr * self.decay ** server["round"])
         return G, adam
+
+    def server_loss(self, teachers, share, y, eps, G):
+        """sum over i of rho_iy l(h_i(G(y, ε)), y), mean over the labels y [B], and the moments for the generator's batch norm."""
+        W, b = teachers["head.weight"], teachers["head.bias"]
+        z, moments = generated_in_training(G, one_hot(y, W.shape[1]).to(eps), eps)
+        answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
+        right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
+        value = -(share[:, y] * right).sum(0).mean()
+        if self.diversity:
+            apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
+            value = value + self.diversity * torch.exp(-apart.mean())
+        return value, moments
 
     def personal_model(self, model, message, client, data):
         return message["theta"]
 
     def eval_points(self, server):
         return ("glob",)
-
-
-# the generator: linear, batch norm, ReLU, linear ----------------------------------------------------------------------
-
-SENT = ("weight1", "bias1", "scale", "shift", "weight2", "bias2")
-TRAINED = tuple(
-    name for name in SENT if name != "bias1"
-)  # batch norm takes the first bias away: no gradient but rounding
-
-
-def initial_generator(seed, inputs, d, like):
-    """Its weights as PyTorch initialises such layers, and batch norm's running mean and variance."""
-    one, two = torch_seeded(seed, "generator", lambda: (nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, d)))
-    zero, unit = torch.zeros(HIDDEN), torch.ones(HIDDEN)
-    norm = {"scale": unit, "shift": zero, "mean": zero, "var": unit}
-    layers = {"weight1": one.weight, "bias1": one.bias, **norm, "weight2": two.weight, "bias2": two.bias}
-    return {name: value.detach().to(like) for name, value in layers.items()}
-
-
-def with_moments(G, mean, var):
-    """The generator with batch norm by this mean and variance, written as a scale and a shift alone."""
-    scale = G["scale"] * (var + EPS).rsqrt()
-    return {**{name: G[name] for name in SENT}, "scale": scale, "shift": G["shift"] - mean * scale}
-
-
-def first_layer(G, onehot, eps):
-    return functional.linear(torch.cat([eps, onehot], dim=1), G["weight1"], G["bias1"])
-
-
-def generated(G, onehot, eps):
-    """z = G(y, eps) [B, d] of a generator as `with_moments` makes it; y one-hot [B, C], eps [B, noise]."""
-    hidden = torch.relu(first_layer(G, onehot, eps) * G["scale"] + G["shift"])
-    return functional.linear(hidden, G["weight2"], G["bias2"])
-
-
-def uniform_labels(normal, present):
-    """One-hot labels [B, C], uniform on the classes where `present` [C], from B standard normal numbers."""
-    count = present.sum()
-    place = (torch.special.ndtr(normal) * count).floor().clamp(max=count - 1)
-    return present & (present.cumsum(0) - 1 == place[:, None])
-
-
-def _server_loss(diversity, W, b, share, y, eps, G):
-    def loss(part):
-        part = {**G, **part}
-        onehot = one_hot(y, W.shape[1]).to(eps)
-        inner = first_layer(part, onehot, eps)
-        mean, var = inner.mean(0), inner.var(0, correction=0)
-        z = generated(with_moments(part, mean, var), onehot, eps)
-        answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
-        right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
-        value = -(share[:, y] * right).sum(0).mean()
-        if diversity:
-            apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
-            value = value + diversity * torch.exp(-apart.mean())
-        unbiased = var * len(y) / (len(y) - 1)
-        return value, {"mean": mean.detach(), "var": unbiased.detach()}
-
-    return loss
-
-
-def adam_step(params, slopes, adam, lr):
-    """Adam (Kingma and Ba 2015) with its usual constants 0.9, 0.999, 1e-8: the new parameters and the new state."""
-    k = adam["step"] + 1
-    first = tree.map(lambda m, g: 0.9 * m + 0.1 * g, adam["first"], slopes)
-    second = tree.map(lambda v, g: 0.999 * v + 0.001 * g.square(), adam["second"], slopes)
-
-    def step(p, m, v):
-        return p - lr * (m / (1 - 0.9**k)) / ((v / (1 - 0.999**k)).sqrt() + 1e-8)
-
-    part = {name: params[name] for name in slopes}
-    return tree.map(step, part, first, second), {"first": first, "second": second, "step": k}

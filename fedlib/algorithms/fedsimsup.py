@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import inf, log
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -43,6 +43,8 @@ from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.errors import check_fields, require
 from fedlib.models import check_model
+from fedlib.models.supervisors import joint_scores
+from fedlib.similarity import label_cosines
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,8 @@ class FedSimSup:
         return [self.siblings[k] for k in draw]
 
     def init(self, model, setting):
-        N, counts = setting.num_clients, setting.class_counts.double()
-        cosines = functional.normalize(counts, dim=1) @ functional.normalize(counts, dim=1).T
-        models = tree.repeat(model.theta0, N)
-        server = {"personal": models, "similarity": cosines.clamp(max=1), "sizes": counts.sum(1)}
+        N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
+        server = {"personal": models, "similarity": label_cosines(counts), "sizes": counts.double().sum(1)}
         return server, {kind: self.first_supervisors(model.sibling(kind), N) for kind in self.siblings}
 
     def first_supervisors(self, supervisor, N):
@@ -104,13 +104,9 @@ class FedSimSup:
         if not len(mixing):
             return {**server, "personal": models}
         weights, alpha = self.mixing_weights(server, mixing, ids)
-        others = tree.weighted_sum(uploads, weights * (1 - alpha)[:, None])
-
-        def mixed(leaf, addition):
-            own = alpha.to(leaf).reshape(-1, *[1] * (leaf.ndim - 1))
-            return own * leaf + addition
-
-        return {**server, "personal": tree.put(models, mixing, tree.map(mixed, tree.rows(models, mixing), others))}
+        own, others = tree.rows(models, mixing), tree.weighted_sum(uploads, weights * (1 - alpha)[:, None])
+        mixed = tree.map(torch.add, tree.scaled(own, alpha), others)
+        return {**server, "personal": tree.put(models, mixing, mixed)}
 
     def mixing_weights(self, server, mixing, ids):
         """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M], for the clients `mixing` (Eqs. 8-9)."""
@@ -141,21 +137,15 @@ class FedSimSup:
     def beside(self, model, frozen_model, frozen, theta, batch, train):
         """Loss of theta beside another network that is not trained, and theta's new running statistics."""
         z, stats = model.training_features(theta, batch, train)
-        scores = self.together(model.classify(theta, z), frozen_model.logits(frozen, batch.x))
+        scores = joint_scores(model.classify(theta, z), frozen_model.logits(frozen, batch.x), self.combine)
         return batch.mean(functional.cross_entropy(scores, batch.y, reduction="none")), stats
-
-    def together(self, a, b):
-        """Scores of two networks as those of one: their sum, or the log of the mean of their probabilities."""
-        if self.combine == "logits":
-            return a + b
-        return torch.logaddexp(a.log_softmax(-1), b.log_softmax(-1)) - log(2)
 
     def personal_model(self, model, message, client, data):
         return {**message, "supervisor": {data.group: client[data.group]}}
 
     def predict(self, model, personal, x):
         ((kind, u),) = personal["supervisor"].items()
-        return self.together(model.logits(personal, x), model.sibling(kind).logits(u, x))
+        return joint_scores(model.logits(personal, x), model.sibling(kind).logits(u, x), self.combine)
 
     def eval_points(self, server):
         return ("agg", "post")

@@ -49,9 +49,8 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.errors import check_fields
-from fedlib.grouping import HOW, nearer_group
-
-TIE = 1e-12
+from fedlib.grouping import HOW, drawn_group, nearer_group
+from fedlib.similarity import TIE, class_distances, weights_by_distance
 
 
 @dataclass(frozen=True)
@@ -76,33 +75,19 @@ class PFedCS:
     points: ClassVar = ("recv", "post", "ft")
 
     def __post_init__(self):
-        numbers = dict(
-            beta=(0, 1), lam=(0, 1), E_ft=(0, inf), eta_v=(1e-12, inf), random_size=(1, inf), kd_weight=(0, inf)
-        )
-        names = dict(
-            select=("adaptive", "random", "all", "none", "self"),
-            norm=("row", "global"),
-            weights=("closed", "literal_renorm", "no_self"),
-            tie=("uniform", "drop"),
-            teacher_feat=("current", "received"),
-            pool=("active", "all_last"),
-            extractor_weights=("samples", "uniform"),
-        )
-        check_fields(self, **numbers, **names, group=HOW, dist_power=(1, 2))
+        shares = dict(beta=(0, 1), lam=(0, 1), E_ft=(0, inf), eta_v=(1e-12, inf), kd_weight=(0, inf))
+        choice = dict(select=("adaptive", "random", "all", "none", "self"), random_size=(1, inf), group=HOW)
+        likeness = dict(dist_power=(1, 2), norm=("row", "global"), tie=("uniform", "drop"))
+        mixing = dict(weights=("closed", "literal_renorm", "no_self"), extractor_weights=("samples", "uniform"))
+        check_fields(self, **shares, **choice, **likeness, **mixing)
+        check_fields(self, teacher_feat=("current", "received"), pool=("active", "all_last"))
 
     def init(self, model, setting):
-        N, head = setting.num_clients, tree.select(model.theta0, "head.")
-        f = tree.select(model.theta0, "extractor.")
-        server = {
-            "round": 0,
-            "last": 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9),  # round of stage 1
-            "seed": setting.seed,
-            "sizes": setting.class_counts.sum(1),
-            "f": f,
-            "extractors": tree.repeat(f, N),
-            "heads": tree.repeat(head, N),
-        }
-        return server, {"h": tree.repeat(head, N)}
+        N, f, head = setting.num_clients, *(tree.select(model.theta0, part) for part in ("extractor.", "head."))
+        last = 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9)  # round of stage 1
+        uploads = {"extractors": tree.repeat(f, N), "heads": tree.repeat(head, N)}
+        server = {"round": 0, "last": last, "seed": setting.seed, "sizes": setting.class_counts.sum(1), "f": f}
+        return {**server, **uploads}, {"h": tree.repeat(head, N)}
 
     def download(self, server, i):
         return tree.rows(self.messages(server, [i], range(len(server["sizes"]))), 0)
@@ -131,39 +116,23 @@ class PFedCS:
         basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
         mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
         basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
-        count, sizes = basis.sum(1, keepdim=True), server["sizes"][pool].double()
-        gap = torch.where(basis, D, 0).amax(1, keepdim=True) - (D * basis).sum(1, keepdim=True) / count
-        near = torch.where(basis, D, 0).amax(1, keepdim=True) - D
-        alike = torch.where(gap > TIE, near / (count * gap.clamp(min=TIE)), 1 / count)
-        lam = torch.where(gap > TIE, self.lam, self.lam if self.tie == "uniform" else 0.0)
-        p = lam * alike + (1 - lam) * sizes / (sizes * basis).sum(1, keepdim=True)
-        p = torch.where(mixed, p, 0)
-        return p / p.sum(1, keepdim=True)
+        return weights_by_distance(D, server["sizes"][pool], basis, mixed, self.lam, self.tie)
 
     def distances(self, weight, ids, pool):
         """D: sum over classes of the (squared) distances of class vectors, normalised; float64 [K, n] in [0, 1]."""
-        vectors = weight.double().transpose(0, 1)  # [C, N, d]
-        D = torch.cdist(vectors[:, ids], vectors[:, pool], compute_mode="donot_use_mm_for_euclid_dist")
-        D = (D**self.dist_power).sum(0).cpu()
-        largest = D.max() if self.norm == "global" else D.amax(1, keepdim=True)
-        return torch.where(largest > 0, D / largest.clamp(min=1e-300), 0)
+        return class_distances(weight[ids], weight[pool], self.dist_power, self.norm)
 
     def collaborators(self, server, D, ids, own):
         """Q of every client, bool [K, n]: candidates (or the ablation's choice) within the threshold of Eq. 4."""
         others, t = ~own, server["round"] + 1
-        if self.select == "all":
-            return others
         generators = [rng(server["seed"], "collaborators", t, int(k)) for k in ids]
         if self.select == "random":
-            noise = torch.from_numpy(np.stack([g.random(D.shape[1]) for g in generators])).masked_fill(own, inf)
-            return (noise.argsort(1).argsort(1) < self.random_size) & others
-        if not others.any(1).all():
-            return others  # nobody else is there
+            return drawn_group(others, self.random_size, generators)
+        if self.select == "all" or not others.any(1).all():  # or nobody else is there
+            return others
         apart = D[others].reshape(len(D), -1)  # the row without its own entry
-        candidates = others.clone()
-        candidates[others] = torch.from_numpy(
-            nearer_group(apart.numpy(), self.group, generators, self.closure)
-        ).flatten()
+        near = nearer_group(apart.numpy(), self.group, generators, self.closure)
+        candidates = others.masked_scatter(others, torch.from_numpy(near))
         s, least = min(t / server["last"], 1), apart.amin(1, keepdim=True)
         threshold = (1 - s) * apart.mean(1, keepdim=True) + s * least  # Eq. 4
         chosen = candidates & (threshold + TIE >= D)  # Eq. 5

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedlib import tree
 from fedlib.data.datasets import Dataset
@@ -327,12 +328,16 @@ def stacked_noise(noises: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, 
     return table
 
 
-def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None, loss=None) -> dict:
+def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0) -> dict:
     """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all).
 
-    loss: as in `fedlib.models.Model.sgd_step`.
+    loss: as in `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
     """
-    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, data.lr, train, loss), theta, epochs)
+
+    def step(theta, batch):
+        return model.sgd_step(theta, batch, data.lr, train, loss)
+
+    return data.fold(step, theta, epochs, noise=noise)
 
 
 def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part: str = "val") -> Tensor:
@@ -352,3 +357,12 @@ def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part
     zeros = torch.zeros(count, dtype=torch.float64, device=device), torch.zeros((), dtype=torch.int64, device=device)
     sums, rows = data.scan(step, zeros, part)
     return sums / rows.clamp(min=1)
+
+
+def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tensor:
+    """Mean cross-entropy of several models on one part of a client's data, float64 [number of models]; 0 if the part is empty."""
+
+    def losses(x, y):
+        return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
+
+    return part_mean(losses, len(thetas), data, part)
