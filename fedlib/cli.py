@@ -226,7 +226,7 @@ def _train(opened, **options) -> dict:
     ):
         here = [item for item in opened if (item.place, item.item.timed) == (place, timed)]
         specs = {spec.id: spec for item in here for spec in item.specs}
-        alone = {"jobs": 1} if timed and not options.get("engine") else {}
+        alone = {"jobs": 1, "share": False} if timed and not options.get("engine") else {}
         for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
             why = str(result) if isinstance(result, FedlibError) else result.error
             outcomes[here[0].store.path(specs[id])] = specs[id], why

@@ -32,11 +32,13 @@ def run_all(
     backend: str = "auto",
     engine: str = "",
     gpu_share: float = 1.0,
+    share: bool = True,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
     jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the runs
-    are done (`fedlib.cluster`), `gpu_share` of a GPU each. Interrupted by Ctrl-C or killed, the next call continues.
+    are done (`fedlib.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that begin alike once;
+    without it a run's seconds are its own, and runs are done in the given order. Interrupted by Ctrl-C or killed, the next call continues.
     """
     from fedlib.engine.simulate import find_device
 
@@ -58,8 +60,9 @@ def run_all(
 
             run_on_cluster(pending, store, engine, device, backend, gpu_share, bar, done)
             return done
-        milestones = {id: rounds for id, (rounds, _) in leaders(pending).items()}
-        waiting = {id for _, others in leaders(pending).values() for id in others}
+        alike = leaders(pending) if share else {}
+        milestones = {id: rounds for id, (rounds, _) in alike.items()}
+        waiting = {id for _, others in alike.values() for id in others}
         try:
             for stage in ([s for s in pending if s.id not in waiting], [s for s in pending if s.id in waiting]):
                 _stage(stage, milestones, store, jobs, device, where, backend, bar, done)

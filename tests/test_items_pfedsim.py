@@ -84,7 +84,7 @@ def test_runs_that_are_timed_are_done_one_at_a_time(monkeypatch, tmp_path):
     for name, jobs in (("pfedsim/table7_overhead", 1), ("pfedsim/table3_accuracy", 2)):
         with pytest.raises(InterruptedError):
             OpenItem(ITEMS[name], "smoke", jobs=2, root=tmp_path).run()
-        assert seen["jobs"] == jobs
+        assert (seen["jobs"], seen["share"]) == (jobs, jobs == 2)
     assert sweep.run_all is not run_all
 
 

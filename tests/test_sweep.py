@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers import exact, tiny
 
+from fedlib import sweep
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
@@ -246,3 +247,16 @@ def test_time_is_booked_by_phase():
     assert seconds["per_sample"] == pytest.approx((seconds["data"] + seconds["step"]) / trained, rel=0.05)
 
 
+
+
+def test_runs_that_share_nothing_are_whole_and_in_order(tmp_path, monkeypatch):
+    """pFedSim and FedAvg begin alike; without sharing each does all its rounds, in the order of the specs."""
+    specs = [tiny("pfedsim", hyper={"rho": 0.5}), tiny("fedavg")]
+    order, real = [], sweep._do
+    monkeypatch.setattr(sweep, "_do", lambda progress, group, *a, **k: (order.append(group[0].method), real(progress, group, *a, **k))[1])
+    apart = run_all(specs, Store("apart", tmp_path), jobs=1, share=False)
+    assert order == ["pfedsim", "fedavg"] and [apart[s.id].provenance["shared_rounds"] for s in specs] == [0, 0]
+    order.clear()
+    together = run_all(specs, Store("together", tmp_path), jobs=1)
+    assert order == ["fedavg", "pfedsim"] and together[specs[0].id].provenance["shared_rounds"] > 0
+    assert all(exact(apart[s.id]) == exact(together[s.id]) for s in specs)

@@ -59,7 +59,7 @@ class Item:
     analyse: Callable[[dict, list[RunResult]], dict[str, pd.DataFrame]]  # tables by name; "tidy" and "compare" always
     figure: Callable[[dict[str, pd.DataFrame]], Figure]
     claims: tuple[Claim, ...] = field(default=())
-    timed: bool = False  # seconds are what it shows: its runs are done one at a time
+    timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
 
 
 class OpenItem:
@@ -100,7 +100,8 @@ class OpenItem:
 
     def run(self) -> list[RunResult]:
         """The results of all runs, computed or read. Raises FedlibError if one failed or diverged."""
-        results = run_all(self.specs, self.store, jobs=1 if self.item.timed else self.jobs, device=self.device)
+        timed = self.item.timed
+        results = run_all(self.specs, self.store, jobs=1 if timed else self.jobs, device=self.device, share=not timed)
         for spec in self.specs:
             result = results[spec.id]
             if isinstance(result, FedlibError) or result.status != "finished":
