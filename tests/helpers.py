@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 
 from fedlib import algorithms, draws, tree
 from fedlib.engine import backends
+from fedlib.engine.fold import PlainData
 from fedlib.engine.simulate import first_state, play_round, set_up, take_over
 from fedlib.spec import RunSpec
 from fedlib.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
@@ -65,3 +68,37 @@ def exact(result) -> dict:
         "status": result.status, "history": result.history, "partition": result.partition, "communication": result.communication,
         "arrays": {name: array.tolist() for name, array in result.arrays.items()},
     }
+
+
+def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
+    """Server states before and after every round that three clients play by the method's functions alone, all taking part.
+
+    Everything that a function is given is compared bit for bit with a deep copy taken before; theta0 too.
+    """
+    model, theta0, states = run.work.model, copy.deepcopy(run.work.model.theta0), []
+    with torch.no_grad():
+        server, clients = run.method.init(model, run.setting)
+        for t in range(1, rounds + 1):
+            inputs, everyone = copy.deepcopy((server, clients)), range(run.setting.num_clients)
+            messages, uploads, kept = [run.method.download(server, i) for i in everyone], [], []
+            if hasattr(run.method, "downloads"):
+                close(run.method.downloads(server, everyone), tree.stack(messages), 1e-6)
+            assert same((server, clients), inputs)
+            for i in everyone:
+                own = tree.rows(clients, i)
+                given = copy.deepcopy((messages[i], own))
+                upload, new = run.method.client_update(model, messages[i], own, PlainData(run.turn(i, 0, t)))
+                tested = run.method.personal_model(model, messages[i], own, PlainData(run.turn(i, 1, t)))
+                if hasattr(run.method, "fine_tune"):
+                    run.method.fine_tune(model, tested, PlainData(run.turn(i, 1, t)), 1)
+                assert same((messages[i], own), given)
+                uploads.append(upload)
+                kept.append(new)
+            assert same((server, clients), inputs) and same(model.theta0, theta0)
+            stacked = tree.stack(uploads)
+            given = copy.deepcopy(stacked)
+            after = run.method.server_update(server, np.arange(len(everyone)), stacked, run.sizes)
+            assert same((server, clients), inputs) and same(stacked, given) and same(model.theta0, theta0)
+            states.append((server, after))
+            server, clients = after, tree.stack(kept)
+    return states

@@ -11,13 +11,23 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
-from helpers import Parabola, ToyData, ToyModel, close, computed, exact, played, same, theta, tiny
+from helpers import (
+    Parabola,
+    ToyData,
+    ToyModel,
+    close,
+    computed,
+    exact,
+    played,
+    same,
+    theta,
+    tiny,
+)
 from test_backends import outcome, uneven
 from torch.nn import functional
 
 from fedlib import algorithms, tree
 from fedlib.algorithms.api import Setting
-from fedlib.engine.fold import PlainData
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
 from fedlib.errors import BadValue
 
@@ -453,32 +463,6 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
                 if name in ("head.weight", "extractor.fc1.weight", "extractor.bn1.weight", "personal.weight"):
                     assert all(torch.equal(old[i], new[i]) == (name in never) for i in ids), name
         before = copy.deepcopy(owned)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_inputs_are_not_modified(method):
-    run = set_up(tiny(method, num_clients=3))
-    model, theta0 = run.work.model, copy.deepcopy(run.work.model.theta0)
-    server, clients = run.method.init(model, run.setting)
-    for t in (1, 2):
-        inputs, uploads, kept = copy.deepcopy((server, clients)), [], []
-        for i in range(3):
-            message, own = run.method.download(server, i), tree.rows(clients, i)
-            given = copy.deepcopy((message, own))
-            upload, new = run.method.client_update(model, message, own, PlainData(run.turn(i, 0, t)))
-            tested = run.method.personal_model(model, message, own, None)
-            if hasattr(run.method, "fine_tune"):
-                run.method.fine_tune(model, tested, PlainData(run.turn(i, 1, t)), 1)
-            assert same((message, own), given)
-            uploads.append(upload)
-            kept.append(new)
-        assert same((server, clients), inputs) and same(model.theta0, theta0)
-        stacked = tree.stack(uploads)
-        given = copy.deepcopy(stacked)
-        after = run.method.server_update(server, np.arange(3), stacked, run.sizes)
-        assert same(server, inputs[0]) and same(stacked, given)
-        server, clients = after, tree.stack(kept)
-    assert same(model.theta0, theta0)
 
 
 @pytest.mark.parametrize("method", METHODS)

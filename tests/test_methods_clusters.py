@@ -9,7 +9,17 @@ from math import exp, log
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, played, same, tensors, theta, tiny
+from helpers import (
+    ToyData,
+    ToyModel,
+    close,
+    played,
+    same,
+    servers_of_rounds_that_leave_inputs_alone,
+    tensors,
+    theta,
+    tiny,
+)
 from test_backends import uneven
 
 from fedlib import algorithms, draws, tree
@@ -529,28 +539,7 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_inputs_are_not_modified(method):
-    """download(s), client_update, server_update and personal_model, compared with deep copies taken before; theta0 too."""
-    run = set_up(tiny(method, num_clients=3, hyper=hyper_of(method)))
-    model, theta0 = run.work.model, copy.deepcopy(run.work.model.theta0)
-    server, clients = run.method.init(model, run.setting)
-    for t in (1, 2, 3):
-        inputs = copy.deepcopy((server, clients))
-        messages, uploads, kept = [run.method.download(server, i) for i in range(3)], [], []
-        if hasattr(run.method, "downloads"):
-            close(run.method.downloads(server, range(3)), tree.stack(messages), 1e-6)
-        for i in range(3):
-            own, data = tree.rows(clients, i), PlainData(run.turn(i, 0, t))
-            given = copy.deepcopy((messages[i], own))
-            upload, new = run.method.client_update(model, messages[i], own, data)
-            run.method.personal_model(model, messages[i], own, data)
-            assert same((messages[i], own), given)
-            uploads.append(upload)
-            kept.append(new)
-        stacked = tree.stack(uploads)
-        given = copy.deepcopy(stacked)
-        after = run.method.server_update(server, np.arange(3), stacked, run.sizes)
-        assert same((server, clients), inputs) and same(stacked, given) and same(model.theta0, theta0)
-        server, clients = after, tree.stack(kept)
+    servers_of_rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3, hyper=hyper_of(method))), 3)
 
 
 @pytest.mark.parametrize("method", METHODS)
