@@ -8,7 +8,7 @@ import pandas as pd
 from fedlib import figures
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.experiments.pfedsim.study import spearman
-from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, run_spec
+from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, over_seeds, presets, run_spec
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
@@ -17,13 +17,11 @@ METHODS = (
 )  # as in the paper, from top to bottom  # fmt: skip
 SINGLE_MODEL = ("fedavg", "fedprox", "feddyn", "fedgen")
 PERSONAL = ("fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")
-ONE_STEP = 0.1  # Per-FedAvg's beta is a tenth of the learning rate: 0.001 and 0.01 in the paper
 
 
 def table3_specs(s: dict) -> list[RunSpec]:
-    hyper = {"perfedavg": {"beta": round(ONE_STEP * s["lr"], 12)}}
     return [
-        run_spec(s, method, alpha, seed, **hyper.get(method, {}))
+        run_spec(s, method, alpha, seed, **presets(s).get(method, {}))
         for seed in range(s["seeds"])
         for alpha in ALPHAS
         for method in s["methods"]
@@ -58,8 +56,7 @@ def compared(tidy: pd.DataFrame, s: dict) -> pd.DataFrame:
         for alpha in ALPHAS:
             ours, paper = 100 * headline(tidy, alpha, method), printed(method, alpha)
             row[f"Dir({alpha}) paper, CIFAR-10"] = "" if paper is None else f"{paper['value']:.2f} ({paper['std']:.2f})"
-            spread = f"{ours.std(ddof=1):.2f}, " if len(ours) > 1 else ""
-            row[f"Dir({alpha}) ours, {s['dataset']}"] = f"{ours.mean():.2f} ({spread}n={len(ours)})"
+            row[f"Dir({alpha}) ours, {s['dataset']}"] = over_seeds(ours)
             row[f"Dir({alpha}) difference"] = "" if paper is None else f"{ours.mean() - paper['value']:+.2f}"
         rows.append(row)
     return pd.DataFrame(rows)

@@ -6,8 +6,8 @@ import pandas as pd
 
 from fedlib import data, figures
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
-from fedlib.experiments.pfedsim.accuracy import METHODS, ONE_STEP, SINGLE_MODEL, needing
-from fedlib.experiments.pfedsim.task import SETTINGS
+from fedlib.experiments.pfedsim.accuracy import METHODS, SINGLE_MODEL, needing
+from fedlib.experiments.pfedsim.task import SETTINGS, over_seeds, presets
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
@@ -17,11 +17,10 @@ LOOKS = {"dataset": "digits_looks", "model": "lenet5_bn", "weights": ""}
 
 
 def table8_specs(s: dict) -> list[RunSpec]:
-    hyper = {"perfedavg": {"beta": round(ONE_STEP * s["lr"], 12)}}
     return [
         RunSpec(
             method,
-            hyper=hyper.get(method, {}),
+            hyper=presets(s).get(method, {}),
             seed=seed,
             scheme="domain",
             partition={"clients_per_domain": s["clients_per_domain"]},
@@ -60,13 +59,12 @@ def compared(tidy: pd.DataFrame, s: dict) -> pd.DataFrame:
     rows = []
     for method in s["methods"]:
         ours, paper = 100 * only(tidy, method=method, domain="average")["accuracy"], printed(method, "average")
-        spread = f"{ours.std(ddof=1):.2f}, " if len(ours) > 1 else ""
         rows.append(
             {
                 "method": method,
                 "tested at": only(tidy, method=method)["point"].iloc[0],
                 "paper, DomainNet": "" if paper is None else f"{paper['value']:.2f} ({paper['std']:.2f})",
-                f"ours, {s['dataset']}": f"{ours.mean():.2f} ({spread}n={len(ours)})",
+                f"ours, {s['dataset']}": over_seeds(ours),
                 "difference": "" if paper is None else f"{ours.mean() - paper['value']:+.2f}",
             }
         )

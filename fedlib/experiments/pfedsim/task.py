@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from fedlib.spec import RunSpec
 
 ALPHAS = (0.1, 0.5)
@@ -22,6 +24,20 @@ SETTINGS = {
     },
 }  # fmt: skip
 SMALLER = "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 20 rounds, instead of 100, 10 and 200; lr 0.05 instead of 0.01"
+
+
+def presets(s: dict) -> dict[str, dict]:
+    """Hyper-parameters that the paper's appendix sets and that are not a method's own defaults, by method.
+
+    Per-FedAvg's beta is a tenth of the learning rate: 0.001 and 0.01.
+    """
+    return {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}
+
+
+def over_seeds(percent: pd.Series) -> str:
+    """ "mean (std, n=seeds)", without the std for a single seed."""
+    spread = f"{percent.std(ddof=1):.2f}, " if len(percent) > 1 else ""
+    return f"{percent.mean():.2f} ({spread}n={len(percent)})"
 
 
 def run_spec(s: dict, method: str, alpha: float, seed: int, **hyper) -> RunSpec:
