@@ -1,4 +1,4 @@
-"""pFedSV, "Rethinking Personalized Client Collaboration in Federated Learning": the partitions (Fig. 6)."""
+"""Figure 6: Dirichlet partitions of MNIST."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from fedlib import figures
 from fedlib.experiments.drawing import draw, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
 from fedlib.results import RunResult
-
-# Figure 6: Dirichlet partitions of MNIST -----------------------------------------------------------------------------
 
 ALPHAS = (0.1, 0.5, 1.0, 10.0)  # the paper names only 0.1, and that for its tables
 PICTURED = (0.1, 1.0, 10.0)
