@@ -461,18 +461,28 @@ def _value(text: str):
 @app.command()
 @_clear_errors
 def report(
+    paper: Annotated[
+        str | None,
+        typer.Argument(help="pfedsim, fedsimsup or pfedsv: one page on this paper, as Markdown and as HTML."),
+    ] = None,
     profile: Annotated[
         str, typer.Option(help="Folder under results/: quick, paper, or one with changed settings.")
     ] = "quick",
     readme: Annotated[bool, typer.Option("--readme", help="Also renew the table in README.md.")] = False,
 ):
-    """Write and print the comparison with the papers, from what `fedlib reproduce` saved."""
-    from fedlib.provenance import home
-    from fedlib.report import readme_block, readme_with_block, saved_items, scoreboard, write_report
+    """Write and print the comparison with the papers, from what `fedlib reproduce` saved.
 
-    path = write_report(profile)
-    print(scoreboard(saved_items(profile)))
-    print(f"\nin full: {path}")
+    With a paper's name: its items at its own settings, and in the quick profile where they were not run at these.
+    """
+    from fedlib.provenance import home
+    from fedlib.report import readme_block, readme_with_block, saved_items, scoreboard, write_page, write_report
+
+    if paper is not None:
+        paths = write_page(paper)
+        print(f"{readme_block(f'{paper}/*')}\n\nin full: {' and '.join(map(str, paths))}")
+    else:
+        path = write_report(profile)
+        print(f"{scoreboard(saved_items(profile))}\n\nin full: {path}")
     if readme:
         file = home() / "README.md"
         file.write_text(readme_with_block(file.read_text(), readme_block()))

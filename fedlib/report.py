@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
 
 from fedlib.engine.checkpoint import write_atomically
-from fedlib.errors import BadValue, FedlibError
+from fedlib.errors import BadValue, FedlibError, choose
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.overview import citation
 from fedlib.provenance import home
 
 BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
@@ -19,7 +23,7 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
     """Summaries of the items saved under results/<place>, by name; damaged ones raise FedlibError."""
     summaries = []
     for path in sorted((home() / "results" / place).glob(f"{pattern}.json")):
-        if path.parent.name in ("runs", "notebooks"):
+        if path.parent.name in ("runs", "notebooks"):  # no items
             continue
         try:
             summaries.append({**json.loads(path.read_text()), "path": path})
@@ -59,22 +63,107 @@ def write_report(place: str) -> Path:
             f"there are no results of profile {place!r} in {home() / 'results'}; run `fedlib reproduce --profile {place}` first"
         )
     parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
-    for item in items:
-        folder, name = item["path"].parent, item["item"].split("/")[1]
-        compare = pd.read_csv(folder / f"{name}.compare.csv", dtype=str, keep_default_na=False)
-        settings = ", ".join(f"{k} = {v}" for k, v in item["settings"].items())
-        parts += [
-            f"## {item['title']}",
-            f"Settings: {settings}."
-            + (f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""),
-            f"![{item['title']}](../../{item['figure']})",
-            markdown(compare),
-            markdown(pd.DataFrame(item["claims"])),
-            f"<sub>{len(item['runs'])} runs. {' · '.join(origin(p) for p in item['provenance'])}</sub>",
-        ]
+    parts += [part for item in items for part in section(item, "../../")]
     path = home() / "results" / place / "report.md"
     write_atomically(path, ("\n\n".join(parts) + "\n").encode())
     return path
+
+
+def section(item: dict, to_home: str) -> list[str]:
+    """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
+    settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
+    changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
+    parts = [
+        f"## {item['title']}",
+        *([item["answer"]] if item.get("answer") else []),
+        f"Profile `{item['profile']}`: {settings}.{changed}",
+        f"![{item['title']}]({to_home}{item['figure']})",
+        markdown(_table(item, "compare")),
+    ]
+    for name, caption in item.get("shown", {}).items():
+        frame = _table(item, name)
+        parts += [f"**{caption}**", markdown(frame) if len(frame) else "None."]
+    return [
+        *parts,
+        markdown(pd.DataFrame(item["claims"])),
+        f"<sub>{len(item['runs'])} runs. {' · '.join(origin(p) for p in item['provenance'])}</sub>",
+    ]
+
+
+def _table(item: dict, name: str) -> pd.DataFrame:
+    """One of the tables saved with an item, as text."""
+    path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+# one page a paper ----------------------------------------------------------------------------------------------------
+
+
+def write_page(paper: str) -> tuple[Path, Path]:
+    """Write results/<paper>.md and results/<paper>.html (figures inside): one paper's items, at its own settings where they were run.
+
+    Raises BadValue for a paper without saved results.
+    """
+    by_profile = {profile: saved_items(profile, f"{paper}/*") for profile in ("quick", "paper")}
+    items = {item["item"]: item for profile in by_profile.values() for item in profile}  # the paper's settings win
+    known = sorted({item["item"].split("/")[0] for profile in ("quick", "paper") for item in saved_items(profile)})
+    choose("paper with saved results", paper, known)
+    text = "\n\n".join(_page(paper, list(items.values()))) + "\n"
+    path = home() / "results" / f"{paper}.md"
+    write_atomically(path, text.encode())
+    page = path.with_suffix(".html")
+    write_atomically(page, as_html(text, path.parent).encode())
+    return path, page
+
+
+def _page(paper: str, items: list[dict]) -> list[str]:
+    own = [item for item in items if item["profile"] == "paper"]
+    claims = [claim for item in own for claim in item["claims"]]
+    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] != "paper")
+    place, title = citation(paper)
+    return [
+        f"# What could be reproduced of {title.partition(':')[0]}",
+        f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored run, and every"
+        ' claim is checked by a function on these runs. "(Ours)" marks questions that we asked beyond the paper.',
+        f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
+        + (
+            f"Only in the quick profile, on small data, so that the paper's numbers cannot be expected: {', '.join(small)}."
+            if small
+            else ""
+        ),
+        "## Scoreboard",
+        readme_block(f"{paper}/*", "../"),
+        *(part for item in sorted(items, key=_reading_order) for part in section(item, "../")),
+    ]
+
+
+def _reading_order(item: dict) -> tuple:
+    """Notes first: they are the answer; then as in the paper, tables after figures."""
+    name = item["item"].split("/")[1]
+    number = re.search(r"\d+", name)
+    return name != "notes", name.startswith("table"), int(number[0]) if number else 0, name
+
+
+STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto;margin:1rem 0}td,th{border:1px solid #ddd;padding:.3em .6em;
+text-align:left;vertical-align:top}th{background:#f5f5f5}img{max-width:100%}sub{color:#777;font-size:12px}h2{margin-top:2.5rem}"""
+
+
+def as_html(text: str, folder: Path) -> str:
+    """A page of Markdown as one HTML file. Pictures, whose paths are relative to `folder`, are put inside."""
+    from markdown_it import MarkdownIt
+
+    def embedded(match: re.Match) -> str:
+        data = base64.b64encode((folder / match["path"]).read_bytes()).decode()
+        return f'src="data:image/png;base64,{data}"'
+
+    body = MarkdownIt("commonmark").enable("table").render(text)
+    body = re.sub(r'src="(?P<path>[^"]+\.png)"', embedded, body)
+    title = html.escape(text.splitlines()[0].lstrip("# "))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
 
 
 def origin(p: dict) -> str:
@@ -97,14 +186,14 @@ def _data(item: dict) -> list[str]:
     return settings["datasets"] if "datasets" in settings else [settings["dataset"]]
 
 
-def readme_block() -> str:
-    """What is replicated and how well: the scoreboards of the two profiles side by side."""
-    by_profile = {profile: {i["item"]: i for i in saved_items(profile)} for profile in ("quick", "paper")}
+def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
+    """What is replicated and how well: the scoreboards of the two profiles side by side; to_home: where notebooks/ lies."""
+    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in ("quick", "paper")}
     names = sorted(set(by_profile["quick"]) | set(by_profile["paper"]))
     rows = []
     for name in names:
         row = {
-            "item": f"[`{name}`](notebooks/{name}.ipynb)",
+            "item": f"[`{name}`]({to_home}notebooks/{name}.ipynb)",
             "what": next(i[name] for i in by_profile.values() if name in i)["title"],
         }
         for profile, title in (("quick", "quick profile"), ("paper", "paper's settings")):

@@ -64,13 +64,22 @@ class RunResult:
 
 
 class Store:
-    """The results of one profile under `<home>/results/<profile>/runs`."""
+    """The results of one profile under `<home>/results/<profile>/runs`.
 
-    def __init__(self, profile: str, root: Path | None = None):
-        self.folder = (home() / "results" if root is None else Path(root)) / profile / "runs"
+    also: another profile whose finished runs count as well; they are read where they lie and nothing is written there.
+    """
+
+    def __init__(self, profile: str, root: Path | None = None, also: str = ""):
+        results = home() / "results" if root is None else Path(root)
+        self.folder = results / profile / "runs"
+        self.elsewhere = results / also / "runs" if also and also != profile else None
 
     def path(self, spec: RunSpec) -> Path:
-        return self.folder / f"{spec.id}.json"
+        """Where the run is, or where it will be written."""
+        own = self.folder / f"{spec.id}.json"
+        if self.elsewhere and not own.exists() and (self.elsewhere / own.name).exists():
+            return self.elsewhere / own.name
+        return own
 
     def get(self, spec: RunSpec) -> RunResult | None:
         """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning, and counts as absent."""
@@ -91,15 +100,16 @@ class Store:
     def put(self, result: RunResult) -> None:
         """Write a result, arrays first, so that a JSON file is there only when everything is."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{result.spec.id}.json"
         body = {"format": FORMAT, **dataclasses.asdict(result), "spec": result.spec.to_dict()}
         del body["arrays"]
         if result.arrays:
             packed = io.BytesIO()
             np.savez_compressed(packed, **result.arrays)
-            write_atomically(self.path(result.spec).with_suffix(".npz"), packed.getvalue())
+            write_atomically(path.with_suffix(".npz"), packed.getvalue())
             body["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
         body["sha256"] = _digest(body)
-        write_atomically(self.path(result.spec), (json.dumps(body, indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
 
     def get_or_run(self, spec: RunSpec, **options) -> RunResult:
         """The stored result, or a new one; options as in `get_or_run_together`."""

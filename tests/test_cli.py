@@ -63,6 +63,35 @@ def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
     assert "Changed on the command line" in (home / "results/smoke+seeds=2/report.md").read_text()
 
 
+def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
+    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    from fedlib.engine import simulate
+
+    trained, real = [], simulate.simulate_together
+    monkeypatch.setattr(simulate, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o))
+    assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
+    assert trained == [1]
+
+
+def test_page_of_a_paper_has_everything_and_its_figures_inside(home):
+    assert call("reproduce", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("report", "pfedsim").exit_code == 2  # a smoke run is no result
+    for kind in ("results", "figures"):
+        (home / kind / "smoke").rename(home / kind / "quick")
+    for path in (home / "results/quick/pfedsim").glob("*.json"):
+        path.write_text(path.read_text().replace("figures/smoke", "figures/quick"))
+    result = call("report", "pfedsim")
+    assert result.exit_code == 0, result.output
+    text, page = (home / f"results/pfedsim.{kind}" for kind in ("md", "html"))
+    for heading in ("## Scoreboard", "## pFedSim Figure 2", "## pFedSim Figure 3"):
+        assert heading in text.read_text()
+    assert "nothing has been run yet" in text.read_text() and "arXiv:2305.15706" in text.read_text()
+    body = page.read_text()
+    assert body.count('src="data:image/png;base64,') == 2 and "<table>" in body and "../figures" not in body
+    bad = call("report", "pfedcs")
+    assert bad.exit_code == 2 and "'pfedcs'" in bad.output and "pfedsim" in bad.output
+
+
 def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
     def broken(*_):
         raise RuntimeError("no such column")

@@ -168,6 +168,20 @@ def test_put_and_get(tmp_path):
     assert store.get(spec.but(seed=9)) is None and Store("paper", tmp_path).get(spec) is None
 
 
+def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch):
+    """More seeds of a profile do not train again what the profile has, and nothing is written into its folder."""
+    base, more = Store("paper", tmp_path), Store("paper+seeds=2", tmp_path, also="paper")
+    first, second = (tiny("local", rounds=1, seed=seed) for seed in (0, 1))
+    base.put(fake(first))
+    before = {path: path.read_bytes() for path in base.folder.iterdir()}
+    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda specs, **_: [fake(spec) for spec in specs])
+    assert more.path(first).parent == base.folder and more.path(second).parent == more.folder
+    assert [r.spec for r in more.get_or_run_together([first, second])] == [first, second]
+    assert sorted(path.name for path in more.folder.iterdir() if path.is_file()) == [f"{second.id}.json", f"{second.id}.npz"]
+    assert {path: path.read_bytes() for path in base.folder.iterdir()} == before
+    assert base.get(second) is None
+
+
 def test_get_or_run_runs_once(tmp_path, monkeypatch):
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
     first = store.get_or_run(spec)

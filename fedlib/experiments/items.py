@@ -59,6 +59,10 @@ class Item:
     analyse: Callable[[dict, list[RunResult]], dict[str, pd.DataFrame]]  # tables by name; "tidy" and "compare" always
     figure: Callable[[dict[str, pd.DataFrame]], Figure]
     claims: tuple[Claim, ...] = field(default=())
+    shown: dict[str, str] = field(default_factory=dict)  # more tables for the report: caption by name
+    answer: Callable[[dict[str, pd.DataFrame]], str] | None = (
+        None  # what the tables say, in sentences made of their numbers
+    )
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
 
 
@@ -86,7 +90,8 @@ class OpenItem:
         # folder under results/ and figures/: changed settings never mix with the profile's
         self.place = "".join([profile, *named]).replace("/", "_")  # as in dataset=folder:/some/where
         self.root = home() if root is None else Path(root)
-        self.store = Store(self.place, self.root / "results")
+        # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again
+        self.store = Store(self.place, self.root / "results", also=profile)
         self.specs = item.specs(self.settings)
 
     def describe(self) -> None:
@@ -127,6 +132,10 @@ class OpenItem:
         """Paper | ours | difference."""
         return self.tables["compare"]
 
+    def answer(self) -> str:
+        """What the tables say in sentences, for items that give an answer; else an empty text."""
+        return self.item.answer(self.tables) if self.item.answer else ""
+
     def verdicts(self) -> list[tuple[str, Verdict]]:
         """Every claim with its verdict on our results. A smoke run only shows that the code runs: it decides nothing."""
         checked = [(claim.text, claim.check(self.tables)) for claim in self.item.claims]
@@ -161,6 +170,8 @@ class OpenItem:
             "runs": [spec.id for spec in self.specs],
             "provenance": self._provenance(),
             "figure": str(picture.relative_to(self.root)),
+            "shown": self.item.shown,
+            "answer": self.answer(),
         }
         write_atomically(folder / f"{name}.json", (json.dumps(summary, indent=1) + "\n").encode())
         return summary

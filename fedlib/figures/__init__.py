@@ -21,6 +21,7 @@ from fedlib.figures.lessons import (
 )
 from fedlib.figures.pfedsim import (
     accuracies,
+    choices,
     cka_by_layer,
     classifier_similarity,
     data_and_networks,
@@ -40,6 +41,7 @@ __all__ = [
     "shares_of_others",
     "clusters_found",
     "groups",
+    "choices",
     "cka_by_layer",
     "classifier_similarity",
     "similarity_measures",

@@ -3,7 +3,7 @@
 Every item is a set of RunSpecs per profile, an analysis that turns results into tables, a figure, and claims.
 """
 
-from fedlib.experiments.pfedsim import accuracy, domains, overhead, partitions, rho, setting, study, workflow
+from fedlib.experiments.pfedsim import accuracy, domains, notes, overhead, partitions, rho, setting, study, workflow
 
 ITEMS = (
     *study.ITEMS,
@@ -14,4 +14,5 @@ ITEMS = (
     *rho.ITEMS,
     *overhead.ITEMS,
     *domains.ITEMS,
+    *notes.ITEMS,
 )

@@ -204,6 +204,10 @@ TABLE3 = Item(
     minutes={"smoke": 0.5, "quick": 3, "paper": 200},
     specs=table3_specs,
     analyse=analyse_accuracy,
+    shown={
+        "points": "At every point that was evaluated, %",
+        "ranks": "Rank correlation of the methods' order with the paper's",
+    },
     figure=lambda tables: figures.accuracies(tables["tidy"], paper_table("pfedsim", "3"), METHODS),
     claims=(
         Claim("pFedSim is the most accurate of all twelve methods at both alphas.", check_best),

@@ -15,7 +15,7 @@ SETTINGS = {
         "min_size": 10, "pools": 1, "eval_every": 1,
     },
     "quick": {
-        "dataset": "digits", "num_clients": 20, "join_ratio": 0.5, "rounds": 20, "local_epochs": 5, "lr": 0.05,
+        "dataset": "digits", "num_clients": 20, "join_ratio": 0.5, "rounds": 15, "local_epochs": 5, "lr": 0.05,
         "min_size": 10, "pools": 1, "eval_every": 5,
     },
     "paper": {
@@ -23,7 +23,7 @@ SETTINGS = {
         "min_size": 40, "pools": 2, "eval_every": 10,
     },
 }  # fmt: skip
-SMALLER = "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 20 rounds, instead of 100, 10 and 200; lr 0.05 instead of 0.01"
+SMALLER = "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 15 rounds, instead of 100, 10 and 200; lr 0.05 instead of 0.01"
 
 
 def presets(s: dict) -> dict[str, dict]:

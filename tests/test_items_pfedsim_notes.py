@@ -1,0 +1,115 @@
+"""pFedSim's replication notes: one thing is changed at a time, effects and leads agree with sums done by hand, claims go both ways."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from fedlib.experiments import ITEMS, OpenItem
+from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
+from fedlib.experiments.pfedsim import accuracy, notes
+from fedlib.experiments.pfedsim.task import run_spec
+from fedlib.results import RunResult
+
+ITEM = ITEMS["pfedsim/notes"]
+
+
+def changed_fields(spec, base) -> set[str]:
+    """Names of the fields of a run, and of the method's, that differ."""
+    pairs = {f.name: (getattr(spec, f.name), getattr(base, f.name)) for f in dataclasses.fields(spec)}
+    own = {f"{name}.{key}" for name in ("hyper", "partition", "model_options") for key in pairs[name][0]
+           if pairs[name][0][key] != pairs[name][1][key]}
+    plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
+    return own | plain
+
+
+def test_every_choice_changes_one_thing_of_the_papers_run_and_two_go_together():
+    s = ITEM.settings["paper"]
+    base = run_spec(s, "pfedsim", 0.1, 0)
+    found = [changed_fields(notes.chosen(s, choice, "pfedsim", 0), base) for choice in notes.CHOICES]
+    assert found == [
+        {"hyper.phi"}, {"hyper.phi", "hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_refresh"},
+        {"hyper.phi_refresh"}, {"hyper.max_age"}, {"hyper.phi_bias"}, {"bn_stats"}, {"model_options.pools"},
+        {"partition.cap"}, {"partition_seed"}, {"seed"},
+    ]  # fmt: skip
+    assert notes.chosen(s, notes.CHOICES[9], "pfedsim", 0).model_options == {"pools": 1}
+
+
+def test_the_papers_profile_has_all_runs_of_table_3_and_no_run_twice():
+    table3, own = OpenItem(ITEMS["pfedsim/table3_accuracy"], "paper"), OpenItem(ITEM, "paper")
+    ids = [spec.id for spec in own.specs]
+    assert {spec.id for spec in table3.specs} < set(ids) and len(ids) == len(set(ids)) == 24 + 8 + 2 * 5
+
+
+def made_up(spec, accuracy: float, points=("post",)) -> RunResult:
+    """A finished run with the same accuracy under every metric; other points than the first are 10 points better."""
+    rows = [
+        {"round": spec.rounds, "point": point, "headline": k == 0, "loss": 0.0}
+        | dict.fromkeys(("pooled", "client_mean", "balanced"), accuracy + 0.1 * k)
+        for k, point in enumerate(points)
+    ]
+    return RunResult(spec, "finished", history=rows)
+
+
+def tables_of(value) -> dict:
+    """The item's tables where a run of a smoke profile has the accuracy value(spec), as a fraction."""
+    s = ITEM.settings["smoke"]
+    results = [made_up(spec, value(spec), ("recv", "post") if spec.method == "fedbn" else ("post",)) for spec in notes.notes_specs(s)]
+    return notes.analyse_notes(s, results)
+
+
+def strong(spec) -> float:
+    """pFedSim far ahead; Eq. 3 costs 20 points, everything else nothing, another seed 1."""
+    if spec.method != "pfedsim":
+        return 0.5
+    return 0.9 - 0.2 * (spec.hyper["phi"] == "eq3") - 0.01 * (spec.seed > 0)
+
+
+def test_effects_are_differences_from_the_run_of_the_same_seed():
+    tables = tables_of(strong)
+    effect = tables["tidy"].query("method == 'pfedsim'").set_index("choice")["effect"]
+    assert effect["Eq. 3 as printed"] == pytest.approx(-20) and effect["own weight 18.4"] == 0
+    assert effect["another seed"] == pytest.approx(-1) and effect["another partition"] == 0
+    row = tables["compare"].set_index("decided otherwise").loc["Eq. 3 as printed"]
+    assert row["effect"] == "-20.00" and row["effect on FedAvg"] == ""
+
+
+def test_leads_depend_on_the_way_of_reading_and_name_the_best_other():
+    found = tables_of(lambda spec: {"pfedsim": 0.55}.get(spec.method, 0.5))["leads"].set_index(["rule", "alpha"])
+    head = found.loc[("headline: pooled, last round", 0.1)]
+    assert head["place"] == 1 and head["lead"] == pytest.approx(5)
+    post = found.loc[("after local training, where possible", 0.1)]  # FedBN has 60 % at `post`
+    assert post["place"] == 2 and post["best other"] == "fedbn" and post["lead"] == pytest.approx(-5)
+
+
+def test_cells_far_from_the_paper_are_listed_with_the_nearest_point():
+    printed = {(m, a): accuracy.printed(m, a)["value"] / 100 for m in accuracy.METHODS for a in accuracy.ALPHAS}
+    near = tables_of(lambda spec: printed[spec.method, spec.partition["alpha"]])
+    assert near["cells"].empty
+    off = tables_of(lambda spec: printed[spec.method, spec.partition["alpha"]] - 0.09 * (spec.method == "fedbn"))["cells"]
+    assert list(off["method"]) == ["fedbn"] * 2 and list(off["nearest point"]) == ["post"] * 2
+    assert off["difference"].tolist() == pytest.approx([-9, -9])
+
+
+def test_claims_go_both_ways():
+    good, even = tables_of(strong), tables_of(lambda spec: 0.5 + 0.05 * (spec.seed > 0))
+    assert [c.check(good).status for c in ITEM.claims] == [REPRODUCED] * 3 + [NOT_REPRODUCED]
+    weak = [c.check(even).status for c in ITEM.claims]
+    assert weak[0] == NOT_REPRODUCED and weak[1] == NOT_REPRODUCED and weak[3] == REPRODUCED
+    pools = tables_of(lambda spec: 0.5 + 0.2 * (spec.model_options["pools"] == 2))
+    assert ITEM.claims[2].check(pools).status == NOT_REPRODUCED
+
+
+def test_the_answer_is_made_of_the_tables_numbers():
+    text = notes.answer(tables_of(strong))
+    assert "At Dir(0.1) pFedSim is number 1 with 90.0 %, 40.0 points before" in text
+    assert "Eq. 3 as printed (-20.00)" in text and "moves it by 1.00" in text
+
+
+def test_every_method_is_needed_for_the_claim_about_all():
+    tables = tables_of(strong)
+    tables["evaluation"] = tables["evaluation"].query("method != 'fedrep'")
+    assert ITEM.claims[0].check(tables).evidence == "without fedrep"
+    assert isinstance(tables["leads"], pd.DataFrame)
