@@ -70,6 +70,9 @@ def reproduce(
     rounds: Rounds = 0,
     methods: Methods = "",
     set_: Set = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing: show the runs that are there, and say what is missing.")
+    ] = False,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
     refresh: Annotated[
         bool,
@@ -86,17 +89,20 @@ def reproduce(
 
     started = time.monotonic()
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
-    opened = _opened(items, profile, jobs, device, changes, set_)
-    failures = _failed_items(opened, _train(opened, jobs=jobs, device=device))
+    opened = _opened(items, profile, jobs, device, changes, set_, finished)
+    failures = {} if finished else _failed_items(opened, _train(opened, jobs=jobs, device=device))
     summaries = {}
     for item in opened:
         if item.item.name not in failures:
             try:
                 summaries[item.item.name] = item.save()
+            except FedlibError as error:
+                failures[item.item.name] = str(error)
             except Exception as error:
                 failures[item.item.name] = f"{type(error).__name__}: {error}"
     shown = [item for item in opened if item.item.name in summaries]
-    executed = execute_all(shown, jobs or 2) if notebooks and shown else {}
+    whole = [item for item in shown if not item.missing]  # a notebook would train what is missing
+    executed = execute_all(whole, jobs or 2) if notebooks and whole else {}
     failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
     for name, how in executed.items():
         if how.startswith("skipped"):
@@ -110,7 +116,9 @@ def reproduce(
     print()
     for item in opened:
         name = item.item.name
-        print(f"  {name:<40} {'FAILED: ' + failures[name] if name in failures else tally(summaries[name]['claims'])}")
+        said = "FAILED: " + failures[name] if name in failures else tally(summaries[name]["claims"])
+        missing = f" ({len(item.missing)} of {len(item.specs)} runs are missing)" if item.missing else ""
+        print(f"  {name:<40} {said}{missing if name not in failures else ''}")
     done = f"{len(opened) - len(failures)} of {len(opened)} items in {time.monotonic() - started:.0f} s"
     places = sorted({item.place for item in opened})
     print(
@@ -172,11 +180,12 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _opened(items, profile, jobs, device, changes, set_) -> list:
+def _opened(items, profile, jobs, device, changes, set_, finished=False) -> list:
     """The items that were asked for, with the settings that were changed."""
     overrides = {name: value for name, value in changes.items() if value} | _assignments(set_)
     names = _matching(items)
-    return [_open(name, profile, device, jobs, overrides, alone=len(names) == 1) for name in names]
+    options = dict(device=device, jobs=jobs, finished=finished)
+    return [_open(name, profile, options, overrides, alone=len(names) == 1) for name in names]
 
 
 def _matching(patterns: list[str] | None) -> list[str]:
@@ -193,7 +202,7 @@ def _matching(patterns: list[str] | None) -> list[str]:
     return chosen
 
 
-def _open(name, profile, device, jobs, overrides, alone):
+def _open(name, profile, options, overrides, alone):
     from fedlib.experiments import ITEMS, OpenItem
     from fedlib.experiments.items import PROFILES
 
@@ -202,7 +211,7 @@ def _open(name, profile, device, jobs, overrides, alone):
     if left_out and not alone:
         print(f"{name}: has no setting {', '.join(left_out)}, which is left as it is")
         overrides = {key: value for key, value in overrides.items() if key in has}
-    return OpenItem(ITEMS[name], profile, device=device, jobs=jobs, **overrides)
+    return OpenItem(ITEMS[name], profile, **options, **overrides)
 
 
 def _assignments(texts: list[str] | None) -> dict:

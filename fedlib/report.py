@@ -73,8 +73,10 @@ def section(item: dict, to_home: str) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
     settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
+    missing = item.get("missing")
     parts = [
         f"## {item['title']}",
+        *([f"**{len(missing)} of {len(item['runs'])} runs are missing: {', '.join(missing)}.**"] if missing else []),
         *([item["answer"]] if item.get("answer") else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
         f"![{item['title']}]({to_home}{item['figure']})",
@@ -198,9 +200,14 @@ def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
         }
         for profile, title in (("quick", "quick profile"), ("paper", "paper's settings")):
             item = by_profile[profile].get(name)
-            row[title] = f"{', '.join(_data(item))}: {tally(item['claims'])}" if item else "not run yet"
+            row[title] = f"{', '.join(_data(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
         rows.append(row)
     return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
+
+
+def _so_far(item: dict) -> str:
+    missing, needed = len(item.get("missing") or ()), len(item["runs"])
+    return f" ({needed - missing} of {needed} runs so far)" if missing else ""
 
 
 def readme_with_block(text: str, block: str) -> str:

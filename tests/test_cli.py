@@ -247,3 +247,21 @@ def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how):
     subprocess.run(command, env=environment("whole"), check=True, capture_output=True, timeout=300)
     killed, whole = results_of(tmp_path / "killed"), results_of(tmp_path / "whole")
     assert len(whole) == len({s.id for s in OpenItem(ITEMS["pfedsim/table6_rho"], "smoke").specs}) and killed == whole
+
+
+def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(home, monkeypatch):
+    """Of Table 3 in the smoke profile only one method is there."""
+    from fedlib.experiments import OpenItem
+
+    item = OpenItem(ITEMS["pfedsim/table3_accuracy"], "smoke")
+    for spec in item.specs:
+        if spec.method == "local":
+            item.store.get_or_run(spec)
+    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *a, **k: pytest.fail("trained"))
+    result = call("reproduce", "pfedsim/table3_accuracy", STUDY, "--profile", "smoke", "--finished")
+    assert result.exit_code == 1 and f"FAILED: {STUDY}: 1 of 1 runs are missing" in result.output
+    assert "(22 of 24 runs are missing)" in result.output and "notebooks:" not in result.output
+    text = (home / "results/smoke/report.md").read_text()
+    assert "**22 of 24 runs are missing: fedavg digits Dir(0.1) seed 0, " in text and "| local |" in text
+    summary = json.loads((home / "results/smoke/pfedsim/table3_accuracy.json").read_text())
+    assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24

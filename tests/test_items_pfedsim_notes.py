@@ -113,3 +113,35 @@ def test_every_method_is_needed_for_the_claim_about_all():
     tables["evaluation"] = tables["evaluation"].query("method != 'fedrep'")
     assert ITEM.claims[0].check(tables).evidence == "without fedrep"
     assert isinstance(tables["leads"], pd.DataFrame)
+
+
+def some(tables_item: str, keep) -> dict:
+    """Tables of an item of which only the runs that keep(spec) says are there, in the smoke profile."""
+    s = ITEMS[tables_item].settings["smoke"]
+    return ITEMS[tables_item].analyse(s, [made_up(spec, strong(spec)) for spec in ITEMS[tables_item].specs(s) if keep(spec)])
+
+
+@pytest.mark.parametrize("name", [name for name, item in ITEMS.items() if item.partial])
+@pytest.mark.parametrize("keep", [
+    lambda spec: spec.partition["alpha"] == 0.1,
+    lambda spec: spec.method in ("pfedsim", "local"),
+    lambda spec: spec.method == "fedper",
+], ids=["one alpha", "two methods", "one baseline"])  # fmt: skip
+def test_items_of_which_runs_are_missing_show_the_rest_and_decide_nothing_that_needs_them(name, keep):
+    tables = some(name, keep)
+    ITEMS[name].figure(tables)
+    assert "nan" not in tables["compare"].to_string().lower()
+    for claim in ITEMS[name].claims:
+        found = claim.check(tables)
+        if found.status == "not tested at this scale":
+            assert found.evidence.startswith(("without", "needs"))
+    if ITEMS[name].answer:
+        assert "nan" not in ITEMS[name].answer(tables)
+
+
+def test_what_needs_one_alpha_only_is_decided_without_the_other():
+    tables = some("pfedsim/table3_accuracy", lambda spec: spec.partition["alpha"] == 0.1)
+    checked = [c.check(tables) for c in ITEMS["pfedsim/table3_accuracy"].claims]
+    assert checked[0].evidence == "without Dir(0.5)" and checked[1].status != "not tested at this scale"
+    partly = some("pfedsim/table3_accuracy", lambda spec: not (spec.method == "fedbn" and spec.partition["alpha"] == 0.5))
+    assert ITEMS["pfedsim/table3_accuracy"].claims[0].check(partly).evidence == "without Dir(0.5) of fedbn"

@@ -63,6 +63,7 @@ class Item:
     answer: Callable[[dict[str, pd.DataFrame]], str] | None = (
         None  # what the tables say, in sentences made of their numbers
     )
+    partial: bool = False  # `analyse` and the claims cope with runs that are missing
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
 
 
@@ -76,9 +77,12 @@ class OpenItem:
         device: str = "cpu",
         jobs: int | None = None,
         root: Path | None = None,
+        finished: bool = False,
         **overrides,
     ):
+        """finished: train nothing; items that can do so show the runs that are there, and say which are missing."""
         self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
+        self.finished = finished
         own = item.settings[profile]
         given = {name: value for name, value in overrides.items() if value not in (None, "", 0, ())}
         for name in given:
@@ -103,17 +107,33 @@ class OpenItem:
             f"{len({s.id for s in self.specs})} training runs, {done} of them finished" if self.specs else "no training"
         )
 
+    @functools.cached_property
+    def missing(self) -> list[str]:
+        """Runs, by their labels, that are not there."""
+        return [spec.label for spec in {s.id: s for s in self.specs}.values() if not self.store.path(spec).exists()]
+
     def run(self) -> list[RunResult]:
-        """The results of all runs, computed or read. Raises FedlibError if one failed or diverged."""
+        """The results of all runs, computed or read. Raises FedlibError if one failed or diverged.
+
+        With `finished`, those that are there; FedlibError if that is none, or not all and the item needs all.
+        """
+        if self.finished and self.missing:
+            there = [spec for spec in self.specs if self.store.path(spec).exists()]
+            if not there or not self.item.partial:
+                raise FedlibError(f"{self.item.name}: {len(self.missing)} of {len(self.specs)} runs are missing")
+            return self._finished(there)
+        return self._finished(self.specs)
+
+    def _finished(self, specs: list[RunSpec]) -> list[RunResult]:
         timed = self.item.timed
-        results = run_all(self.specs, self.store, jobs=1 if timed else self.jobs, device=self.device, share=not timed)
-        for spec in self.specs:
+        results = run_all(specs, self.store, jobs=1 if timed else self.jobs, device=self.device, share=not timed)
+        for spec in specs:
             result = results[spec.id]
             if isinstance(result, FedlibError) or result.status != "finished":
                 raise FedlibError(
                     f"{self.item.name}: run {spec.label} failed: {result if isinstance(result, FedlibError) else result.error}"
                 )
-        return [results[spec.id] for spec in self.specs]
+        return [results[spec.id] for spec in specs]
 
     @functools.cached_property
     def results(self) -> list[RunResult]:
@@ -168,6 +188,7 @@ class OpenItem:
             "settings": self.settings,
             "claims": [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()],
             "runs": [spec.id for spec in self.specs],
+            "missing": self.missing,
             "provenance": self._provenance(),
             "figure": str(picture.relative_to(self.root)),
             "shown": self.item.shown,

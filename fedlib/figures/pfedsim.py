@@ -165,7 +165,7 @@ def accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]
     figure, (axes,) = axes_of(4.6 * len(alphas), 0.28 * len(shown) + 1.1, 1, len(alphas), sharey=True)
     for ax, alpha in zip(axes, alphas):
         rows = tidy[(tidy["alpha"] == alpha) & tidy["headline"]]
-        ours = (100 * rows.groupby("method")["pooled"].agg(["mean", "std"])).fillna(0).loc[shown]
+        ours = (100 * rows.groupby("method")["pooled"].agg(["mean", "std"])).reindex(shown)
         cells = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)].set_index("method")
         known = [y for y, method in enumerate(shown) if method in cells.index]
         paper = cells.loc[[shown[y] for y in known]]
@@ -332,7 +332,8 @@ def choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
     left.axvline(0, color="black", linewidth=0.8)
     left.set_yticks(range(len(names)), names)
     left.invert_yaxis()
-    left.legend(frameon=False, loc="best")
+    if names:
+        left.legend(frameon=False, loc="best")
     left.set(xlabel="effect on accuracy, points", title="Decided otherwise")
     rules = list(leads["rule"].unique())
     for alpha, marker, shift in zip(sorted(leads["alpha"].unique()), "os", (-0.1, 0.1)):
@@ -342,6 +343,7 @@ def choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
     right.axvline(0, color="black", linewidth=0.8)
     right.set_yticks(range(len(rules)), rules)
     right.invert_yaxis()
-    right.legend(frameon=False, loc="best")
+    if rules:
+        right.legend(frameon=False, loc="best")
     right.set(xlabel="pFedSim minus the best other method, points", title="The same runs, read off differently")
     return figure

@@ -86,7 +86,7 @@ def _averages(tables) -> pd.Series:
     return 100 * rows.groupby("method")["accuracy"].mean().sort_values(ascending=False)
 
 
-@needing(*METHODS)
+@needing(*METHODS, alphas=())
 def check_best(tables) -> Verdict:
     means = _averages(tables)
     return verdict(
@@ -94,7 +94,7 @@ def check_best(tables) -> Verdict:
     )
 
 
-@needing(*METHODS)
+@needing(*METHODS, alphas=())
 def check_shared_beat_split(tables) -> Verdict:
     means, shared = _averages(tables), [*SINGLE_MODEL, "fedbn", "ffedap"]
     low, high = means[shared], means[list(SPLIT_MODEL)]
@@ -102,7 +102,7 @@ def check_shared_beat_split(tables) -> Verdict:
     return verdict(low.min() > high.max(), evidence)
 
 
-@needing("local", *SPLIT_MODEL)
+@needing("local", *SPLIT_MODEL, alphas=())
 def check_all_beat_local(tables) -> Verdict:
     means = _averages(tables)
     return verdict(
@@ -111,7 +111,7 @@ def check_all_beat_local(tables) -> Verdict:
     )
 
 
-@needing(*METHODS)
+@needing(*METHODS, alphas=())
 def check_best_in_most_domains(tables) -> Verdict:
     wide = tables["tidy"].groupby(["domain", "method"], sort=False)["accuracy"].mean().unstack().drop(index="average")
     best = wide.idxmax(axis=1)

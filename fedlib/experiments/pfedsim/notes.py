@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
-from fedlib.experiments.pfedsim.accuracy import METHODS, needing, printed, table3_specs
+from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
+from fedlib.experiments.pfedsim.accuracy import METHODS, printed, table3_specs, without
 from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, run_spec
 from fedlib.results import RunResult
 from fedlib.spec import RunSpec
@@ -58,6 +58,7 @@ CHOICES = (
     Choice("spread", "another seed", "seeds from 0 on", task=lambda s: {}),
 )  # fmt: skip
 BASE = "as everywhere here"
+OPEN = sum(choice.code != "spread" for choice in CHOICES)
 
 
 def notes_specs(s: dict) -> list[RunSpec]:
@@ -84,14 +85,14 @@ def chosen(s: dict, choice: Choice, method: str, seed: int) -> RunSpec:
 
 def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
     by_id = {r.spec.id: r for r in results}
-    table3 = [by_id[spec.id] for spec in table3_specs(s)]
+    table3 = [by_id[spec.id] for spec in table3_specs(s) if spec.id in by_id]
     tidy = effects(s, by_id)
     evaluation = by_rule(table3)
     return {
         "tidy": tidy,
         "compare": compared(s, tidy),
         "evaluation": evaluation,
-        "leads": leads(evaluation),
+        "leads": leads(evaluation, s["methods"]),
         "cells": far_cells(table3),
     }
 
@@ -100,9 +101,12 @@ def effects(s: dict, by_id: dict[str, RunResult]) -> pd.DataFrame:
     """One row a choice, method and seed: accuracy in percent and its difference from the same seed's run without the choice."""
     rows = []
     for seed in range(s["seeds"]):
-        base = {m: 100 * by_id[run_spec(s, m, s["alpha"], seed).id].final() for m in ("pfedsim", "fedavg")}
+        runs = {m: run_spec(s, m, s["alpha"], seed).id for m in ("pfedsim", "fedavg")}
+        base = {m: 100 * by_id[id].final() for m, id in runs.items() if id in by_id}
         rows += [("", BASE, m, seed, value, 0.0) for m, value in base.items()]
         for choice, method, spec in choice_specs(s, seed):
+            if spec.id not in by_id or method not in base:
+                continue
             value = 100 * by_id[spec.id].final()
             rows.append((choice.code, choice.name, method, seed, value, value - base[method]))
     return pd.DataFrame(rows, columns=["code", "choice", "method", "seed", "pooled", "effect"])
@@ -116,8 +120,9 @@ def compared(s: dict, tidy: pd.DataFrame) -> pd.DataFrame:
         mean = own.groupby("method")[["pooled", "effect"]].mean()
         row = {"question": own["code"].iloc[0], "decided otherwise": name, "else": ours.get(name, "")}
         row["paper, CIFAR-10"] = f"{paper['value']:.2f}" if name == BASE and paper is not None else ""
-        row[f"pFedSim, {s['dataset']}"] = f"{mean.loc['pfedsim', 'pooled']:.2f}"
-        row["effect"] = "" if name == BASE else f"{mean.loc['pfedsim', 'effect']:+.2f}"
+        known = "pfedsim" in mean.index
+        row[f"pFedSim, {s['dataset']}"] = f"{mean.loc['pfedsim', 'pooled']:.2f}" if known else "not run"
+        row["effect"] = f"{mean.loc['pfedsim', 'effect']:+.2f}" if known and name != BASE else ""
         touched = name != BASE and "fedavg" in mean.index
         row["effect on FedAvg"] = f"{mean.loc['fedavg', 'effect']:+.2f}" if touched else ""
         rows.append(row)
@@ -158,12 +163,12 @@ def by_rule(results: list[RunResult]) -> pd.DataFrame:
     return frame.groupby(["rule", "alpha", "method"], sort=False)["accuracy"].mean().reset_index()
 
 
-def leads(evaluation: pd.DataFrame) -> pd.DataFrame:
-    """pFedSim's place and its lead over the best other method, one row a rule and alpha."""
+def leads(evaluation: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """pFedSim's place and its lead over the best other method, one row a rule and alpha, where all methods were run."""
     rows = []
     for (rule, alpha), own in evaluation.groupby(["rule", "alpha"], sort=False):
         values = own.set_index("method")["accuracy"]
-        if "pfedsim" in values and len(values) > 1:
+        if "pfedsim" in values and len(values) == len(methods) > 1:
             others = values.drop("pfedsim")
             place = int((others > values["pfedsim"]).sum()) + 1
             rows.append((rule, alpha, place, values["pfedsim"], others.idxmax(), values["pfedsim"] - others.max()))
@@ -176,8 +181,8 @@ def far_cells(results: list[RunResult]) -> pd.DataFrame:
     for alpha in ALPHAS:
         for method in dict.fromkeys(r.spec.method for r in results):
             own = [r for r in results if (r.spec.method, r.spec.partition["alpha"]) == (method, alpha)]
-            paper, ours = printed(method, alpha), np.mean([_last(r) for r in own])
-            if paper is None or abs(ours - paper["value"]) <= FAR:
+            paper, ours = printed(method, alpha), np.mean([_last(r) for r in own]) if own else np.nan
+            if paper is None or not own or abs(ours - paper["value"]) <= FAR:
                 continue
             points = {h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds}
             values = {point: np.mean([_last(r, point=point) for r in own]) for point in sorted(points)}
@@ -201,9 +206,10 @@ def _mean_effects(tables) -> pd.Series:
     return rows[~rows["code"].isin(["", "spread"])].groupby("choice", sort=False)["effect"].mean()
 
 
-@needing(*METHODS)
-def _check_every_rule(tables) -> Verdict:
-    found = tables["leads"]
+def check_every_rule(tables) -> Verdict:
+    found, lacks = tables["leads"], without(tables["evaluation"], METHODS)
+    if lacks:
+        return Verdict(NOT_TESTED, lacks)
     lost = found[found["place"] > 1]
     listed = "; ".join(f"{r.rule}, Dir({r.alpha:g}): {r['best other']} by {-r.lead:.1f}" for _, r in lost.iterrows())
     return verdict(
@@ -211,10 +217,18 @@ def _check_every_rule(tables) -> Verdict:
     )
 
 
-def check_every_rule(tables) -> Verdict:
-    return _check_every_rule({"tidy": tables["evaluation"], "leads": tables["leads"]})
+def needing_choices(check):
+    """A check that is made only where every choice was tried with pFedSim."""
+
+    def checked(tables) -> Verdict:
+        tried = set(only(tables["tidy"], method="pfedsim")["choice"])
+        missing = [choice.name for choice in CHOICES if choice.name not in tried]
+        return Verdict(NOT_TESTED, f"without {', '.join(missing)}") if missing else check(tables)
+
+    return checked
 
 
+@needing_choices
 def check_choices_matter(tables) -> Verdict:
     moved, spread = _mean_effects(tables), _spread(tables)
     largest = moved.abs().idxmax()
@@ -225,6 +239,7 @@ def check_choices_matter(tables) -> Verdict:
     )
 
 
+@needing_choices
 def check_transform_matters_most(tables) -> Verdict:
     moved = _mean_effects(tables).abs().sort_values(ascending=False)
     first = only(tables["tidy"], choice=moved.index[0])["code"].iloc[0]
@@ -234,7 +249,10 @@ def check_transform_matters_most(tables) -> Verdict:
     )
 
 
+@needing_choices
 def check_rule_outweighs_choices(tables) -> Verdict:
+    if tables["leads"].empty:
+        return Verdict(NOT_TESTED, without(tables["evaluation"], METHODS))
     largest = _mean_effects(tables).abs().max()
     by_alpha = tables["leads"].groupby("alpha")["lead"].agg(np.ptp)
     listed = ", ".join(f"{span:.2f} at Dir({alpha:g})" for alpha, span in by_alpha.items())
@@ -245,23 +263,33 @@ def check_rule_outweighs_choices(tables) -> Verdict:
 
 def answer(tables) -> str:
     """Does pFedSim outperform the baselines, and which unpublished choice matters most? In sentences, from the numbers."""
-    found, sentences = tables["leads"], []
+    return " ".join([*_places(tables["leads"]), _most_moving(tables)])
+
+
+def _places(found: pd.DataFrame) -> list[str]:
+    sentences = []
     for _, row in found[found["rule"] == next(iter(RULES))].iterrows():
         gap = f"{abs(row['lead']):.1f} points {'before' if row['lead'] > 0 else 'behind'} {row['best other']}"
         sentences.append(
             f"At Dir({row['alpha']:g}) pFedSim is number {row['place']} with {row['pfedsim']:.1f} %, {gap}."
         )
-    first = found[found["place"] == 1]
-    sentences.append(
-        f"It is first in {len(first)} of {len(found)} cases, if the same runs are read off in {len(RULES)} ways."
-    )
+    if len(found):
+        first, ways = (found["place"] == 1).sum(), found["rule"].nunique()
+        sentences.append(f"It is first in {first} of {len(found)} cases, if the same runs are read off in {ways} ways.")
+    return sentences
+
+
+def _most_moving(tables) -> str:
     moved, spread = _mean_effects(tables), _spread(tables)
+    if moved.empty:
+        return "No choice was tried yet."
     ranked = moved.reindex(moved.abs().sort_values(ascending=False).index)
     listed = ", ".join(f"{name} ({value:+.2f})" for name, value in ranked.head(3).items())
-    sentences.append(
-        f"Of the choices left open these move its accuracy most: {listed}; another seed or partition moves it by {spread:.2f}."
+    chance = (
+        f"another seed or partition moves it by {spread:.2f}" if spread == spread else "chance was not measured yet"
     )
-    return " ".join(sentences)
+    tried = f"Of {len(moved)} choices" + (f" tried so far (of {OPEN})" if len(moved) < OPEN else "")
+    return f"{tried} these move its accuracy most: {listed}; {chance}."
 
 
 NOTES = Item(
@@ -275,6 +303,7 @@ NOTES = Item(
         "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1, "alpha": 0.1},
     },
     minutes={"smoke": 1, "quick": 2, "paper": 60},
+    partial=True,
     specs=notes_specs,
     analyse=analyse_notes,
     shown={

@@ -35,7 +35,9 @@ def presets(s: dict) -> dict[str, dict]:
 
 
 def over_seeds(percent: pd.Series) -> str:
-    """ "mean (std, n=seeds)", without the std for a single seed."""
+    """ "mean (std, n=seeds)", without the std for a single seed; "not run" for none."""
+    if not len(percent):
+        return "not run"
     spread = f"{percent.std(ddof=1):.2f}, " if len(percent) > 1 else ""
     return f"{percent.mean():.2f} ({spread}n={len(percent)})"
 
