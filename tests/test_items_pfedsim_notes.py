@@ -28,13 +28,13 @@ def changed_fields(spec, base) -> set[str]:
 def test_every_choice_changes_one_thing_of_the_papers_run_and_two_go_together():
     s = ITEM.settings["paper"]
     base = run_spec(s, "pfedsim", 0.1, 0)
-    found = [changed_fields(notes.chosen(s, choice, "pfedsim", 0), base) for choice in notes.CHOICES]
+    found = [changed_fields(notes.STUDY.otherwise(choice, s, base), base) for choice in notes.CHOICES]
     assert found == [
         {"hyper.phi"}, {"hyper.phi", "hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_refresh"},
         {"hyper.phi_refresh"}, {"hyper.max_age"}, {"hyper.phi_bias"}, {"bn_stats"}, {"model_options.pools"},
         {"partition.cap"}, {"partition_seed"}, {"seed"},
     ]  # fmt: skip
-    assert notes.chosen(s, notes.CHOICES[9], "pfedsim", 0).model_options == {"pools": 1}
+    assert notes.STUDY.otherwise(notes.CHOICES[9], s, base).model_options == {"pools": 1}
 
 
 def test_the_papers_profile_has_all_runs_of_table_3_and_no_run_twice():
@@ -73,7 +73,7 @@ def test_effects_are_differences_from_the_run_of_the_same_seed():
     assert effect["Eq. 3 as printed"] == pytest.approx(-20) and effect["own weight 18.4"] == 0
     assert effect["another seed"] == pytest.approx(-1) and effect["another partition"] == 0
     row = tables["compare"].set_index("decided otherwise").loc["Eq. 3 as printed"]
-    assert row["effect"] == "-20.00" and row["effect on FedAvg"] == ""
+    assert row["effect"] == "-20.00" and row["effect on fedavg"] == ""
 
 
 def test_leads_depend_on_the_way_of_reading_and_name_the_best_other():
@@ -105,7 +105,7 @@ def test_claims_go_both_ways():
 def test_the_answer_is_made_of_the_tables_numbers():
     text = notes.answer(tables_of(strong))
     assert "At Dir(0.1) pFedSim is number 1 with 90.0 %, 40.0 points before" in text
-    assert "Eq. 3 as printed (-20.00)" in text and "moves it by 1.00" in text
+    assert "Eq. 3 as printed (-20.00)" in text and "chance moves it by 1.00" in text
 
 
 def test_every_method_is_needed_for_the_claim_about_all():

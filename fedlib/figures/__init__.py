@@ -21,11 +21,11 @@ from fedlib.figures.lessons import (
 )
 from fedlib.figures.pfedsim import (
     accuracies,
-    choices,
     cka_by_layer,
     classifier_similarity,
     data_and_networks,
     domains,
+    open_choices,
     overhead,
     rho_curve,
     similarity_measures,
@@ -41,7 +41,7 @@ __all__ = [
     "shares_of_others",
     "clusters_found",
     "groups",
-    "choices",
+    "open_choices",
     "cka_by_layer",
     "classifier_similarity",
     "similarity_measures",

@@ -9,7 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, effects_of_choices, styled
 
 
 @styled
@@ -310,36 +310,20 @@ def _dots(ax, x, y, spread, colour: str, label: str) -> None:
 
 
 @styled
-def choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
-    """Left: what every choice does to accuracy, in points, with the range over seeds; grey: another seed or partition does as much.
-    Right: pFedSim's lead over the best other method, however the accuracy is read off.
+def open_choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
+    """Left: what every choice does to accuracy, see `fedlib.figures.base.effects_of_choices`. Right: pFedSim's lead over the
+    best other method, however the accuracy is read off.
 
-    effects: code, choice, method, seed, effect; leads: rule, alpha, lead.
+    effects: of `fedlib.experiments.choices.Study.effects`; leads: rule, alpha, lead.
     """
-    shown = effects[effects["code"] != ""]
-    names = list(shown["choice"].unique())
+    names = effects.loc[effects["code"] != "", "choice"].unique()
     figure, ((left, right),) = axes_of(11.5, 0.3 * len(names) + 1.2, 1, 2)
-    spread = shown[(shown["code"] == "spread") & (shown["method"] == "pfedsim")]
-    chance = spread.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max()
-    left.axvspan(-chance, chance, color="#eeeeee", zorder=0)
-    for method, colour, shift in (("pfedsim", INK, -0.13), ("fedavg", REFERENCE, 0.13)):
-        own = shown[shown["method"] == method].groupby("choice")["effect"].agg(["mean", "min", "max"])
-        y = np.array([names.index(name) for name in own.index]) + shift
-        left.hlines(y, own["min"], own["max"], color=colour, linewidth=1)
-        left.plot(
-            own["mean"], y, "o", color=colour, markersize=5, label={"pfedsim": "pFedSim", "fedavg": "FedAvg"}[method]
-        )
-    left.axvline(0, color="black", linewidth=0.8)
-    left.set_yticks(range(len(names)), names)
-    left.invert_yaxis()
-    if names:
-        left.legend(frameon=False, loc="best")
-    left.set(xlabel="effect on accuracy, points", title="Decided otherwise")
+    effects_of_choices(left, effects, "pfedsim")
     rules = list(leads["rule"].unique())
-    for alpha, marker, shift in zip(sorted(leads["alpha"].unique()), "os", (-0.1, 0.1)):
+    for alpha, style in zip(sorted(leads["alpha"].unique()), ("full", "none")):
         own = leads[leads["alpha"] == alpha].set_index("rule").loc[rules]
-        right.plot(own["lead"], np.arange(len(rules)) + shift, marker, color=INK, markersize=5, label=f"Dir({alpha:g})",
-                   fillstyle="full" if marker == "o" else "none")  # fmt: skip
+        y = np.arange(len(rules)) + (0.1 if style == "none" else -0.1)
+        right.plot(own["lead"], y, "o", color=INK, markersize=5, label=f"Dir({alpha:g})", fillstyle=style)
     right.axvline(0, color="black", linewidth=0.8)
     right.set_yticks(range(len(rules)), rules)
     right.invert_yaxis()

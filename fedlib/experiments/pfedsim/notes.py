@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.experiments.choices import CHANCE, Choice, Study, hyper
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
 from fedlib.experiments.pfedsim.accuracy import METHODS, printed, table3_specs, without
 from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, run_spec
@@ -17,116 +17,48 @@ from fedlib.spec import RunSpec
 
 FAR = 3.0  # points between a cell of Table 3 and ours from which it is looked into
 
-
-@dataclass(frozen=True)
-class Choice:
-    """One thing decided otherwise. code: its number in the list of open questions, or a word.
-
-    hyper: hyper-parameters of pFedSim alone; task: fields of the run, which change FedAvg as well. Both as functions of
-    the settings.
-    """
-
-    code: str
-    name: str
-    ours: str  # what is done where nothing else is said
-    hyper: Callable[[dict], dict] | None = None
-    task: Callable[[dict], dict] | None = None
-
-
-def _hyper(**values) -> Callable[[dict], dict]:
-    return lambda s: values
-
-
-def _partition(**changes) -> Callable[[dict], dict]:
-    return lambda s: {"partition": {"alpha": s["alpha"], "min_size": s["min_size"], **changes}}
-
-
 CHOICES = (
-    Choice("S1", "Eq. 3 as printed", "log of the mean cosine, as in the authors' code", _hyper(phi="eq3")),
-    Choice("S1, S2", "Eq. 3, own weight by Eq. 3 (18.4)", "the same", _hyper(phi="eq3", phi_self="eq3")),
-    Choice("S2", "own weight 1 (identity as printed)", "9.21, the transform of the code at 1", _hyper(phi_self=1.0)),
-    Choice("S2", "own weight 18.4", "9.21", _hyper(phi_self="eq3")),
-    Choice("S3", "Φ renewed where one of two took part", "only where both did", _hyper(phi_refresh="one_fresh")),
-    Choice("S3", "all of Φ renewed in every round", "only where both took part", _hyper(phi_refresh="all")),
-    Choice("S4", "no partners older than a tenth of the rounds", "of any age", lambda s: {"max_age": s["rounds"] // 10}),
-    Choice("S5", "bias belongs to a class vector", "weights only", _hyper(phi_bias=True)),
-    Choice("S11", "batch norm's statistics shared", "they stay on the client", task=lambda s: {"bn_stats": "global"}),
+    Choice("S1", "Eq. 3 as printed", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
+    Choice("S1, S2", "Eq. 3, own weight by Eq. 3 (18.4)", "the same", hyper(phi="eq3", phi_self="eq3")),
+    Choice("S2", "own weight 1 (identity as printed)", "9.21, the transform of the code at 1", hyper(phi_self=1.0)),
+    Choice("S2", "own weight 18.4", "9.21", hyper(phi_self="eq3")),
+    Choice("S3", "Φ renewed where one of two took part", "only where both did", hyper(phi_refresh="one_fresh")),
+    Choice("S3", "all of Φ renewed in every round", "only where both took part", hyper(phi_refresh="all")),
+    Choice("S4", "no partners older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
+    Choice("S5", "bias belongs to a class vector", "weights only", hyper(phi_bias=True)),
+    Choice("S11", "batch norm's statistics shared", "they stay local", task=lambda s, r: {"bn_stats": "global"}),
     Choice("§3.1", "the other number of max-pools", "see the settings",
-           task=lambda s: {"model_options": {"pools": 3 - s["pools"]}}),
-    Choice("§4.2", "no cap in the Dirichlet draw", "clients that hold n/N samples get no more", task=_partition(cap=False)),
-    Choice("spread", "another partition", "partition 0", task=lambda s: {"partition_seed": 1}),
-    Choice("spread", "another seed", "seeds from 0 on", task=lambda s: {}),
+           task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
+    Choice("§4.2", "no cap in the Dirichlet draw", "clients that hold n/N samples get no more",
+           task=lambda s, r: {"partition": {**r.partition, "cap": False}}),
+    Choice(CHANCE, "another partition", "partition 0", task=lambda s, r: {"partition_seed": 1}),
+    Choice(CHANCE, "another seed", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )  # fmt: skip
-BASE = "as everywhere here"
-OPEN = sum(choice.code != "spread" for choice in CHOICES)
+STUDY = Study("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({spec.partition['alpha']:g})")
 
 
 def notes_specs(s: dict) -> list[RunSpec]:
     """The runs of Table 3, then every choice at the settings' alpha."""
-    return table3_specs(s) + [spec for seed in range(s["seeds"]) for _, _, spec in choice_specs(s, seed)]
+    return table3_specs(s) + [spec for _, _, spec in STUDY.changed(s, base_specs(s))]
 
 
-def choice_specs(s: dict, seed: int) -> list[tuple[Choice, str, RunSpec]]:
-    """(choice, method, run): pFedSim under every choice, FedAvg too where the choice touches it."""
-    return [
-        (choice, method, chosen(s, choice, method, seed))
-        for choice in CHOICES
-        for method in (("pfedsim",) if choice.task is None else ("pfedsim", "fedavg"))
-    ]
-
-
-def chosen(s: dict, choice: Choice, method: str, seed: int) -> RunSpec:
-    """One run with one thing decided otherwise; another seed is one that no other run of the item has."""
-    if choice.name == "another seed":
-        seed += s["seeds"]
-    hyper = choice.hyper(s) if choice.hyper and method == "pfedsim" else {}
-    return run_spec(s, method, s["alpha"], seed, **hyper).but(**(choice.task(s) if choice.task else {}))
+def base_specs(s: dict) -> list[RunSpec]:
+    """The runs in which one thing is changed."""
+    return [run_spec(s, m, s["alpha"], seed) for seed in range(s["seeds"]) for m in ("pfedsim", "fedavg")]
 
 
 def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
     by_id = {r.spec.id: r for r in results}
     table3 = [by_id[spec.id] for spec in table3_specs(s) if spec.id in by_id]
-    tidy = effects(s, by_id)
-    evaluation = by_rule(table3)
+    tidy, evaluation = STUDY.effects(s, base_specs(s), by_id, _last), by_rule(table3)
+    cell = printed("pfedsim", s["alpha"])
     return {
         "tidy": tidy,
-        "compare": compared(s, tidy),
+        "compare": STUDY.compared(tidy, s["dataset"], {} if cell is None else {f"Dir({s['alpha']:g})": cell["value"]}),
         "evaluation": evaluation,
         "leads": leads(evaluation, s["methods"]),
         "cells": far_cells(table3),
     }
-
-
-def effects(s: dict, by_id: dict[str, RunResult]) -> pd.DataFrame:
-    """One row a choice, method and seed: accuracy in percent and its difference from the same seed's run without the choice."""
-    rows = []
-    for seed in range(s["seeds"]):
-        runs = {m: run_spec(s, m, s["alpha"], seed).id for m in ("pfedsim", "fedavg")}
-        base = {m: 100 * by_id[id].final() for m, id in runs.items() if id in by_id}
-        rows += [("", BASE, m, seed, value, 0.0) for m, value in base.items()]
-        for choice, method, spec in choice_specs(s, seed):
-            if spec.id not in by_id or method not in base:
-                continue
-            value = 100 * by_id[spec.id].final()
-            rows.append((choice.code, choice.name, method, seed, value, value - base[method]))
-    return pd.DataFrame(rows, columns=["code", "choice", "method", "seed", "pooled", "effect"])
-
-
-def compared(s: dict, tidy: pd.DataFrame) -> pd.DataFrame:
-    """One row a choice: what it does to pFedSim, to FedAvg, and to pFedSim's lead over FedAvg."""
-    paper, rows = printed("pfedsim", s["alpha"]), []
-    ours = {choice.name: choice.ours for choice in CHOICES}
-    for name, own in tidy.groupby("choice", sort=False):
-        mean = own.groupby("method")[["pooled", "effect"]].mean()
-        row = {"question": own["code"].iloc[0], "decided otherwise": name, "else": ours.get(name, "")}
-        row["paper, CIFAR-10"] = f"{paper['value']:.2f}" if name == BASE and paper is not None else ""
-        known = "pfedsim" in mean.index
-        row[f"pFedSim, {s['dataset']}"] = f"{mean.loc['pfedsim', 'pooled']:.2f}" if known else "not run"
-        row["effect"] = f"{mean.loc['pfedsim', 'effect']:+.2f}" if known and name != BASE else ""
-        touched = name != BASE and "fedavg" in mean.index
-        row["effect on FedAvg"] = f"{mean.loc['fedavg', 'effect']:+.2f}" if touched else ""
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 # how the accuracy is read off ----------------------------------------------------------------------------------------
@@ -195,17 +127,6 @@ def far_cells(results: list[RunResult]) -> pd.DataFrame:
 # claims --------------------------------------------------------------------------------------------------------------
 
 
-def _spread(tables) -> float:
-    """The larger of the mean absolute effects of another seed and of another partition on pFedSim, in points."""
-    rows = only(tables["tidy"], code="spread", method="pfedsim")
-    return float(rows.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max())
-
-
-def _mean_effects(tables) -> pd.Series:
-    rows = only(tables["tidy"], method="pfedsim")
-    return rows[~rows["code"].isin(["", "spread"])].groupby("choice", sort=False)["effect"].mean()
-
-
 def check_every_rule(tables) -> Verdict:
     found, lacks = tables["leads"], without(tables["evaluation"], METHODS)
     if lacks:
@@ -217,43 +138,20 @@ def check_every_rule(tables) -> Verdict:
     )
 
 
-def needing_choices(check):
-    """A check that is made only where every choice was tried with pFedSim."""
-
-    def checked(tables) -> Verdict:
-        tried = set(only(tables["tidy"], method="pfedsim")["choice"])
-        missing = [choice.name for choice in CHOICES if choice.name not in tried]
-        return Verdict(NOT_TESTED, f"without {', '.join(missing)}") if missing else check(tables)
-
-    return checked
-
-
-@needing_choices
-def check_choices_matter(tables) -> Verdict:
-    moved, spread = _mean_effects(tables), _spread(tables)
-    largest = moved.abs().idxmax()
-    above = (moved.abs() > spread).sum()
-    return verdict(
-        above > 0,
-        f"largest: {largest} {moved[largest]:+.2f}; {above} of {len(moved)} move it by more than another seed or partition does ({spread:.2f})",
-    )
-
-
-@needing_choices
 def check_transform_matters_most(tables) -> Verdict:
-    moved = _mean_effects(tables).abs().sort_values(ascending=False)
+    if STUDY.missing(tables["tidy"]):
+        return Verdict(NOT_TESTED, STUDY.missing(tables["tidy"]))
+    moved = STUDY.mean_effects(tables["tidy"]).abs().sort_values(ascending=False)
     first = only(tables["tidy"], choice=moved.index[0])["code"].iloc[0]
-    return verdict(
-        first in ("S1", "S1, S2", "S2"),
-        "largest effects: " + ", ".join(f"{n} {v:.2f}" for n, v in moved.head(3).items()),
-    )
+    listed = ", ".join(f"{name} {value:.2f}" for name, value in moved.head(3).items())
+    return verdict(first in ("S1", "S1, S2", "S2"), f"largest effects: {listed}")
 
 
-@needing_choices
 def check_rule_outweighs_choices(tables) -> Verdict:
-    if tables["leads"].empty:
-        return Verdict(NOT_TESTED, without(tables["evaluation"], METHODS))
-    largest = _mean_effects(tables).abs().max()
+    lacks = STUDY.missing(tables["tidy"]) or (without(tables["evaluation"], METHODS) if tables["leads"].empty else "")
+    if lacks:
+        return Verdict(NOT_TESTED, lacks)
+    largest = STUDY.mean_effects(tables["tidy"]).abs().max()
     by_alpha = tables["leads"].groupby("alpha")["lead"].agg(np.ptp)
     listed = ", ".join(f"{span:.2f} at Dir({alpha:g})" for alpha, span in by_alpha.items())
     return verdict(
@@ -263,7 +161,7 @@ def check_rule_outweighs_choices(tables) -> Verdict:
 
 def answer(tables) -> str:
     """Does pFedSim outperform the baselines, and which unpublished choice matters most? In sentences, from the numbers."""
-    return " ".join([*_places(tables["leads"]), _most_moving(tables)])
+    return " ".join([*_places(tables["leads"]), STUDY.in_words(tables["tidy"])])
 
 
 def _places(found: pd.DataFrame) -> list[str]:
@@ -277,19 +175,6 @@ def _places(found: pd.DataFrame) -> list[str]:
         first, ways = (found["place"] == 1).sum(), found["rule"].nunique()
         sentences.append(f"It is first in {first} of {len(found)} cases, if the same runs are read off in {ways} ways.")
     return sentences
-
-
-def _most_moving(tables) -> str:
-    moved, spread = _mean_effects(tables), _spread(tables)
-    if moved.empty:
-        return "No choice was tried yet."
-    ranked = moved.reindex(moved.abs().sort_values(ascending=False).index)
-    listed = ", ".join(f"{name} ({value:+.2f})" for name, value in ranked.head(3).items())
-    chance = (
-        f"another seed or partition moves it by {spread:.2f}" if spread == spread else "chance was not measured yet"
-    )
-    tried = f"Of {len(moved)} choices" + (f" tried so far (of {OPEN})" if len(moved) < OPEN else "")
-    return f"{tried} these move its accuracy most: {listed}; {chance}."
 
 
 NOTES = Item(
@@ -310,11 +195,11 @@ NOTES = Item(
         "leads": "pFedSim's place and lead over the best other method, however the accuracy is read off",
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's, at every point of evaluation",
     },
-    figure=lambda tables: figures.choices(tables["tidy"], tables["leads"]),
+    figure=lambda tables: figures.open_choices(tables["tidy"], tables["leads"]),
     answer=answer,
     claims=(
         Claim("(Ours) pFedSim is first whatever way the accuracy is read off the same runs.", check_every_rule),
-        Claim("(Ours) A choice that the paper leaves open moves pFedSim more than chance does.", check_choices_matter),
+        Claim("(Ours) A choice that the paper leaves open moves pFedSim more than chance does.", STUDY.check_matter),
         Claim("(Ours) What matters most is how similarity becomes a weight (S1, S2).", check_transform_matters_most),
         Claim(
             "(Ours) How the accuracy is read off moves pFedSim's lead more than any choice moves its accuracy.",
