@@ -1,6 +1,7 @@
 """Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing."""
 
 from fedlib.figures.base import show
+from fedlib.figures.choices import choices_by_task
 from fedlib.figures.clients import (
     client_matrices,
     clusters_found,
@@ -42,6 +43,7 @@ __all__ = [
     "clusters_found",
     "groups",
     "open_choices",
+    "choices_by_task",
     "cka_by_layer",
     "classifier_similarity",
     "similarity_measures",

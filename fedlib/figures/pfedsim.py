@@ -9,7 +9,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, effects_of_choices, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.choices import effects_of_choices
 
 
 @styled
@@ -311,14 +312,16 @@ def _dots(ax, x, y, spread, colour: str, label: str) -> None:
 
 @styled
 def open_choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
-    """Left: what every choice does to accuracy, see `fedlib.figures.base.effects_of_choices`. Right: pFedSim's lead over the
+    """Left: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`. Right: pFedSim's lead over the
     best other method, however the accuracy is read off.
 
     effects: of `fedlib.experiments.choices.Study.effects`; leads: rule, alpha, lead.
     """
     names = effects.loc[effects["code"] != "", "choice"].unique()
     figure, ((left, right),) = axes_of(11.5, 0.3 * len(names) + 1.2, 1, 2)
-    effects_of_choices(left, effects, "pfedsim")
+    effects_of_choices(left, effects, "pfedsim", names)
+    left.invert_yaxis()
+    left.set_title("Decided otherwise")
     rules = list(leads["rule"].unique())
     for alpha, style in zip(sorted(leads["alpha"].unique()), ("full", "none")):
         own = leads[leads["alpha"] == alpha].set_index("rule").loc[rules]

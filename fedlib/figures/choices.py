@@ -1,0 +1,48 @@
+"""Effects of what papers leave open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+
+
+@styled
+def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
+    """What every choice does to accuracy, one panel a task.
+
+    effects: task, code, choice, method, seed, effect (of `fedlib.experiments.choices.Study.effects`).
+    """
+    tasks, names = list(effects["task"].unique()), effects.loc[effects["code"] != "", "choice"].unique()
+    figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, len(tasks), sharey=True)
+    for ax, task in zip(axes, tasks):
+        effects_of_choices(ax, effects[effects["task"] == task], method, names)
+        ax.set_title(task)
+    axes[0].invert_yaxis()
+    return figure
+
+
+def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
+    """What every choice does to accuracy, in points, with the range over seeds; grey: what chance does to `method`; names: from top to bottom.
+
+    effects: code, choice, method, seed, effect (of `fedlib.experiments.choices.Study.effects`).
+    """
+    shown = effects[effects["code"] != ""]
+    names = list(names)
+    chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
+    band = chance.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max()
+    ax.axvspan(-band, band, color="#eeeeee", zorder=0)
+    methods = [method, *sorted(set(shown["method"]) - {method})]
+    for k, name in enumerate(methods):
+        own = shown[shown["method"] == name].groupby("choice")["effect"].agg(["mean", "min", "max"])
+        y = np.array([names.index(choice) for choice in own.index]) + 0.26 * (k - (len(methods) - 1) / 2)
+        colour = (INK, REFERENCE, PAPER)[k]
+        ax.hlines(y, own["min"], own["max"], color=colour, linewidth=1)
+        ax.plot(own["mean"], y, "o", color=colour, markersize=5, label=name)
+    ax.axvline(0, color="black", linewidth=0.8)
+    ax.set_yticks(range(len(names)), names)
+    if names and len(methods) > 1:
+        ax.legend(frameon=False, loc="best")
+    ax.set(xlabel="effect on accuracy, points")
