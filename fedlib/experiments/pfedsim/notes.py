@@ -75,7 +75,7 @@ def _trained(result: RunResult) -> float:
 
 
 def _recent(result: RunResult) -> float:
-    return 100 * float(np.mean(result.curve()[1][-3:]))
+    return 100 * float(np.mean(result.curve()[1][-2:]))
 
 
 RULES: dict[str, Callable[[RunResult], float]] = {
@@ -83,7 +83,7 @@ RULES: dict[str, Callable[[RunResult], float]] = {
     "mean over clients": lambda r: _last(r, "client_mean"),
     "classes weighted equally": lambda r: _last(r, "balanced"),
     "best round": lambda r: 100 * max(r.curve()[1]),
-    "mean of the last 3 evaluations": _recent,
+    "mean of the last 2 evaluations": _recent,
     "after local training, where possible": _trained,
 }
 
