@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 
-COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#777777")  # six arms, the last one the reference
+COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
 
 
 @styled
@@ -42,35 +42,38 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
 
 @styled
 def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Sequence[int]]) -> Figure:
-    """Squared distance of the other clients' models to A's, a panel a training (bars: mean of the seeds, dots: seeds); then how well measures find shared labels.
+    """Squared distance of the other clients' models to A's after the last round, a panel a training (bars: mean of the seeds, dots: seeds); then how well measures find shared labels, by rounds.
 
-    tidy: training, seed, client, other, relevant, squared_distance; aucs: training, seed, measure, auc; labels: of each client.
+    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc; labels: of each client.
     """
-    trainings = list(dict.fromkeys(tidy["training"]))
+    trainings, last = list(dict.fromkeys(tidy["training"])), tidy["rounds"].max()
+    tidy = tidy[(tidy["client"] == "A") & (tidy["rounds"] == last)]
     figure, (axes,) = axes_of(12.5, 3.2, 1, len(trainings) + 1, width_ratios=[1.25] * len(trainings) + [1])
     others = [name for name in labels if name != "A"]
     for ax, training in zip(axes, trainings):
-        rows = tidy[(tidy["training"] == training) & (tidy["client"] == "A")]
+        rows = tidy[tidy["training"] == training]
         relevant = rows.groupby("other")["relevant"].any()
         mean = rows.groupby("other")["squared_distance"].mean()
         ax.bar(others, mean[others], color=[REFERENCE if relevant[name] else "#9fc5e8" for name in others])
         ax.plot(rows["other"], rows["squared_distance"], ".", color="black", markersize=3)
-        ax.set_xticks(range(len(others)), [f"{name}\n{{{','.join(map(str, labels[name]))}}}" for name in others])
-        own = ",".join(map(str, labels["A"]))
-        ax.set(title=f"{training}: squared distance to A {{{own}}}", xlabel="client and its labels", ylim=(0, None))
-    axes[0].set_ylabel("squared distance")
+        sets = {name: ",".join(map(str, own)) for name, own in labels.items()}
+        ax.set_xticks(range(len(others)), [f"{name}\n{{{sets[name]}}}" for name in others], fontsize=8)
+        title = f"{training}, {last} rounds: squared distance to A {{{sets['A']}}}"
+        ax.set(title=title, xlabel="client and its labels", ylim=(0, None))
     keys = [Patch(color=REFERENCE), Patch(color="#9fc5e8")]
-    axes[0].legend(keys, ["shares a label with A", "does not"], frameon=True, loc="lower right", framealpha=0.9)
-    ax = axes[-1]
-    sns.stripplot(aucs, x="auc", y="measure", hue="training", palette=[INK, PAPER], dodge=True, size=4, ax=ax)
-    ax.axvline(0.5, color="black", linewidth=0.6)
-    ax.set(
-        title="finding shared labels, all clients",
-        xlabel="AUC (0.5: guessing), a dot a seed",
-        ylabel="",
-        xlim=(0, 1.03),
-    )
-    ax.legend(frameon=False, loc="lower left", title="")
+    axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
+    ax, moments = axes[-1], sorted(aucs["rounds"].unique())
+    for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
+        for training, style in zip(trainings, ("-", "--")):
+            rows = aucs[(aucs["measure"] == measure) & (aucs["training"] == training)]
+            mean = rows.groupby("rounds")["auc"].mean()
+            ax.plot(range(len(moments)), mean[moments], style, color=colour, marker="o", markersize=4)
+    keys = [Line2D([], [], color=colour) for _, colour in zip(range(aucs["measure"].nunique()), COLOURS)]
+    keys += [Line2D([], [], color="black", linestyle=style) for _, style in zip(trainings, ("-", "--"))]
+    ax.legend(keys, [*dict.fromkeys(aucs["measure"]), *trainings], frameon=False, loc="lower left", fontsize=7)
+    ax.axhline(0.5, color="black", linewidth=0.6)
+    ax.set_xticks(range(len(moments)), moments)
+    ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.03))
     return figure
 
 
@@ -81,7 +84,7 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
     tidy: arm, seed, round, client_mean (a fraction).
     """
     figure, ((left, right),) = axes_of(10.5, 3.6, 1, 2, width_ratios=[1.15, 1])
-    colour = dict(zip(arms, COLOURS))
+    colour = dict(zip(arms, (*COLOURS[: len(arms) - 1], COLOURS[-1])))
     for arm in arms:
         wide = 100 * tidy[tidy["arm"] == arm].pivot(index="round", columns="seed", values="client_mean")
         mean, spread = wide.mean(axis=1), wide.std(axis=1, ddof=1).fillna(0)
@@ -107,7 +110,9 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
         Line2D([], [], marker="o", linestyle="", color="black"),
         Line2D([], [], marker="D", linestyle="", color="black", markerfacecolor="white"),
     ]
-    right.legend(keys, ["last round", "mean of the rounds"], frameon=False, loc="lower left")
+    right.legend(
+        keys, ["last round", "mean of the rounds"], frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=2
+    )
     right.set(title="a mark for each seed", xlabel="accuracy, %")
     return figure
 
@@ -177,7 +182,7 @@ def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str],
             )
         ax.set_xticks(range(len(methods)), names, fontsize=7)
         ax.set(title=f"{network}: {word} of numbers")
-    axes[0].legend(frameon=False, loc="upper left", bbox_to_anchor=(0.5, 1.0), fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     for method, colour in zip(methods, COLOURS):
         if method == "FedAvg":
             continue  # as FedAMP

@@ -7,14 +7,21 @@ import numpy as np
 from fedlib.spec import RunSpec
 
 CLIENTS = 10
-BASE = {"num_clients": CLIENTS, "join_ratio": 1.0, "batch_size": 32, "stratified": True}
+BASE = {"num_clients": CLIENTS, "join_ratio": 1.0, "stratified": True}
 
-# What every profile says of the task. Shares of test samples and batch size are unstated in the paper.
+# What every profile says of the task. Shares of test samples and batch sizes are unstated in the paper.
 SETTINGS = {
-    "smoke": {"dataset": "digits", "model": "lenet5", "rounds": 2, "local_epochs": 1, "lr": 0.1, "test_fraction": 0.5},
-    "quick": {"dataset": "digits", "model": "lenet5", "rounds": 20, "local_epochs": 2, "lr": 0.1, "test_fraction": 0.5},
+    "smoke": {
+        "dataset": "digits", "model": "lenet5", "rounds": 2, "local_epochs": 1, "batch_size": 32, "lr": 0.1,
+        "test_fraction": 0.5,
+    },
+    "quick": {
+        "dataset": "digits", "model": "lenet5", "rounds": 20, "local_epochs": 5, "batch_size": 16, "lr": 0.1,
+        "test_fraction": 0.5,
+    },
     "paper": {
-        "dataset": "cifar10", "model": "mcmahan_cnn", "rounds": 20, "local_epochs": 5, "lr": 0.1, "test_fraction": 0.2,
+        "dataset": "cifar10", "model": "mcmahan_cnn", "rounds": 20, "local_epochs": 5, "batch_size": 32, "lr": 0.1,
+        "test_fraction": 0.2,
     },
 }  # fmt: skip
 MNIST = {**SETTINGS["paper"], "dataset": "mnist", "lr": 0.01}  # the paper profile of the figures that use MNIST
@@ -23,7 +30,8 @@ OPTIONS = {"mcmahan_cnn": {"padding": "same"}}  # as in the paper that it is tak
 
 def task_spec(s: dict, method: str, seed: int, **fields) -> RunSpec:
     """One run of a profile's settings; partition, weights and batches vary with the seed. Clients are CLIENTS unless told otherwise."""
-    named = {name: s[name] for name in ("dataset", "model", "rounds", "local_epochs", "lr", "test_fraction")}
+    given = ("dataset", "model", "rounds", "local_epochs", "batch_size", "lr", "test_fraction")
+    named = {name: s[name] for name in given}
     seeds = {"seed": seed, "partition_seed": seed}
     return RunSpec(method, **{**BASE, **named, **seeds, "model_options": OPTIONS.get(s["model"], {}), **fields})
 
