@@ -10,8 +10,7 @@ import seaborn as sns
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 
@@ -42,7 +41,7 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
 
 @styled
 def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Sequence[int]]) -> Figure:
-    """Squared distance of the other clients' models to A's after the last round, a panel a training (bars: mean of the seeds, dots: seeds); then how well measures find shared labels, by rounds.
+    """Squared distance of the other clients' models to A's after the last round, a panel a training (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
 
     tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc; labels: of each client.
     """
@@ -53,14 +52,21 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
     for ax, training in zip(axes, trainings):
         rows = tidy[tidy["training"] == training]
         relevant = rows.groupby("other")["relevant"].any()
-        mean = rows.groupby("other")["squared_distance"].mean()
-        ax.bar(others, mean[others], color=[REFERENCE if relevant[name] else "#9fc5e8" for name in others])
-        ax.plot(rows["other"], rows["squared_distance"], ".", color="black", markersize=3)
+        middle = rows.groupby("other")["squared_distance"].median()
+        for x, name in enumerate(others):
+            colour = REFERENCE if relevant[name] else INK
+            own = rows[rows["other"] == name]["squared_distance"]
+            ax.plot([x] * len(own), own, "o", color=colour, markersize=4, alpha=0.6, linewidth=0)
+            ax.hlines(middle[name], x - 0.32, x + 0.32, color=colour, linewidth=2)
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(NullLocator())
         sets = {name: ",".join(map(str, own)) for name, own in labels.items()}
         ax.set_xticks(range(len(others)), [f"{name}\n{{{sets[name]}}}" for name in others], fontsize=8)
         title = f"{training}, {last} rounds: squared distance to A {{{sets['A']}}}"
-        ax.set(title=title, xlabel="client and its labels", ylim=(0, None))
-    keys = [Patch(color=REFERENCE), Patch(color="#9fc5e8")]
+        ax.set(title=title, xlabel="client and its labels")
+    keys = [Line2D([], [], marker="o", linestyle="-", markersize=4, color=colour) for colour in (REFERENCE, INK)]
     axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
     ax, moments = axes[-1], sorted(aucs["rounds"].unique())
     for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
@@ -73,7 +79,7 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
     ax.legend(keys, [*dict.fromkeys(aucs["measure"]), *trainings], frameon=False, loc="lower left", fontsize=7)
     ax.axhline(0.5, color="black", linewidth=0.6)
     ax.set_xticks(range(len(moments)), moments)
-    ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.03))
+    ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.05))
     return figure
 
 
@@ -142,7 +148,7 @@ def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
         wrong = np.argwhere((score > 1e-9) != (truth > 0))
         wrong = wrong[wrong[:, 0] != wrong[:, 1]]
         ax.plot(wrong[:, 1], wrong[:, 0], "x", color="black", markersize=4)
-        ax.set_title(f"{learner}: {len(wrong)} wrong signs")
+        ax.set_title(f"{learner}; wrong signs: {len(wrong)}")
         figure.colorbar(image, ax=ax, shrink=0.7, pad=0.02)
     for ax in axes[1:]:
         ax.set(xlabel="other client", xticks=range(size), yticks=range(size))
