@@ -101,7 +101,6 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
         left.fill_between(wide.index, mean - spread, mean + spread, color=colour[arm], alpha=0.08, linewidth=0)
     left.set(title="over the rounds", xlabel="round", ylabel="accuracy, %, mean of the clients", ylim=(None, 100.5))
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.legend(frameon=False, loc="lower right")
     last = tidy["round"].max()
     for y, arm in enumerate(arms):
         rows = tidy[tidy["arm"] == arm]
@@ -116,9 +115,9 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
         Line2D([], [], marker="o", linestyle="", color="black"),
         Line2D([], [], marker="D", linestyle="", color="black", markerfacecolor="white"),
     ]
-    right.legend(
-        keys, ["last round", "mean of the rounds"], frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=2
-    )
+    handles, names = left.get_legend_handles_labels()
+    every = [*names, "last round", "mean of the rounds"]
+    figure.legend([*handles, *keys], every, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     right.set(title="a mark for each seed", xlabel="accuracy, %")
     return figure
 
@@ -197,5 +196,5 @@ def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str],
         axes[-1].plot(mean.index, mean, color=colour, label=label, linestyle="--" if "C" in method[6:] else "-")
     axes[-1].set(title="models sent to a client", xlabel="round", ylim=(0, None))
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[-1].legend(frameon=False, fontsize=7)
+    axes[-1].legend(frameon=False, fontsize=7, loc="center right", bbox_to_anchor=(1.0, 0.68))
     return figure
