@@ -1,6 +1,10 @@
-"""Measurements on the final models of a run, named in `RunSpec.measures` and stored with its result.
+"""Measurements on a run, named in `RunSpec.measures` and stored with its result.
 
-A measure is a function (run, thetas) -> arrays. run: `fedlib.engine.simulate.Run`; thetas: all clients' models [N, ...].
+MEASURES look at the final models: functions (run, thetas) -> arrays. run: `fedlib.engine.simulate.Run`; thetas: all
+clients' models [N, ...], at the headline point of evaluation.
+
+ROUND_MEASURES look at what there is after every round: functions (run, state) -> one array; the result holds them
+stacked [T, ...] under the measure's name. state: what the engine keeps between rounds. They change nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import similarity, tree
 from fedlib.draws import rng
+from fedlib.errors import BadValue, choose
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -72,4 +77,61 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
     return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
 
-MEASURES = {"cka": cka, "client_similarity": client_similarity}
+def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Between all clients' models, each [N, N]: `squared_distance` of all trainable parameters (pFedSV Fig. 3) and
+    `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq. 2)."""
+    names, heads = run.work.model.trainable, similarity.class_vectors(thetas)
+    return {
+        "squared_distance": similarity.squared_distances(thetas, thetas, names).cpu().numpy(),
+        "squared_distance_head": similarity.squared_distances(
+            thetas, thetas, [n for n in names if n.startswith("head.")]
+        )
+        .cpu()
+        .numpy(),
+        "classifier_cosine": similarity.class_cosines(heads, heads).mean(-1).cpu().numpy(),
+    }
+
+
+MEASURES = {"cka": cka, "client_similarity": client_similarity, "model_distances": model_distances}
+
+
+# after every round ---------------------------------------------------------------------------------------------------
+
+
+def client_accuracy(run, state: dict) -> np.ndarray:
+    """Accuracy of every client at the headline point, float64 [N]; NaN in a round without evaluation."""
+    found = [h for h in state["history"] if h["round"] == state["round"]]
+    if not found:
+        return np.full(run.setting.num_clients, np.nan)
+    return found[0]["correct"].numpy().sum(1) / run.tests.sum(1)
+
+
+def relevance(run, state: dict) -> np.ndarray:
+    """What client i (row) holds client j (column) to be worth, float64 [N, N]: pFedSV's relevance or FedFomo's affinity."""
+    found = state["clients"].get("relevance", state["server"].get("affinity"))
+    if found is None:
+        raise BadValue(f"measure 'relevance' is not accepted for {run.spec.method!r}; it keeps no relevance of clients")
+    return found.double().cpu().numpy().copy()
+
+
+def downloads(run, state: dict) -> np.ndarray:
+    """Whose models (column) client i (row) is sent next, now that the round's uploads are there, bool [N, N]."""
+    sent = np.zeros((run.setting.num_clients,) * 2, dtype=bool)
+    for i in range(run.setting.num_clients):
+        whose, real = run.acting(state).chosen(state["server"], i)
+        sent[i, whose[real].numpy()] = True
+    return sent
+
+
+ROUND_MEASURES = {"client_accuracy": client_accuracy, "relevance": relevance, "downloads": downloads}
+NEED_CHOICE = ("relevance", "downloads")  # only for methods whose server chooses models of others for a client
+
+
+def check_measure(name: str, method) -> None:
+    """Raise BadValue unless there is a measure of this name and the method has what it looks at."""
+    choose("measure", name, [*MEASURES, *ROUND_MEASURES])
+    if name in NEED_CHOICE and not hasattr(method, "chosen"):
+        kind = type(method).__name__
+        raise BadValue(
+            f"measure {name!r} is not accepted for {kind}; expected a method that sends models of chosen clients"
+        )

@@ -53,7 +53,7 @@ class RunSpec:
     precision: str = "float32"
     eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
     eval_points: tuple[str, ...] = ()  # () = the method's own
-    measures: tuple[str, ...] = ()  # measurements on the final models, see fedlib.measures
+    measures: tuple[str, ...] = ()  # measurements on the final models or after every round, see fedlib.measures
     seed: int = 0  # initial weights, participants, batches
     partition_seed: int = 0  # partition and splits; fixed across seeds in pFedSim
     privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its σ and its bound on norms
@@ -61,7 +61,7 @@ class RunSpec:
     noise_clip: float = 1.0
 
     def __post_init__(self):
-        from fedlib.measures import MEASURES
+        from fedlib.measures import check_measure
 
         def put(name, value):
             object.__setattr__(self, name, value)
@@ -85,7 +85,7 @@ class RunSpec:
         choose("bn_stats", self.bn_stats, POLICIES)
         choose("precision", self.precision, PRECISIONS)
         for measure in self.measures:
-            choose("measure", measure, MEASURES)
+            check_measure(measure, method)
         for name in ("num_clients", "rounds", "local_epochs", "batch_size", "eval_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
         for name in ("seed", "partition_seed"):

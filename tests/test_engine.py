@@ -237,7 +237,7 @@ UNNAMED = {  # settings without draws that belong to a client's number
 }
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("pfedhn", "pfedsv")])  # embeddings drawn by client; a test of its own
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")])  # embeddings, permutations drawn by client; tests of their own
 def test_renaming_clients_renames_their_results(method):
     """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
     which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""

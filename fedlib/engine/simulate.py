@@ -21,7 +21,7 @@ from fedlib.engine.fold import TRAIN, Source, Training, Turn
 from fedlib.engine.prefix import beginning, prefix_id
 from fedlib.engine.transport import Transport
 from fedlib.errors import BadValue, Diverged, require
-from fedlib.measures import MEASURES
+from fedlib.measures import MEASURES, ROUND_MEASURES
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.provenance import provenance
@@ -205,6 +205,7 @@ def first_state(run: Run) -> dict:
         "samples": 0,
         "seconds": dict.fromkeys(("data", "step", "train", "server", "evaluate", "wall"), 0.0),
         "history": [],
+        "followed": {},
         "diverged": None,
         "shared_rounds": 0,
     }
@@ -271,12 +272,13 @@ def keep_milestone(runs: Sequence[Run], states: Sequence[dict]) -> None:
 
 
 def end_round(runs: Sequence[Run], states: Sequence[dict]) -> None:
-    """What follows a round: the change from warm-up to the run's own method, and the evaluation where it is due."""
+    """What follows a round: the change from warm-up to the run's own method, the evaluation where it is due, and measures."""
     for run, state in zip(runs, states):
         if not state["diverged"]:
             take_over(run, state)
             if state["round"] % run.spec.eval_every == 0 or state["round"] == run.spec.rounds:
                 record(run, state)
+            follow(run, state)
 
 
 def play_round(runs: Sequence[Run], states: Sequence[dict], t: int) -> None:
@@ -433,14 +435,25 @@ def record(run: Run, state: dict) -> None:
     state["seconds"]["evaluate"] += time.monotonic() - clock
 
 
+def follow(run: Run, state: dict) -> None:
+    """Keep what the spec's measures of every round say now."""
+    for name in run.spec.measures:
+        if name in ROUND_MEASURES:
+            state["followed"].setdefault(name, []).append(torch.from_numpy(ROUND_MEASURES[name](run, state)))
+
+
 def measured(run: Run, state: dict) -> dict[str, np.ndarray]:
-    """Arrays of the spec's measures on the final models (headline point)."""
-    if not run.spec.measures or state["diverged"]:
+    """Arrays of the spec's measures: those of every round stacked [T, ...], and those of the final models (headline point)."""
+    if state["diverged"]:
         return {}
+    arrays = {name: torch.stack(rounds).numpy() for name, rounds in state["followed"].items()}
+    final = [MEASURES[name] for name in run.spec.measures if name in MEASURES]
+    if not final:
+        return arrays
     chunks = list(personal_models(run, state, run.points(state)[0]))
     order = np.argsort(np.concatenate([ids for ids, _ in chunks]))
     thetas = tree.rows(tree.concat([thetas for _, thetas in chunks]), order)
-    return {name: array for measure in run.spec.measures for name, array in MEASURES[measure](run, thetas).items()}
+    return arrays | {name: array for measure in final for name, array in measure(run, thetas).items()}
 
 
 def finished(run: Run, state: dict, arrays: dict[str, np.ndarray]) -> RunResult | Diverged:

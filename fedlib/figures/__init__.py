@@ -32,6 +32,13 @@ from fedlib.figures.pfedsim import (
     similarity_measures,
     workflow,
 )
+from fedlib.figures.pfedsv_relevance import (
+    collaboration,
+    distances_to_a,
+    domain_curves,
+    relevance_matrices,
+    traffic,
+)
 from fedlib.figures.speed import scaling
 
 __all__ = [
@@ -53,6 +60,11 @@ __all__ = [
     "overhead",
     "domains",
     "rho_curve",
+    "domain_curves",
+    "distances_to_a",
+    "collaboration",
+    "relevance_matrices",
+    "traffic",
     "accuracy_by_round",
     "local_paths",
     "parabolas",

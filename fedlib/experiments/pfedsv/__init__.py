@@ -1,5 +1,12 @@
 """pFedSV, "Rethinking Personalized Client Collaboration in Federated Learning", item by item; modules are groups of items."""
 
-from fedlib.experiments.pfedsv import partitions
+from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, partitions, relevance
 
-ITEMS = (*partitions.ITEMS,)
+ITEMS = (
+    *domain.ITEMS,
+    *distance.ITEMS,
+    *multiwise.ITEMS,
+    *partitions.ITEMS,
+    *relevance.ITEMS,
+    *communication.ITEMS,
+)

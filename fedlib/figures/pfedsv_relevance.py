@@ -1,0 +1,200 @@
+"""The figures of pFedSV's items about relevance, collaboration and communication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+
+COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
+
+
+@styled
+def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
+    """Client A's accuracy over the rounds, a panel a scenario: seeds in colours, their mean in black.
+
+    tidy: scenario, seed, round, accuracy (a fraction).
+    """
+    figure, (axes,) = axes_of(3.3 * len(scenarios) + 0.4, 2.9, 1, len(scenarios), sharey=True)
+    ends = {}
+    for ax, scenario in zip(axes, scenarios):
+        wide = 100 * tidy[tidy["scenario"] == scenario].pivot(index="round", columns="seed", values="accuracy")
+        for seed, colour in zip(wide.columns, sns.color_palette("colorblind", wide.shape[1])):
+            ax.plot(wide.index, wide[seed], color=colour, linewidth=1, alpha=0.7)
+        ax.plot(wide.index, wide.mean(axis=1), color="black", linewidth=2, label=f"mean of {wide.shape[1]} seeds")
+        ends[scenario] = wide.mean(axis=1).iloc[-1]
+        ax.set(title=f"{scenario}: {ends[scenario]:.1f} % in the last round", xlabel="round")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.grid(axis="y", color="#eeeeee")
+    axes[0].set_ylabel("accuracy of client A, %")
+    axes[-1].legend(frameon=False, loc="lower right")
+    return figure
+
+
+@styled
+def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Sequence[int]]) -> Figure:
+    """Squared distance of the other clients' models to A's after the last round, a panel a training (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
+
+    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc; labels: of each client.
+    """
+    trainings, last = list(dict.fromkeys(tidy["training"])), tidy["rounds"].max()
+    tidy = tidy[(tidy["client"] == "A") & (tidy["rounds"] == last)]
+    figure, (axes,) = axes_of(12.5, 3.2, 1, len(trainings) + 1, width_ratios=[1.25] * len(trainings) + [1])
+    others = [name for name in labels if name != "A"]
+    for ax, training in zip(axes, trainings):
+        rows = tidy[tidy["training"] == training]
+        relevant = rows.groupby("other")["relevant"].any()
+        middle = rows.groupby("other")["squared_distance"].median()
+        for x, name in enumerate(others):
+            colour = REFERENCE if relevant[name] else INK
+            own = rows[rows["other"] == name]["squared_distance"]
+            ax.plot([x] * len(own), own, "o", color=colour, markersize=4, alpha=0.6, linewidth=0)
+            ax.hlines(middle[name], x - 0.32, x + 0.32, color=colour, linewidth=2)
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(NullLocator())
+        sets = {name: ",".join(map(str, own)) for name, own in labels.items()}
+        ax.set_xticks(range(len(others)), [f"{name}\n{{{sets[name]}}}" for name in others], fontsize=8)
+        title = f"{training}, {last} rounds: squared distance to A {{{sets['A']}}}"
+        ax.set(title=title, xlabel="client and its labels")
+    keys = [Line2D([], [], marker="o", linestyle="-", markersize=4, color=colour) for colour in (REFERENCE, INK)]
+    axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
+    ax, moments = axes[-1], sorted(aucs["rounds"].unique())
+    for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
+        for training, style in zip(trainings, ("-", "--")):
+            rows = aucs[(aucs["measure"] == measure) & (aucs["training"] == training)]
+            mean = rows.groupby("rounds")["auc"].mean()
+            ax.plot(range(len(moments)), mean[moments], style, color=colour, marker="o", markersize=4)
+    keys = [Line2D([], [], color=colour) for _, colour in zip(range(aucs["measure"].nunique()), COLOURS)]
+    keys += [Line2D([], [], color="black", linestyle=style) for _, style in zip(trainings, ("-", "--"))]
+    ax.legend(keys, [*dict.fromkeys(aucs["measure"]), *trainings], frameon=False, loc="lower left", fontsize=7)
+    ax.axhline(0.5, color="black", linewidth=0.6)
+    ax.set_xticks(range(len(moments)), moments)
+    ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.05))
+    return figure
+
+
+@styled
+def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
+    """Accuracy of the mixed models over the rounds (means of the seeds, bands: std), and in the last round and on average over all of them.
+
+    tidy: arm, seed, round, client_mean (a fraction).
+    """
+    figure, ((left, right),) = axes_of(10.5, 3.6, 1, 2, width_ratios=[1.15, 1])
+    colour = dict(zip(arms, (*COLOURS[: len(arms) - 1], COLOURS[-1])))
+    for arm in arms:
+        wide = 100 * tidy[tidy["arm"] == arm].pivot(index="round", columns="seed", values="client_mean")
+        mean, spread = wide.mean(axis=1), wide.std(axis=1, ddof=1).fillna(0)
+        style = "--" if arm == arms[-1] else "-"
+        left.plot(
+            wide.index, mean, color=colour[arm], linestyle=style, label=arm, linewidth=2 if arm == arms[0] else 1.3
+        )
+        left.fill_between(wide.index, mean - spread, mean + spread, color=colour[arm], alpha=0.08, linewidth=0)
+    left.set(title="over the rounds", xlabel="round", ylabel="accuracy, %, mean of the clients", ylim=(None, 100.5))
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
+    last = tidy["round"].max()
+    for y, arm in enumerate(arms):
+        rows = tidy[tidy["arm"] == arm]
+        ends = 100 * rows[rows["round"] == last]["client_mean"]
+        means = 100 * rows.groupby("seed")["client_mean"].mean()
+        right.plot(ends, [y - 0.13] * len(ends), "o", color=colour[arm], markersize=4)
+        right.plot(means, [y + 0.13] * len(means), "D", color=colour[arm], markersize=4, markerfacecolor="white")
+    right.set_yticks(range(len(arms)), arms)
+    right.invert_yaxis()
+    right.grid(axis="y", color="#eeeeee")
+    keys = [
+        Line2D([], [], marker="o", linestyle="", color="black"),
+        Line2D([], [], marker="D", linestyle="", color="black", markerfacecolor="white"),
+    ]
+    handles, names = left.get_legend_handles_labels()
+    every = [*names, "last round", "mean of the rounds"]
+    figure.legend([*handles, *keys], every, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    right.set(title="a mark for each seed", xlabel="accuracy, %")
+    return figure
+
+
+@styled
+def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
+    """The first seed's labels by client, who shares one, and what was learned: red positive, blue negative, white 0, each panel on its own scale.
+
+    tidy: learner, seed, client, other, relevant, relevance; labels: seed, client, label. Crosses: wrong sign.
+    """
+    learners, seed = list(dict.fromkeys(tidy["learner"])), tidy["seed"].min()
+    figure, (axes,) = axes_of(2.75 * (len(learners) + 2), 3.1, 1, len(learners) + 2)
+    own = labels[labels["seed"] == seed]
+    size, classes = int(own["client"].max()) + 1, int(own["label"].max()) + 1
+    table = np.zeros((size, classes))
+    table[own["client"], own["label"]] = 1
+    axes[0].imshow(table, cmap="Greys", vmin=0, vmax=1.4)
+    axes[0].set(title="labels of the clients", xlabel="label", ylabel="client")
+    axes[0].set(xticks=range(classes), yticks=range(size))
+    truth = _square(tidy, learners[0], seed, "relevant", size)
+    axes[1].imshow(truth, cmap="vlag", vmin=-1, vmax=1)
+    axes[1].set_title("shares a label")
+    for ax, learner in zip(axes[2:], learners):
+        score = _square(tidy, learner, seed, "relevance", size)
+        most = max(np.nanmax(np.abs(score)), 1e-12)
+        image = ax.imshow(score, cmap="vlag", norm=TwoSlopeNorm(0, -most, most))
+        wrong = np.argwhere((score > 1e-9) != (truth > 0))
+        wrong = wrong[wrong[:, 0] != wrong[:, 1]]
+        ax.plot(wrong[:, 1], wrong[:, 0], "x", color="black", markersize=4)
+        ax.set_title(f"{learner}; wrong signs: {len(wrong)}")
+        figure.colorbar(image, ax=ax, shrink=0.7, pad=0.02)
+    for ax in axes[1:]:
+        ax.set(xlabel="other client", xticks=range(size), yticks=range(size))
+    for ax in axes:
+        ax.spines[:].set_visible(True)
+    return figure
+
+
+def _square(tidy: pd.DataFrame, learner: str, seed: int, column: str, size: int) -> np.ndarray:
+    """A column as a matrix [N, N] with NaN on the diagonal."""
+    rows = tidy[(tidy["learner"] == learner) & (tidy["seed"] == seed)]
+    matrix = np.full((size, size), np.nan)
+    matrix[rows["client"], rows["other"]] = rows[column].astype(float)
+    return matrix
+
+
+@styled
+def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str], readings: Sequence[str]) -> Figure:
+    """Numbers sent by each method, a panel a network, with the first reading of what is personal; marks: D+C by the others. Then downloads round by round.
+
+    tidy: network, reading, method, seed, up, down, total; per_round: method, seed, round, models.
+    """
+    networks = list(dict.fromkeys(tidy["network"]))
+    figure, (axes,) = axes_of(3.1 * len(networks) + 3.4, 3.5, 1, len(networks) + 1)
+    names = [method.replace("pFedSV ", "pFedSV\n") for method in methods]
+    for ax, network in zip(axes, networks):
+        rows = tidy[tidy["network"] == network]
+        unit, word = (1e9, "billions") if rows["total"].max() > 2e9 else (1e6, "millions")
+        means = rows.groupby(["reading", "method"])[["up", "down", "total"]].mean() / unit
+        for shift, column, colour in ((-0.27, "up", PAPER), (0, "down", INK), (0.27, "total", REFERENCE)):
+            values = means.loc[readings[0]].loc[list(methods), column]
+            ax.bar(np.arange(len(methods)) + shift, values, width=0.26, color=colour, label=column)
+        for marker, reading in zip(("D", "o"), readings[1:]):
+            spots = [means.loc[(reading, methods[0]), column] for column in ("down", "total")]
+            ax.plot(
+                [0, 0.27], spots, marker, color="black", markerfacecolor="white", markersize=5, label=f"D+C: {reading}"
+            )
+        ax.set_xticks(range(len(methods)), names, fontsize=7)
+        ax.set(title=f"{network}: {word} of numbers")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    for method, colour in zip(methods, COLOURS):
+        if method == "FedAvg":
+            continue  # as FedAMP
+        mean = per_round[per_round["method"] == method].groupby("round")["models"].mean()
+        label = "FedAMP, FedAvg" if method == "FedAMP" else method
+        axes[-1].plot(mean.index, mean, color=colour, label=label, linestyle="--" if "C" in method[6:] else "-")
+    axes[-1].set(title="models sent to a client", xlabel="round", ylim=(0, None))
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[-1].legend(frameon=False, fontsize=7, loc="center right", bbox_to_anchor=(1.0, 0.68))
+    return figure
