@@ -110,7 +110,7 @@ def write_page(paper: str) -> tuple[Path, Path]:
     items = {item["item"]: item for profile in by_profile.values() for item in profile}  # the paper's settings win
     known = sorted({item["item"].split("/")[0] for profile in ("quick", "paper") for item in saved_items(profile)})
     choose("paper with saved results", paper, known)
-    text = "\n\n".join(_page(paper, list(items.values()))) + "\n"
+    text = "\n\n".join(_page(paper, sorted(items.values(), key=_reading_order))) + "\n"
     path = home() / "results" / f"{paper}.md"
     write_atomically(path, text.encode())
     page = path.with_suffix(".html")
@@ -133,10 +133,17 @@ def _page(paper: str, items: list[dict]) -> list[str]:
             if small
             else ""
         ),
+        *_answers(items),
         "## Scoreboard",
         readme_block(f"{paper}/*", "../"),
-        *(part for item in sorted(items, key=_reading_order) for part in section(item, "../")),
+        *(part for item in items for part in section(item, "../")),
     ]
+
+
+def _answers(items: list[dict]) -> list[str]:
+    """What items say in sentences, each with the profile that it was run in."""
+    said = [(item["title"].partition(": ")[2], item["profile"], item["answer"]) for item in items if item.get("answer")]
+    return ["## In short", *(f"- **{title}** (`{profile}`). {text}" for title, profile, text in said)] if said else []
 
 
 def _reading_order(item: dict) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import numpy as np
 import torch
@@ -102,3 +103,12 @@ def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
             states.append((server, after))
             server, clients = after, tree.stack(kept)
     return states
+
+
+def changed_fields(spec, base) -> set[str]:
+    """Names of the fields of a run, and of the method's, that differ."""
+    pairs = {f.name: (getattr(spec, f.name), getattr(base, f.name)) for f in dataclasses.fields(spec)}
+    own = {f"{name}.{key}" for name in ("hyper", "partition", "model_options") for key in pairs[name][0]
+           if pairs[name][0][key] != pairs[name][1][key]}
+    plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
+    return own | plain

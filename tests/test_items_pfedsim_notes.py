@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pandas as pd
 import pytest
+from helpers import changed_fields
 
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
@@ -14,15 +13,6 @@ from fedlib.experiments.pfedsim.task import run_spec
 from fedlib.results import RunResult
 
 ITEM = ITEMS["pfedsim/notes"]
-
-
-def changed_fields(spec, base) -> set[str]:
-    """Names of the fields of a run, and of the method's, that differ."""
-    pairs = {f.name: (getattr(spec, f.name), getattr(base, f.name)) for f in dataclasses.fields(spec)}
-    own = {f"{name}.{key}" for name in ("hyper", "partition", "model_options") for key in pairs[name][0]
-           if pairs[name][0][key] != pairs[name][1][key]}
-    plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
-    return own | plain
 
 
 def test_every_choice_changes_one_thing_of_the_papers_run_and_two_go_together():

@@ -1,6 +1,6 @@
 """pFedSV, "Rethinking Personalized Client Collaboration in Federated Learning", item by item; modules are groups of items."""
 
-from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, partitions, relevance
+from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, notes, partitions, relevance
 
 ITEMS = (
     *domain.ITEMS,
@@ -9,4 +9,5 @@ ITEMS = (
     *partitions.ITEMS,
     *relevance.ITEMS,
     *communication.ITEMS,
+    *notes.ITEMS,
 )

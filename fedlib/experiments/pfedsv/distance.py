@@ -133,6 +133,16 @@ def check_classifier_better(tables) -> Verdict:
     return verdict(all(heads[t].mean() > whole[t].mean() for t in whole), f"AUC after the last round, {listed}")
 
 
+def answer(tables) -> str:
+    """How well models' distances and classifiers' cosines find those who share a label, in a sentence from the numbers."""
+    parts = []
+    for measure in ("squared_distance", "classifier_cosine"):
+        last, _ = _aucs(tables, measure)
+        listed = ", ".join(f"{auc.mean():.2f} ({training})" for training, auc in last.items())
+        parts.append(f"the {MEASURES[measure]} with {listed}")
+    return f"Who shares a label is found by {' and by '.join(parts)}, in AUC (guessing: 0.5)."
+
+
 FIG3 = Item(
     name="pfedsv/fig3_model_difference",
     title="pFedSV Figure 3: the distance of models and shared labels",
@@ -146,6 +156,7 @@ FIG3 = Item(
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 120},
     specs=distance_specs,
     analyse=analyse_distance,
+    answer=answer,
     figure=lambda tables: figures.distances_to_a(tables["tidy"], tables["aucs"], dict(zip(NAMES, LABELS))),
     claims=(
         Claim(
