@@ -222,7 +222,7 @@ FIGS8_10 = Item(
         "quick": {**SETTINGS["quick"], "seeds": 3},
         "paper": {**MNIST, "seeds": 5},
     },
-    minutes={"smoke": 0.1, "quick": 0.5, "paper": 500},
+    minutes={"smoke": 0.1, "quick": 0.3, "paper": 500},
     specs=communication_specs,
     analyse=analyse_communication,
     figure=lambda tables: figures.traffic(tables["tidy"], tables["per_round"], METHODS, READINGS),

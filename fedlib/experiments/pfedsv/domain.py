@@ -116,7 +116,7 @@ FIG2 = Item(
         "quick": {**SETTINGS["quick"], "rounds": 15, "local_epochs": 1, "seeds": 5},
         "paper": {**MNIST, "seeds": 5},
     },
-    minutes={"smoke": 0.1, "quick": 0.4, "paper": 90},
+    minutes={"smoke": 0.1, "quick": 0.3, "paper": 90},
     specs=domain_specs,
     analyse=analyse_domain,
     figure=lambda tables: figures.domain_curves(tables["tidy"], list(SCENARIOS)),
