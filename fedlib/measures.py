@@ -5,6 +5,7 @@ A measure is a function (run, thetas) -> arrays. run: `fedlib.engine.simulate.Ru
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -13,6 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import similarity, tree
 from fedlib.draws import rng
+from fedlib.engine.evaluate import FINETUNE, count_correct
+from fedlib.engine.fold import PlainData, Turn
+from fedlib.errors import require
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -72,4 +76,24 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
     return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
 
-MEASURES = {"cka": cka, "client_similarity": client_similarity}
+def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Every client's model on the test parts of all clients together, which is `test_distribution="global"` without a second training.
+
+    common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
+    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own `predict`.
+    """
+    require(not run.groups, "measure", "common_test", "a method whose clients have one network")
+    generic = "glob" in run.spec.eval_points[:1] and hasattr(run.method, "generic_model")
+    require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
+    pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
+    predict = partial(run.method.predict, run.work.model) if hasattr(run.method, "predict") else run.work.model.logits
+    correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
+    for i in range(run.setting.num_clients):
+        turn = Turn(run.work.source, run.work.training, {**run.work.parts[i], "test": pool}, (FINETUNE, 0, i))
+        scores = partial(predict, tree.rows(thetas, i))
+        correct[i] = count_correct(scores, PlainData(turn), run.setting.num_classes)[0].cpu().numpy()
+    labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
+    return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
+
+
+MEASURES = {"cka": cka, "client_similarity": client_similarity, "common_test": common_test}

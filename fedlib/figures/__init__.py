@@ -1,5 +1,6 @@
 """Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing."""
 
+from fedlib.figures.accuracy import accuracies, accuracies_by_scale
 from fedlib.figures.base import show
 from fedlib.figures.clients import (
     client_matrices,
@@ -20,7 +21,6 @@ from fedlib.figures.lessons import (
     split_models,
 )
 from fedlib.figures.pfedsim import (
-    accuracies,
     cka_by_layer,
     classifier_similarity,
     data_and_networks,
@@ -30,6 +30,7 @@ from fedlib.figures.pfedsim import (
     similarity_measures,
     workflow,
 )
+from fedlib.figures.privacy import budgets, inversion, private_accuracies
 from fedlib.figures.speed import scaling
 
 __all__ = [
@@ -45,6 +46,10 @@ __all__ = [
     "similarity_measures",
     "data_and_networks",
     "accuracies",
+    "accuracies_by_scale",
+    "private_accuracies",
+    "budgets",
+    "inversion",
     "workflow",
     "overhead",
     "domains",

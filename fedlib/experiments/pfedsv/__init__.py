@@ -1,5 +1,10 @@
 """pFedSV, "Rethinking Personalized Client Collaboration in Federated Learning", item by item; modules are groups of items."""
 
-from fedlib.experiments.pfedsv import partitions
+from fedlib.experiments.pfedsv import accuracy, inversion, partitions, privacy
 
-ITEMS = (*partitions.ITEMS,)
+ITEMS = (
+    *partitions.ITEMS,
+    *accuracy.ITEMS,
+    *privacy.ITEMS,
+    *inversion.ITEMS,
+)
