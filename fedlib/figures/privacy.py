@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -65,15 +64,16 @@ def budgets(tidy: pd.DataFrame, by_round: pd.DataFrame, printed: pd.DataFrame) -
 
 @styled
 def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) -> Figure:
-    """Originals and what an attack recovers of them, a row a defence; below, PSNR, SSIM and success against σ, a line an attack.
+    """Originals and what an attack recovers of them, a row a defence; beside them PSNR, SSIM and success against σ, a line an attack.
 
     tidy: attack, defence, sigma, psnr, ssim, success, an image a row; pictures: row, column, channel, y, x, value in [0, 1];
     levels: name, psnr: images that an attacker without any upload could guess.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
-    figure = Figure(figsize=(11, 0.85 * len(rows) + 3.2), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=[0.85 * len(rows), 3.2])
-    axes = top.subplots(len(rows), columns, squeeze=False)
+    left, right = 0.72 * columns + 1.6, 5.6
+    figure = Figure(figsize=(left + right, max(4.5, 0.78 * len(rows))), layout="constrained")
+    images, scores = figure.subfigures(1, 2, width_ratios=[left, right])
+    axes = images.subplots(len(rows), columns, squeeze=False)
     for line, name in zip(axes, rows):
         for ax, (_, cellsof) in zip(line, pictures[pictures["row"] == name].groupby("column")):
             shape = tuple(cellsof[axis].max() + 1 for axis in ("channel", "y", "x"))
@@ -82,7 +82,7 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    _scores(bottom.subplots(1, 3), tidy, levels)
+    _scores(scores.subplots(3, 1, sharex=True), tidy, levels)
     return figure
 
 
@@ -99,10 +99,11 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
             )
             bare = rows[rows["defence"] == "none"][value].mean()
             ax.plot([-1], [bare], color=colour, marker="D", markersize=5, linestyle="")
-    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "share of images recovered (PSNR ≥ 20 dB)")):
+    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "share recovered\n(PSNR ≥ 20 dB)")):
         ax.axvline(-0.5, color="#bbbbbb", linewidth=0.8)
         ax.set_xticks([-1, *places.values()], ["no\ndefence", *(f"{s:g}" for s in sigmas)])
-        ax.set(title=title, xlabel="σ, with clipping")
+        ax.set(ylabel=title)
+    axes[2].set_xlabel("σ of the noise, with clipping")
     for level, style in zip(levels.itertuples(index=False), ("--", ":")):
         axes[0].axhline(level.psnr, color=PAPER, linestyle=style, linewidth=1)
         axes[0].annotate(
@@ -115,6 +116,6 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
             fontsize=7,
             color=PAPER,
         )
-    axes[1].set_ylim(-0.1, 1.05)
+    axes[1].set_ylim(-0.25, 1.05)
     axes[2].set_ylim(-0.05, 1.05)
-    axes[2].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, ncols=3)

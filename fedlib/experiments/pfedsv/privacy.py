@@ -339,7 +339,7 @@ TABLE4 = Item(
     name="pfedsv/table4_dp_budget",
     title="pFedSV Table 4: noise level, privacy budget and accuracy",
     claim="More noise gives a smaller privacy budget and a lower accuracy; level 1 costs little.",
-    smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds instead of 20",
+    smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds of 3 epochs instead of 20 of 5",
     settings={
         p: {
             **{

@@ -27,7 +27,7 @@ SETTINGS = {
     },
     "quick": {
         "dataset": "digits", "few_clients": 10, "few_rounds": 6, "many_clients": 20, "many_join": 0.3, "many_rounds": 12,
-        "local_epochs": 5, "batch_size": 32, "lr": 0.05, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
+        "local_epochs": 3, "batch_size": 16, "lr": 0.1, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
         "min_size": 20, "model": "lenet5",
     },
     "paper": {
@@ -38,7 +38,7 @@ SETTINGS = {
 }  # fmt: skip
 SMALLER = (
     "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and 20 clients of which 6 "
-    "take part for 12 rounds instead of 100, 10 and 100; lr 0.05 instead of 0.1; half of each client's data for testing"
+    "take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of each client's data for testing"
 )
 MODEL_OPTIONS = {"mcmahan_cnn": {"padding": "same"}}  # as its authors have it
 
