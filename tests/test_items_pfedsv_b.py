@@ -281,6 +281,23 @@ def test_a_finished_attack_is_read_and_a_damaged_one_is_made_again(monkeypatch, 
     assert first_attempt(adam_iterations=5).path != attempt.path != first_attempt(clip=2.0).path
 
 
+def test_attacks_in_processes_are_those_in_turn_and_continue(monkeypatch, tmp_path):
+    """Two workers make the same outcomes as none; what is there already is not made again."""
+    settings = {**ITEMS["pfedsv/fig11_inversion"].settings["smoke"], "adam_iterations": 2}
+    few = [a for a in inversion.attempts(settings) if a.case.name == "cosine"][:2]
+    outcomes = {}
+    for workers in (1, 2):
+        monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / str(workers)))
+        inversion.attack_all(few, workers)
+        assert all(a.path.exists() for a in few)
+        monkeypatch.setattr(inversion, "study", lambda *a, **k: pytest.fail("made again"))
+        outcomes[workers] = [a.outcome() for a in few]
+        monkeypatch.undo()
+    for (rows, recovered, _), (others, again, _) in zip(*outcomes.values()):
+        assert rows["image"].equals(others["image"]) and np.allclose(rows["psnr"], others["psnr"], atol=1e-3)
+        assert np.allclose(recovered, again, atol=1e-4)
+
+
 def test_attacked_images_and_their_scores(monkeypatch, tmp_path):
     """Pixels are the data set's; the rows' errors are those of the images that are kept; seeds attack other images."""
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))

@@ -25,6 +25,7 @@ from fedlib import figures
 from fedlib.data import load
 from fedlib.draws import rng
 from fedlib.engine.checkpoint import cache_root, write_atomically
+from fedlib.engine.workers import Workers
 from fedlib.errors import require
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.models import build
@@ -103,6 +104,10 @@ class Attempt:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # absent or damaged
             return self._attacked()
 
+    def keep(self) -> None:
+        """Make the attack, if its outcome is not there."""
+        self.outcome()
+
     def _attacked(self):
         dataset = load(self.dataset)
         client = victim(
@@ -141,11 +146,27 @@ def attempts(s: dict) -> Iterator[Attempt]:
                 yield Attempt(case, defence, seed, **common)
 
 
+def attack_all(pending: Sequence[Attempt], workers: int) -> None:
+    """Make these attacks, in so many processes, with a progress bar; interrupted, the next call goes on with what is missing."""
+    with tqdm(total=len(pending), unit="attack", desc="attacks", leave=False, file=sys.stderr, mininterval=0.5) as bar:
+        if workers == 1 or len(pending) < 2:
+            for attempt in pending:
+                attempt.keep()
+                bar.update()
+            return
+        pool = Workers(min(workers, len(pending)))
+        try:
+            pool.map(Attempt.keep, {k: (attempt,) for k, attempt in enumerate(pending)}, lambda *_: bar.update())
+        finally:
+            pool.stop()
+
+
 def analyse_attacks(s: dict, results: list) -> dict[str, pd.DataFrame]:
     """tidy: one row an image, attack, defence and seed; pictures: pixels of the first seed's images; levels: PSNR of guesses."""
     tables, pictures = [], []
     everything = list(attempts(s))
-    for attempt in tqdm(everything, unit="attack", desc="attacks", leave=False, file=sys.stderr, mininterval=0.5):
+    attack_all([attempt for attempt in everything if not attempt.path.exists()], s["workers"])
+    for attempt in everything:
         rows, recovered, originals = attempt.outcome()
         about = {"attack": attempt.case.name, "defence": attempt.defence, "sigma": DEFENCES[attempt.defence] or 0.0}
         tables.append(rows.assign(**about, seed=attempt.seed))
@@ -276,11 +297,11 @@ FIG11 = Item(
         "smoke": {"dataset": "digits", "network": "lenet5", "images": 2, "shown": 2, "seeds": 1, "clip": 1.0, "lr": 0.1,
                   "adam_iterations": 4, "lbfgs_iterations": 2},
         "quick": {"dataset": "digits", "network": "lenet5", "images": 6, "shown": 6, "seeds": 3, "clip": 1.0, "lr": 0.1,
-                  "adam_iterations": 150, "lbfgs_iterations": 30},
+                  "adam_iterations": 150, "lbfgs_iterations": 30, "workers": 2},
         "paper": {"dataset": "cifar10", "network": "mcmahan_cnn", "images": 16, "shown": 8, "seeds": 3, "clip": 1.0, "lr": 0.1,
-                  "adam_iterations": 2400, "lbfgs_iterations": 300},
+                  "adam_iterations": 2400, "lbfgs_iterations": 300, "workers": 2},
     },
-    minutes={"smoke": 0.1, "quick": 0.7, "paper": 600},
+    minutes={"smoke": 0.1, "quick": 1, "paper": 600},
     specs=lambda s: [],
     analyse=analyse_attacks,
     figure=lambda tables: figures.inversion(tables["tidy"], tables["pictures"], tables["levels"]),
