@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from math import inf
 
 import numpy as np
@@ -281,21 +282,32 @@ def test_a_finished_attack_is_read_and_a_damaged_one_is_made_again(monkeypatch, 
     assert first_attempt(adam_iterations=5).path != attempt.path != first_attempt(clip=2.0).path
 
 
-def test_attacks_in_processes_are_those_in_turn_and_continue(monkeypatch, tmp_path):
-    """Two workers make the same outcomes as none; what is there already is not made again."""
+def test_attacks_travel_to_processes_and_finished_ones_are_not_made_again(monkeypatch, tmp_path):
+    """Processes are played by calls on pickled copies; outcomes are those made in turn."""
+    class Pool:
+        def __init__(self, count):
+            used.append(count)
+
+        def map(self, fn, jobs, done):
+            for key, arguments in jobs.items():
+                done(key, pickle.loads(pickle.dumps(fn))(*pickle.loads(pickle.dumps(arguments))))
+
+        def stop(self):
+            used.append("stopped")
+
+    used, outcomes = [], []
     settings = {**ITEMS["pfedsv/fig11_inversion"].settings["smoke"], "adam_iterations": 2}
     few = [a for a in inversion.attempts(settings) if a.case.name == "cosine"][:2]
-    outcomes = {}
-    for workers in (1, 2):
+    monkeypatch.setattr(inversion, "Workers", Pool)
+    for workers in (1, 8):
         monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / str(workers)))
         inversion.attack_all(few, workers)
-        assert all(a.path.exists() for a in few)
-        monkeypatch.setattr(inversion, "study", lambda *a, **k: pytest.fail("made again"))
-        outcomes[workers] = [a.outcome() for a in few]
-        monkeypatch.undo()
-    for (rows, recovered, _), (others, again, _) in zip(*outcomes.values()):
-        assert rows["image"].equals(others["image"]) and np.allclose(rows["psnr"], others["psnr"], atol=1e-3)
-        assert np.allclose(recovered, again, atol=1e-4)
+        outcomes.append([a.outcome() for a in few])
+    assert used == [2, "stopped"]
+    monkeypatch.setattr(inversion, "study", lambda *a, **k: pytest.fail("made again"))
+    for (rows, recovered, _), (others, again, _) in zip(*outcomes):
+        assert rows.equals(others) and np.array_equal(recovered, again)
+    assert all(a.outcome()[0].equals(o[0]) for a, o in zip(few, outcomes[1]))
 
 
 def test_attacked_images_and_their_scores(monkeypatch, tmp_path):
