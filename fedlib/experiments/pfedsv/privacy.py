@@ -175,7 +175,7 @@ TABLE3 = Item(
     claim="With noise of level 1 pFedSV loses a few points and stays ahead of the baselines without noise.",
     smaller=SMALLER,
     settings={p: {**own, **NOISE[p], "seeds": {"smoke": 1, "quick": 2, "paper": 5}[p]} for p, own in SETTINGS.items()},
-    minutes={"smoke": 0.3, "quick": 0.7, "paper": 900},
+    minutes={"smoke": 0.3, "quick": 1, "paper": 900},
     specs=table3_specs,
     analyse=analyse_noise,
     figure=lambda tables: figures.private_accuracies(tables["tidy"], paper_table("pfedsv", "3"), ROWS),
@@ -351,7 +351,7 @@ TABLE4 = Item(
         }
         for p, own in SETTINGS.items()
     },
-    minutes={"smoke": 0.3, "quick": 0.7, "paper": 900},
+    minutes={"smoke": 0.3, "quick": 1, "paper": 900},
     specs=table4_specs,
     analyse=analyse_budget,
     figure=lambda tables: figures.budgets(tables["tidy"], tables["by_round"], printed_accuracies("cifar10")),
