@@ -148,6 +148,8 @@ def attempts(s: dict) -> Iterator[Attempt]:
 
 def attack_all(pending: Sequence[Attempt], workers: int) -> None:
     """Make these attacks, in so many processes, with a progress bar; interrupted, the next call goes on with what is missing."""
+    if not pending:
+        return
     with tqdm(total=len(pending), unit="attack", desc="attacks", leave=False, file=sys.stderr, mininterval=0.5) as bar:
         if workers == 1 or len(pending) < 2:
             for attempt in pending:
