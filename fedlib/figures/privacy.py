@@ -87,7 +87,7 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
 
 
 def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
-    """PSNR, SSIM and share of successes against σ, mean over images and seeds with the std over images."""
+    """PSNR, SSIM and share of successes against σ, mean over images and seeds; diamonds are without defence."""
     noisy = tidy[tidy["defence"] != "none"]
     sigmas = sorted(noisy["sigma"].unique())
     places = {sigma: k for k, sigma in enumerate(sigmas)}
@@ -109,10 +109,11 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
         axes[0].annotate(
             level.name,
             (1, level.psnr),
-            (-2, 2),
+            (3, 0),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
-            ha="right",
+            ha="left",
+            va="center",
             fontsize=7,
             color=PAPER,
         )

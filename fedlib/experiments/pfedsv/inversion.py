@@ -297,7 +297,7 @@ FIG11 = Item(
     smaller="digits (16x16) instead of CIFAR-10; LeNet-5 as the convolutional network; fewer images, restarts and iterations",
     settings={
         "smoke": {"dataset": "digits", "network": "lenet5", "images": 2, "shown": 2, "seeds": 1, "clip": 1.0, "lr": 0.1,
-                  "adam_iterations": 4, "lbfgs_iterations": 2},
+                  "adam_iterations": 4, "lbfgs_iterations": 2, "workers": 1},
         "quick": {"dataset": "digits", "network": "lenet5", "images": 6, "shown": 6, "seeds": 3, "clip": 1.0, "lr": 0.1,
                   "adam_iterations": 150, "lbfgs_iterations": 30, "workers": 2},
         "paper": {"dataset": "cifar10", "network": "mcmahan_cnn", "images": 16, "shown": 8, "seeds": 3, "clip": 1.0, "lr": 0.1,
