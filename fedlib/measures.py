@@ -9,6 +9,7 @@ stacked [T, ...] under the measure's name. state: what the engine keeps between 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -17,7 +18,9 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import similarity, tree
 from fedlib.draws import rng
-from fedlib.errors import BadValue, choose
+from fedlib.engine.evaluate import FINETUNE, count_correct
+from fedlib.engine.fold import PlainData, Turn
+from fedlib.errors import BadValue, choose, require
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -77,6 +80,26 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
     return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
 
+def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Every client's model on the test parts of all clients together, which is `test_distribution="global"` without a second training.
+
+    common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
+    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own `predict`.
+    """
+    require(not run.groups, "measure", "common_test", "a method whose clients have one network")
+    generic = "glob" in run.spec.eval_points[:1] and hasattr(run.method, "generic_model")
+    require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
+    pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
+    predict = partial(run.method.predict, run.work.model) if hasattr(run.method, "predict") else run.work.model.logits
+    correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
+    for i in range(run.setting.num_clients):
+        turn = Turn(run.work.source, run.work.training, {**run.work.parts[i], "test": pool}, (FINETUNE, 0, i))
+        scores = partial(predict, tree.rows(thetas, i))
+        correct[i] = count_correct(scores, PlainData(turn), run.setting.num_classes)[0].cpu().numpy()
+    labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
+    return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
+
+
 def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
     """Between all clients' models, each [N, N]: `squared_distance` of all trainable parameters (pFedSV Fig. 3) and
     `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq. 2)."""
@@ -92,7 +115,12 @@ def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
     }
 
 
-MEASURES = {"cka": cka, "client_similarity": client_similarity, "model_distances": model_distances}
+MEASURES = {
+    "cka": cka,
+    "client_similarity": client_similarity,
+    "model_distances": model_distances,
+    "common_test": common_test,
+}
 
 
 # after every round ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing."""
 
+from fedlib.figures.accuracy import accuracies, accuracies_by_scale
 from fedlib.figures.base import show
 from fedlib.figures.choices import choices_by_task
 from fedlib.figures.clients import (
@@ -21,7 +22,6 @@ from fedlib.figures.lessons import (
     split_models,
 )
 from fedlib.figures.pfedsim import (
-    accuracies,
     cka_by_layer,
     classifier_similarity,
     data_and_networks,
@@ -39,6 +39,7 @@ from fedlib.figures.pfedsv_relevance import (
     relevance_matrices,
     traffic,
 )
+from fedlib.figures.privacy import budgets, inversion, private_accuracies
 from fedlib.figures.speed import scaling
 
 __all__ = [
@@ -56,6 +57,10 @@ __all__ = [
     "similarity_measures",
     "data_and_networks",
     "accuracies",
+    "accuracies_by_scale",
+    "private_accuracies",
+    "budgets",
+    "inversion",
     "workflow",
     "overhead",
     "domains",

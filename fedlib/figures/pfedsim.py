@@ -157,41 +157,6 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
 
 
 @styled
-def accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
-    """Accuracy of every method with the std over seeds, one panel for each alpha, beside the paper's CIFAR-10 numbers.
-
-    tidy: alpha, seed, method, headline, pooled; printed: the paper's Table 3; methods from top to bottom.
-    """
-    alphas, shown = sorted(tidy["alpha"].unique()), [m for m in methods if m in set(tidy["method"])]
-    figure, (axes,) = axes_of(4.6 * len(alphas), 0.28 * len(shown) + 1.1, 1, len(alphas), sharey=True)
-    for ax, alpha in zip(axes, alphas):
-        rows = tidy[(tidy["alpha"] == alpha) & tidy["headline"]]
-        ours = (100 * rows.groupby("method")["pooled"].agg(["mean", "std"])).reindex(shown)
-        cells = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)].set_index("method")
-        known = [y for y, method in enumerate(shown) if method in cells.index]
-        paper = cells.loc[[shown[y] for y in known]]
-        ax.hlines(range(len(shown)), 0, 100, color="#eeeeee", zorder=0)
-        ax.errorbar(
-            paper["value"],
-            np.array(known) + 0.14,
-            xerr=paper["std"],
-            fmt="D",
-            color=PAPER,
-            markersize=4,
-            label="paper, CIFAR-10",
-        )
-        ax.errorbar(
-            ours["mean"], np.arange(len(shown)) - 0.14, xerr=ours["std"], fmt="o", color=INK, markersize=5, label="ours"
-        )
-        low = min(ours["mean"].min(), paper["value"].min())
-        ax.set(title=f"Dir({alpha:g})", xlabel="accuracy, % of all test samples", xlim=(max(0, low - 8), 100))
-    axes[0].set_yticks(range(len(shown)), shown)
-    axes[0].invert_yaxis()
-    axes[0].legend(frameon=False, loc="lower left")
-    return figure
-
-
-@styled
 def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) -> Figure:
     """How pFedSim's similarity matrix fills up: the matrix after some rounds (white: never compared), then shares of pairs and weights over the rounds.
 

@@ -117,9 +117,9 @@ def needing(*methods: str, alphas=ALPHAS):
     """A check that is made only where these methods were run at these alphas."""
 
     def wrap(check):
-        def checked(tables) -> Verdict:
+        def checked(tables, *args, **options) -> Verdict:
             lacks = without(tables["tidy"], methods, alphas)
-            return Verdict(NOT_TESTED, lacks) if lacks else check(tables)
+            return Verdict(NOT_TESTED, lacks) if lacks else check(tables, *args, **options)
 
         return checked
 

@@ -1,0 +1,122 @@
+"""What noise costs, what it guarantees, and what it hides: pFedSV's Tables 3 and 4 and Figure 11."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from fedlib.figures.accuracy import cells, dot_panels, mean_and_std
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+
+
+@styled
+def private_accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, rows: Sequence[str]) -> Figure:
+    """Accuracy by row (method and mechanism) with the std over seeds, one panel a scale, beside the paper's CIFAR-10 numbers.
+
+    tidy: scale, clients, seed, row, accuracy; printed: `row` in place of `method` for the paper's cells.
+    """
+    panels = {}
+    for scale, clients in (("few", 10), ("many", 100)):
+        own = tidy[tidy["scale"] == scale]
+        paper = printed[(printed["dataset"] == "cifar10") & (printed["clients"] == clients)]
+        panels[f"{own['clients'].iloc[0]} clients (paper: {clients})"] = {
+            "ours": mean_and_std(own, "accuracy", "row"),
+            "paper, CIFAR-10": cells(paper),
+        }
+    figure = dot_panels(panels, [r for r in rows if r in set(tidy["row"])], "accuracy, %, mean over clients")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+@styled
+def budgets(tidy: pd.DataFrame, by_round: pd.DataFrame, printed: pd.DataFrame) -> Figure:
+    """Accuracy against the noise level, ours and the paper's on CIFAR-10; and what has been spent after every round.
+
+    tidy: method, sigma, accuracy; by_round: setting, sigma, round, epsilon; printed: method, sigma (number), value, std.
+    """
+    figure, (axes,) = axes_of(11.5, 3.0, 1, 2, width_ratios=[1, 1.2])
+    colours, left, right = {"fedavg": REFERENCE, "pfedsv": INK}, *axes
+    for method, colour in colours.items():
+        ours = mean_and_std(tidy[tidy["method"] == method], "accuracy", "sigma")
+        left.errorbar(
+            ours.index, ours["mean"], yerr=ours["std"].fillna(0), color=colour, marker="o", label=f"{method}, ours"
+        )
+        paper = printed[printed["method"] == method]
+        left.errorbar(
+            paper["sigma"], paper["value"], yerr=paper["std"], color=colour, marker="D", markersize=4,
+            linestyle=":", alpha=0.7, label=f"{method}, paper, CIFAR-10",
+        )  # fmt: skip
+    left.set(title="accuracy", xlabel="noise level σ", ylabel="%, mean over clients", xticks=[0, 1, 2], ylim=(0, 100))
+    styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
+    for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):
+        colour = INK if sigma == by_round["sigma"].min() else PAPER
+        right.plot(
+            rows["round"], rows["epsilon"], color=colour, linestyle=styles[setting], label=f"σ = {sigma:g}, {setting}"
+        )
+    right.set(title="privacy budget spent, δ = 1e-5", xlabel="round", ylabel="ε", yscale="log")
+    for ax in axes:
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    return figure
+
+
+@styled
+def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) -> Figure:
+    """Originals and what an attack recovers of them, a row a defence; beside them PSNR, SSIM and success against σ, a line an attack.
+
+    tidy: attack, defence, sigma, psnr, ssim, success, an image a row; pictures: row, column, channel, y, x, value in [0, 1];
+    levels: name, psnr: images that an attacker without any upload could guess.
+    """
+    rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
+    left, right = 0.72 * columns + 1.6, 5.6
+    figure = Figure(figsize=(left + right, max(4.5, 0.78 * len(rows))), layout="constrained")
+    images, scores = figure.subfigures(1, 2, width_ratios=[left, right])
+    axes = images.subplots(len(rows), columns, squeeze=False)
+    for line, name in zip(axes, rows):
+        for ax, (_, cellsof) in zip(line, pictures[pictures["row"] == name].groupby("column")):
+            shape = tuple(cellsof[axis].max() + 1 for axis in ("channel", "y", "x"))
+            image = cellsof["value"].to_numpy().reshape(shape).transpose(1, 2, 0)
+            ax.imshow(image, cmap="gray", vmin=0, vmax=1)
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    _scores(scores.subplots(3, 1, sharex=True), tidy, levels)
+    return figure
+
+
+def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
+    """PSNR, SSIM and share of successes against σ, mean over images and seeds; diamonds are without defence."""
+    noisy = tidy[tidy["defence"] != "none"]
+    sigmas = sorted(noisy["sigma"].unique())
+    places = {sigma: k for k, sigma in enumerate(sigmas)}
+    for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), sns.color_palette("colorblind")):
+        for ax, value in zip(axes, ("psnr", "ssim", "success")):
+            with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()
+            ax.plot(
+                [places[s] for s in with_clip.index], with_clip, color=colour, marker="o", markersize=4, label=attack
+            )
+            bare = rows[rows["defence"] == "none"][value].mean()
+            ax.plot([-1], [bare], color=colour, marker="D", markersize=5, linestyle="")
+    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "share recovered\n(PSNR ≥ 20 dB)")):
+        ax.axvline(-0.5, color="#bbbbbb", linewidth=0.8)
+        ax.set_xticks([-1, *places.values()], ["no\ndefence", *(f"{s:g}" for s in sigmas)])
+        ax.set(ylabel=title)
+    axes[2].set_xlabel("σ of the noise, with clipping")
+    for level, style in zip(levels.itertuples(index=False), ("--", ":")):
+        axes[0].axhline(level.psnr, color=PAPER, linestyle=style, linewidth=1)
+        axes[0].annotate(
+            level.name,
+            (1, level.psnr),
+            (3, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="left",
+            va="center",
+            fontsize=7,
+            color=PAPER,
+        )
+    axes[1].set_ylim(-0.25, 1.05)
+    axes[2].set_ylim(-0.05, 1.05)
+    axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, ncols=3)
