@@ -76,7 +76,11 @@ def section(item: dict, to_home: str) -> list[str]:
     missing = item.get("missing")
     parts = [
         f"## {item['title']}",
-        *([f"**{len(missing)} of {len(item['runs'])} runs are missing: {', '.join(missing)}.**"] if missing else []),
+        *(
+            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{', '.join(missing)}</sub>"]
+            if missing
+            else []
+        ),
         *([item["answer"]] if item.get("answer") else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
         f"![{item['title']}]({to_home}{item['figure']})",
@@ -95,7 +99,14 @@ def section(item: dict, to_home: str) -> list[str]:
 def _table(item: dict, name: str) -> pd.DataFrame:
     """One of the tables saved with an item, as text."""
     path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
-    return pd.read_csv(path, dtype=str, keep_default_na=False)
+    return pd.read_csv(path, dtype=str, keep_default_na=False).map(_short)
+
+
+def _short(text: str) -> str:
+    """A number with many decimals as one with few; anything else as it is."""
+    if not re.fullmatch(r"-?\d+\.\d{3,}", text):
+        return text
+    return f"{float(text):.2f}" if abs(float(text)) >= 1 else f"{float(text):.3f}"
 
 
 # one page a paper ----------------------------------------------------------------------------------------------------
@@ -107,10 +118,16 @@ def write_page(paper: str) -> tuple[Path, Path]:
     Raises BadValue for a paper without saved results.
     """
     by_profile = {profile: saved_items(profile, f"{paper}/*") for profile in ("quick", "paper")}
-    items = {item["item"]: item for profile in by_profile.values() for item in profile}  # the paper's settings win
+    every = [item for profile in by_profile.values() for item in profile]
+    items = {item["item"]: item for item in every}  # the paper's settings win
+    unfinished = {item["item"] for item in items.values() if item.get("missing")}
+    telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished]
     known = sorted({item["item"].split("/")[0] for profile in ("quick", "paper") for item in saved_items(profile)})
     choose("paper with saved results", paper, known)
-    text = "\n\n".join(_page(paper, sorted(items.values(), key=_reading_order))) + "\n"
+    text = (
+        "\n\n".join(_page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order)))
+        + "\n"
+    )
     path = home() / "results" / f"{paper}.md"
     write_atomically(path, text.encode())
     page = path.with_suffix(".html")
@@ -118,7 +135,8 @@ def write_page(paper: str) -> tuple[Path, Path]:
     return path, page
 
 
-def _page(paper: str, items: list[dict]) -> list[str]:
+def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
+    """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are not all there."""
     own = [item for item in items if item["profile"] == "paper"]
     claims = [claim for item in own for claim in item["claims"]]
     small = sorted(item["item"].split("/")[1] for item in items if item["profile"] != "paper")
@@ -133,7 +151,7 @@ def _page(paper: str, items: list[dict]) -> list[str]:
             if small
             else ""
         ),
-        *_answers(items),
+        *_answers(telling),
         "## Scoreboard",
         readme_block(f"{paper}/*", "../"),
         *(part for item in items for part in section(item, "../")),
@@ -141,9 +159,13 @@ def _page(paper: str, items: list[dict]) -> list[str]:
 
 
 def _answers(items: list[dict]) -> list[str]:
-    """What items say in sentences, each with the profile that it was run in."""
-    said = [(item["title"].partition(": ")[2], item["profile"], item["answer"]) for item in items if item.get("answer")]
-    return ["## In short", *(f"- **{title}** (`{profile}`). {text}" for title, profile, text in said)] if said else []
+    """What items say in sentences, each with the profile that it was run in and how many of its runs are there."""
+    said = [
+        f"- **{item['title'].partition(': ')[2]}** (`{item['profile']}`{_so_far(item)}). {item['answer']}"
+        for item in items
+        if item.get("answer")
+    ]
+    return ["## In short", "\n".join(said)] if said else []
 
 
 def _reading_order(item: dict) -> tuple:
