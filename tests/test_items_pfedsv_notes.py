@@ -94,6 +94,14 @@ def test_missing_choices_are_named_and_nothing_is_decided():
     assert "13 choices tried so far (of 14)" in ITEM.answer(tables)
 
 
+def test_where_only_a_changed_run_is_there_nothing_is_said():
+    s = ITEM.settings["smoke"]
+    tables = notes.analyse_notes(s, [good(spec) for spec in ITEM.specs(s) if spec.hyper["sv"] == "exact"])
+    ITEM.figure(tables)
+    assert tables["compare"].empty and ITEM.answer(tables) == "No choice was tried yet."
+    assert {c.check(tables).status for c in ITEM.claims} == {NOT_TESTED}
+
+
 def test_the_answer_is_made_of_the_tables_numbers():
     text = ITEM.answer(tables_of(good))
     assert "-20.00" in text and "chance moves it by 1.00" in text

@@ -90,7 +90,7 @@ class Study:
                 touched = name != BASE and other in mean.index
                 row[f"effect on {other}"] = f"{mean.loc[other, 'effect']:+.2f}" if touched else ""
             rows.append(row)
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=None if rows else ["task", "question", "decided otherwise", "else", "paper"])
 
     def mean_effects(self, effects: pd.DataFrame) -> pd.Series:
         """Mean effect of every choice on the method, over tasks and seeds."""

@@ -16,7 +16,7 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
     effects: task, code, choice, method, seed, effect (of `fedlib.experiments.choices.Study.effects`).
     """
     tasks, names = list(effects["task"].unique()), effects.loc[effects["code"] != "", "choice"].unique()
-    figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, len(tasks), sharey=True)
+    figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, max(1, len(tasks)), sharey=True)
     for ax, task in zip(axes, tasks):
         effects_of_choices(ax, effects[effects["task"] == task], method, names)
         ax.set_title(task)
