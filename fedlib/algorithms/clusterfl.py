@@ -35,23 +35,19 @@ import torch
 
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 from fedlib.similarity import products
 
 
 @dataclass(frozen=True)
-class ClusterFL:
-    eps1: float = 0.4
-    eps2: float = 1.6
-    t0: int = 20
-    min_size: int = 2
-    eps_mode: str = "absolute"
-    weights: str = "uniform"
+class ClusterFL(Options):
+    eps1: float = option(0.4, 0, inf)
+    eps2: float = option(1.6, 0, inf)
+    t0: int = option(20, 0, inf)
+    min_size: int = option(2, 1, inf)
+    eps_mode: str = option("absolute", "absolute", "relative")
+    weights: str = option("uniform", "uniform", "samples")
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        names = dict(eps_mode=("absolute", "relative"), weights=("uniform", "samples"))
-        check_fields(self, eps1=(0, inf), eps2=(0, inf), t0=(0, inf), min_size=(1, inf), **names)
 
     def init(self, model, setting):
         return {

@@ -35,24 +35,20 @@ import torch
 
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 from fedlib.similarity import products, squared_distances
 
 
 @dataclass(frozen=True)
-class FedAMP:
-    alpha: float = 1.0
-    lam: float = 1.0
-    sigma: float = 1.0
-    sigma_mode: str = "absolute"
-    variant: str = "distance"
-    xi_self: float | None = None
-    start: str = "own"
+class FedAMP(Options):
+    alpha: float = option(1.0, 1e-12, inf)
+    lam: float = option(1.0, 0, inf)
+    sigma: float = option(1.0, 1e-12, inf)
+    sigma_mode: str = option("absolute", "absolute", "median")
+    variant: str = option("distance", "distance", "cosine")
+    xi_self: float | None = option(None, 0, 1)
+    start: str = option("own", "own", "cloud")
     points: ClassVar = ("post", "agg", "ft")
-
-    def __post_init__(self):
-        names = dict(sigma_mode=("absolute", "median"), variant=("distance", "cosine"), start=("own", "cloud"))
-        check_fields(self, alpha=(1e-12, inf), lam=(0, inf), sigma=(1e-12, inf), xi_self=(0, 1), **names)
 
     def init(self, model, setting):
         models = tree.repeat(model.theta0, setting.num_clients)

@@ -22,16 +22,13 @@ from math import inf
 
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import option
 
 
 @dataclass(frozen=True)
 class FedAvgFT(FedAvg):
-    k: int = 5
-    ft_part: str = "all"
-
-    def __post_init__(self):
-        check_fields(self, k=(1, inf), ft_part=("all", "head", "extractor"))
+    k: int = option(5, 1, inf)
+    ft_part: str = option("all", "all", "head", "extractor")
 
     def fine_tune(self, model, theta, data, epochs):
         return local_sgd(model, theta, data, epochs, train=trained_part(model, self.ft_part))

@@ -27,18 +27,15 @@ import torch
 from fedlib import draws, tree
 from fedlib.algorithms.fedavg_ft import trained_part
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedBABU:
-    k: int = 5
-    ft_part: str = "all"
+class FedBABU(Options):
+    k: int = option(5, 1, inf)
+    ft_part: str = option("all", "all", "head", "extractor")
     orthogonal: bool = False
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        check_fields(self, k=(1, inf), ft_part=("all", "head", "extractor"))
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")

@@ -29,18 +29,15 @@ from typing import ClassVar
 import torch
 
 from fedlib import tree
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedDyn:
-    alpha: float = 0.01
-    grad_clip: float = 10.0
-    feddyn_variant: str = "paper"
+class FedDyn(Options):
+    alpha: float = option(0.01, 1e-12, inf)
+    grad_clip: float = option(10.0, 0, inf)
+    feddyn_variant: str = option("paper", "paper", "pfllib", "flbench2023")
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        check_fields(self, alpha=(1e-12, inf), grad_clip=(0, inf), feddyn_variant=("paper", "pfllib", "flbench2023"))
 
     def init(self, model, setting):
         zero = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}

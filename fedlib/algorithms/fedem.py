@@ -29,18 +29,15 @@ import torch
 from torch.nn import functional
 
 from fedlib import tree
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 TINY = 1e-30  # least mixture weight in a logarithm
 
 
 @dataclass(frozen=True)
-class FedEM:
-    M: int = 3
+class FedEM(Options):
+    M: int = option(3, 1, inf)
     points: ClassVar = ("recv", "post")
-
-    def __post_init__(self):
-        check_fields(self, M=(1, inf))
 
     @property
     def num_models(self):

@@ -36,21 +36,17 @@ import torch
 from fedlib import peers, tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd, mean_losses
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedFomo:
-    M: int = 5
-    val_fraction: float = 0.2
-    reference: str = "start"
-    candidates: str = "previous"
-    explore: float = 0.0
+class FedFomo(Options):
+    M: int = option(5, 1, inf)
+    val_fraction: float = option(0.2, 1e-6, 0.99)
+    reference: str = option("start", "start", "current")
+    candidates: str = option("previous", "previous", "all")
+    explore: float = option(0.0, 0, 1)
     points: ClassVar = ("post", "agg", "ft")
-
-    def __post_init__(self):
-        names = dict(reference=("start", "current"), candidates=("previous", "all"))
-        check_fields(self, M=(1, inf), val_fraction=(1e-6, 0.99), explore=(0, 1), **names)
 
     def init(self, model, setting):
         N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)

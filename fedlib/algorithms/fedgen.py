@@ -42,7 +42,6 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import one_hot
-from fedlib.errors import check_fields
 from fedlib.models.generator import (
     first_adam_state,
     generated,
@@ -52,28 +51,24 @@ from fedlib.models.generator import (
     trained_step,
     uniform_labels,
 )
+from fedlib.options import Options, option
 
 LABELS = 32  # of a server step
 
 
 @dataclass(frozen=True)
-class FedGen:
-    alpha: float = 10.0
-    beta: float = 10.0
-    decay: float = 0.98
-    floor: float = 1e-4
-    noise: int = 32
-    virtual: int = 1
-    steps: int = 5
-    server_lr: float = 3e-4
-    teacher: str = "clients"
-    diversity: float = 0.0
+class FedGen(Options):
+    alpha: float = option(10.0, 0, inf)
+    beta: float = option(10.0, 0, inf)
+    decay: float = option(0.98, 0, 1)
+    floor: float = option(1e-4, 0, inf)
+    noise: int = option(32, 1, 10_000)
+    virtual: int = option(1, 1, 1000)
+    steps: int = option(5, 0, inf)
+    server_lr: float = option(3e-4, 0, inf)
+    teacher: str = option("clients", "clients", "server")
+    diversity: float = option(0.0, 0, inf)
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        weights = dict(alpha=(0, inf), beta=(0, inf), floor=(0, inf), diversity=(0, inf), server_lr=(0, inf))
-        counts = dict(noise=(1, 10_000), virtual=(1, 1000), steps=(0, inf))
-        check_fields(self, decay=(0, 1), teacher=("clients", "server"), **weights, **counts)
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape

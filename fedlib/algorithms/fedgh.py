@@ -32,17 +32,14 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import class_moments
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedGH:
-    server_lr: float = 0.01
-    server_batch: int = 32
+class FedGH(Options):
+    server_lr: float = option(0.01, 0, inf)
+    server_batch: int = option(32, 1, inf)
     points: ClassVar = ("post", "recv", "ft")
-
-    def __post_init__(self):
-        check_fields(self, server_lr=(0, inf), server_batch=(1, inf))
 
     def init(self, model, setting):
         h, f = (tree.select(model.theta0, part) for part in ("head.", "extractor."))

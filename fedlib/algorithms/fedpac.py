@@ -41,22 +41,18 @@ from torch.nn import functional
 from fedlib import tree
 from fedlib.algorithms.fedproto import refreshed
 from fedlib.engine.moments import attraction, class_moments
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedPAC:
-    lam: float = 1.0
-    head_epochs: int = 1
+class FedPAC(Options):
+    lam: float = option(1.0, 0, inf)
+    head_epochs: int = option(1, 0, inf)
     head_inside: bool = True
-    head_lr: float | None = None
-    prototype_weights: str = "samples"
-    drop: float = 1e-3
+    head_lr: float | None = option(None, 0, inf)
+    prototype_weights: str = option("samples", "samples", "uniform")
+    drop: float = option(1e-3, 0, 0.5)
     points: ClassVar = ("recv", "post", "ft")
-
-    def __post_init__(self):
-        numbers = dict(lam=(0, inf), head_epochs=(0, inf), head_lr=(0, inf), drop=(0, 0.5))
-        check_fields(self, prototype_weights=("samples", "uniform"), **numbers)
 
     def init(self, model, setting):
         weight, heads = model.theta0["head.weight"], tree.select(model.theta0, "head.")

@@ -34,18 +34,15 @@ from torch.nn import functional
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import attraction, class_moments
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedProto:
-    lam: float = 1.0
-    predict_by: str = "prototypes"
-    weights: str = "uniform"
+class FedProto(Options):
+    lam: float = option(1.0, 0, inf)
+    predict_by: str = option("prototypes", "prototypes", "head")
+    weights: str = option("uniform", "uniform", "samples")
     points: ClassVar = ("post",)
-
-    def __post_init__(self):
-        check_fields(self, lam=(0, inf), predict_by=("prototypes", "head"), weights=("uniform", "samples"))
 
     def init(self, model, setting):
         weight = model.theta0["head.weight"]

@@ -23,15 +23,12 @@ from math import inf
 from fedlib import tree
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import option
 
 
 @dataclass(frozen=True)
 class FedProx(FedAvg):
-    mu: float = 1.0
-
-    def __post_init__(self):
-        check_fields(self, mu=(0, inf))
+    mu: float = option(1.0, 0, inf)
 
     def client_update(self, model, message, client, data):
         def h(w, batch, train):  # F_i(w) + mu/2 |w - w^t|^2 on a minibatch

@@ -29,19 +29,16 @@ import torch
 from fedlib import tree
 from fedlib.algorithms.fedavg_ft import trained_part
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedRep:
-    E_h: int | None = None
-    E_f: int = 1
-    frozen_bn: str = "eval"
-    weights: str = "samples"
+class FedRep(Options):
+    E_h: int | None = option(None, 0, inf)
+    E_f: int = option(1, 0, inf)
+    frozen_bn: str = option("eval", "eval", "train")
+    weights: str = option("samples", "samples", "uniform")
     points: ClassVar = ("recv", "post", "ft")
-
-    def __post_init__(self):
-        check_fields(self, E_h=(0, inf), E_f=(0, inf), frozen_bn=("eval", "train"), weights=("samples", "uniform"))
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")

@@ -30,19 +30,16 @@ from torch.nn import functional
 
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 ABSENT = -1e9  # ln of the number of samples of a class without samples
 
 
 @dataclass(frozen=True)
-class FedRoD:
-    gamma: float = 1.0
+class FedRoD(Options):
+    gamma: float = option(1.0, 0, inf)
     residual: bool = True
     points: ClassVar = ("recv", "post", "glob")
-
-    def __post_init__(self):
-        check_fields(self, gamma=(0, inf))
 
     def init(self, model, setting):
         personal = {

@@ -41,28 +41,28 @@ from torch.nn import functional
 from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields, require
+from fedlib.errors import require
 from fedlib.models import check_model
 from fedlib.models.supervisors import joint_scores
+from fedlib.options import Options, option
 from fedlib.similarity import label_cosines
 
 
 @dataclass(frozen=True)
-class FedSimSup:
-    tau_s: int = 2
-    tau_theta: int = 3
+class FedSimSup(Options):
+    tau_s: int = option(2, 0, inf)
+    tau_theta: int = option(3, 0, inf)
     supervisors: str = "supervisor_sixth"
-    zero_sim: str = "keep"
+    zero_sim: str = option("keep", "keep", "uniform")
     scale_by_sim: bool = False
     participants_mix: bool = False
     shared_sup_init: bool = False
-    order: str = "supervisor"
-    combine: str = "logits"
+    order: str = option("supervisor", "supervisor", "model")
+    combine: str = option("logits", "logits", "prob")
     points: ClassVar = ("agg", "post")
 
     def __post_init__(self):
-        names = dict(zero_sim=("keep", "uniform"), order=("supervisor", "model"), combine=("logits", "prob"))
-        check_fields(self, tau_s=(0, inf), tau_theta=(0, inf), **names)
+        super().__post_init__()
         different = len(set(self.siblings)) == len(self.siblings) and all(self.siblings)
         require(different, "supervisors", self.supervisors, "different names of models, joined by +")
         for name in self.siblings:

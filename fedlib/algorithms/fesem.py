@@ -32,21 +32,17 @@ import torch
 from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 from fedlib.similarity import squared_distances
 
 
 @dataclass(frozen=True)
-class FeSEM:
-    K: int = 4
-    seeding: str = "k-means++"
-    members: str = "all"
-    weights: str = "uniform"
+class FeSEM(Options):
+    K: int = option(4, 1, inf)
+    seeding: str = option("k-means++", "k-means++", "random")
+    members: str = option("all", "all", "participants")
+    weights: str = option("uniform", "uniform", "samples")
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        names = dict(members=("all", "participants"), weights=("uniform", "samples"))
-        check_fields(self, K=(1, inf), seeding=("k-means++", "random"), **names)
 
     def init(self, model, setting):
         N, random = setting.num_clients, self.seeding == "random"

@@ -36,17 +36,14 @@ import torch
 
 from fedlib import tree
 from fedlib.algorithms.fedbn import FedBN
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FFedAP:
-    rho: float = 0.5
-    mu: float = 0.5
+class FFedAP(Options):
+    rho: float = option(0.5, 0, 1)
+    mu: float = option(0.5, 0, 1)
     points: ClassVar = ("recv", "agg", "post", "ft")
-
-    def __post_init__(self):
-        check_fields(self, rho=(0, 1), mu=(0, 1))
 
     def warm_up(self, setting):
         return FedBN(), floor(self.rho * setting.rounds + 1e-9)

@@ -31,17 +31,14 @@ import torch
 
 from fedlib import tree
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class IFCA:
-    K: int = 4
-    weights: str = "uniform"
+class IFCA(Options):
+    K: int = option(4, 1, inf)
+    weights: str = option("uniform", "uniform", "samples")
     points: ClassVar = ("glob", "ft")
-
-    def __post_init__(self):
-        check_fields(self, K=(1, inf), weights=("uniform", "samples"))
 
     def init(self, model, setting):
         thetas = [model.theta0, *(model.independent(k) for k in range(1, self.K))]

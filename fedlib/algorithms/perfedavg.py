@@ -31,24 +31,20 @@ from typing import ClassVar
 import torch
 
 from fedlib import tree
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class PerFedAvg:
-    variant: str = "FO"
-    alpha: float = 0.01
-    beta: float | None = None
-    tau: int | None = None
-    delta: float = 1e-3
-    ft_epochs: int = 1
-    adapt_steps: int | None = None
+class PerFedAvg(Options):
+    variant: str = option("FO", "FO", "HF")
+    alpha: float = option(0.01, 0, inf)
+    beta: float | None = option(None, 0, inf)
+    tau: int | None = option(None, 1, inf)
+    delta: float = option(1e-3, 1e-12, inf)
+    ft_epochs: int = option(1, 1, inf)
+    adapt_steps: int | None = option(None, 1, inf)
     restore_stats: bool = False
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        numbers = dict(alpha=(0, inf), beta=(0, inf), tau=(1, inf), delta=(1e-12, inf))
-        check_fields(self, variant=("FO", "HF"), ft_epochs=(1, inf), adapt_steps=(1, inf), **numbers)
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

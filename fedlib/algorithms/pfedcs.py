@@ -48,39 +48,31 @@ from torch.nn import functional
 from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
 from fedlib.grouping import HOW, drawn_group, nearer_group
+from fedlib.options import Options, option
 from fedlib.similarity import TIE, class_distances, weights_by_distance
 
 
 @dataclass(frozen=True)
-class PFedCS:
-    beta: float = 0.5
-    lam: float = 0.5
-    E_ft: int = 1
-    eta_v: float | None = None
-    select: str = "adaptive"
-    random_size: int = 3
-    group: str = "gmm"
+class PFedCS(Options):
+    beta: float = option(0.5, 0, 1)
+    lam: float = option(0.5, 0, 1)
+    E_ft: int = option(1, 0, inf)
+    eta_v: float | None = option(None, 1e-12, inf)
+    select: str = option("adaptive", "adaptive", "random", "all", "none", "self")
+    random_size: int = option(3, 1, inf)
+    group: str = option("gmm", *HOW)
     closure: bool = True
-    dist_power: int = 2
-    norm: str = "row"
-    weights: str = "closed"
-    tie: str = "uniform"
-    teacher_feat: str = "current"
+    dist_power: int = option(2, 1, 2)
+    norm: str = option("row", "row", "global")
+    weights: str = option("closed", "closed", "literal_renorm", "no_self")
+    tie: str = option("uniform", "uniform", "drop")
+    teacher_feat: str = option("current", "current", "received")
     detach: bool = True
-    kd_weight: float = 1.0
-    pool: str = "active"
-    extractor_weights: str = "samples"
+    kd_weight: float = option(1.0, 0, inf)
+    pool: str = option("active", "active", "all_last")
+    extractor_weights: str = option("samples", "samples", "uniform")
     points: ClassVar = ("recv", "post", "ft")
-
-    def __post_init__(self):
-        shares = dict(beta=(0, 1), lam=(0, 1), E_ft=(0, inf), eta_v=(1e-12, inf), kd_weight=(0, inf))
-        choice = dict(select=("adaptive", "random", "all", "none", "self"), random_size=(1, inf), group=HOW)
-        likeness = dict(dist_power=(1, 2), norm=("row", "global"), tie=("uniform", "drop"))
-        mixing = dict(weights=("closed", "literal_renorm", "no_self"), extractor_weights=("samples", "uniform"))
-        check_fields(self, **shares, **choice, **likeness, **mixing)
-        check_fields(self, teacher_feat=("current", "received"), pool=("active", "all_last"))
 
     def init(self, model, setting):
         N, f, head = setting.num_clients, *(tree.select(model.theta0, part) for part in ("extractor.", "head."))

@@ -39,24 +39,20 @@ from torch.nn import functional
 from fedlib import tree
 from fedlib.draws import rng, torch_seeded
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class PFedHN:
-    server_lr: float = 1e-2
-    momentum: float = 0.9
-    weight_decay: float = 1e-3
-    clip: float = 50.0
-    hidden: int = 100
-    depth: int = 3
-    server_steps: str = "sequential"
+class PFedHN(Options):
+    server_lr: float = option(1e-2, 0, inf)
+    momentum: float = option(0.9, 0, 1)
+    weight_decay: float = option(1e-3, 0, inf)
+    clip: float = option(50.0, 0, inf)
+    hidden: int = option(100, 1, inf)
+    depth: int = option(3, 0, inf)
+    server_steps: str = option("sequential", "sequential", "batch")
     personal_head: bool = False
     points: ClassVar = ("glob", "post", "ft")
-
-    def __post_init__(self):
-        numbers = dict(server_lr=(0, inf), momentum=(0, 1), weight_decay=(0, inf), clip=(0, inf))
-        check_fields(self, server_steps=("sequential", "batch"), hidden=(1, inf), depth=(0, inf), **numbers)
 
     def init(self, model, setting):
         sent, own = self.divided(model.theta0)

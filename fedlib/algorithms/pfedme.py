@@ -33,24 +33,19 @@ from typing import ClassVar
 import torch
 
 from fedlib import tree
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class PFedMe:
-    lam: float = 15.0
-    K: int = 5
-    eta_p: float = 0.01
-    eta: float | None = None
-    beta: float = 1.0
-    start: str = "previous"
-    weights: str = "uniform"
+class PFedMe(Options):
+    lam: float = option(15.0, 1e-12, inf)
+    K: int = option(5, 1, inf)
+    eta_p: float = option(0.01, 0, inf)
+    eta: float | None = option(None, 0, inf)
+    beta: float = option(1.0, 0, inf)
+    start: str = option("previous", "previous", "w")
+    weights: str = option("uniform", "uniform", "samples")
     points: ClassVar = ("post", "glob")
-
-    def __post_init__(self):
-        names = dict(start=("previous", "w"), weights=("uniform", "samples"))
-        numbers = dict(lam=(1e-12, inf), K=(1, inf), eta_p=(0, inf), eta=(0, inf), beta=(0, inf))
-        check_fields(self, **names, **numbers)
 
     def init(self, model, setting):
         N = setting.num_clients

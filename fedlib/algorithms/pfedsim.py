@@ -41,28 +41,21 @@ import torch
 from fedlib import tree
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields
+from fedlib.options import Options, option
 from fedlib.similarity import class_cosines, class_vectors
 
 
 @dataclass(frozen=True)
-class PFedSim:
-    rho: float = 0.5
-    phi: str = "reference"
-    phi_self: float | str | None = None
-    phi_cap: float = 1e-4
-    phi_refresh: str = "cosampled"
-    max_age: int | None = None
+class PFedSim(Options):
+    rho: float = option(0.5, 0, 1)
+    phi: str = option("reference", "reference", "eq3")
+    phi_self: float | str | None = option(None, 1e-12, inf, "eq3")
+    phi_cap: float = option(1e-4, 1e-12, 0.99)
+    phi_refresh: str = option("cosampled", "cosampled", "one_fresh", "all")
+    max_age: int | None = option(None, 0, inf)
     phi_bias: bool = False
-    eps: float = 1e-8
+    eps: float = option(1e-8, 1e-16, 0.99)
     points: ClassVar = ("glob", "agg", "post", "ft")
-
-    def __post_init__(self):
-        names = dict(phi=("reference", "eq3"), phi_refresh=("cosampled", "one_fresh", "all"))
-        numbers = dict(
-            rho=(0, 1), phi_cap=(1e-12, 0.99), phi_self=(1e-12, inf, "eq3"), max_age=(0, inf), eps=(1e-16, 0.99)
-        )
-        check_fields(self, **names, **numbers)
 
     def warm_up(self, setting):
         return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # generalisation phase: Algorithm 1 for T_g rounds

@@ -53,35 +53,33 @@ from fedlib import peers, tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.errors import check_fields, require
+from fedlib.options import Options, option
 from fedlib.peers import ZERO
 from fedlib.shapley import EMPTY, ENUMERATED, UTILITIES, draw_permutations, values_of_present, worth_of_means
 
 
 @dataclass(frozen=True)
-class PFedSV:
-    variant: str = "D"
-    k: int = 5
-    alpha: float = 0.5
-    sv: str = "mc"
-    samples: int = 0
-    val_fraction: float = 0.2
-    v_empty: str = "zero"
-    utility: str = "accuracy"
-    utility_part: str = "val"
-    self_distance: str = "min_other"
-    download_rule: str = "rule"
+class PFedSV(Options):
+    variant: str = option("D", "W", "D", "D+C")
+    k: int = option(5, 1, inf)
+    alpha: float = option(0.5, 0, 1)
+    sv: str = option("mc", "mc", "exact")
+    samples: int = option(0, 0, inf)
+    val_fraction: float = option(0.2, 0, 0.99)
+    v_empty: str = option("zero", *EMPTY)
+    utility: str = option("accuracy", *UTILITIES)
+    utility_part: str = option("val", "val", "train")
+    self_distance: str = option("min_other", *peers.OWN_DISTANCES)
+    download_rule: str = option("rule", "rule", "literal")
     k_max: int | None = None
-    reexplore_prob: float = 0.0
-    pool: str = "last"
-    extractor_weights: str = "samples"
+    reexplore_prob: float = option(0.0, 0, 1)
+    pool: str = option("last", "last", "round")
+    extractor_weights: str = option("samples", "samples", "uniform")
     points: ClassVar = ("agg", "post", "ft")
 
     def __post_init__(self):
-        numbers = dict(k=(1, inf), alpha=(0, 1), samples=(0, inf), val_fraction=(0, 0.99), reexplore_prob=(0, 1))
-        game = dict(sv=("mc", "exact"), v_empty=EMPTY, utility=UTILITIES, utility_part=("val", "train"))
-        mixing = dict(self_distance=peers.OWN_DISTANCES, extractor_weights=("samples", "uniform"))
-        asking = dict(variant=("W", "D", "D+C"), download_rule=("rule", "literal"), pool=("last", "round"))
-        check_fields(self, **numbers, **game, **mixing, **asking, k_max=(self.k, inf))
+        super().__post_init__()
+        check_fields(self, k_max=(self.k, inf))
         require(self.utility_part == "train" or self.val_fraction > 0, "val_fraction", self.val_fraction, "more than 0")
         few = self.sv == "mc" or self.places < ENUMERATED
         require(few, "k", self.k, f"less than {ENUMERATED} where sv is 'exact'")

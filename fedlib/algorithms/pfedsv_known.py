@@ -30,7 +30,8 @@ import torch
 
 from fedlib.algorithms.fedfomo import FedFomo
 from fedlib.algorithms.pfedsv import PFedSV
-from fedlib.errors import check_fields, require
+from fedlib.errors import require
+from fedlib.options import option
 from fedlib.similarity import label_cosines
 
 RULES = ("multiwise", "gain", "alone", "fomo", "equal")
@@ -38,11 +39,10 @@ RULES = ("multiwise", "gain", "alone", "fomo", "equal")
 
 @dataclass(frozen=True)
 class PFedSVKnown(PFedSV):
-    rule: str = "multiwise"
+    rule: str = option("multiwise", *RULES)
 
     def __post_init__(self):
         super().__post_init__()
-        check_fields(self, rule=RULES)
         if self.rule == "fomo":
             require(self.self_distance == "prev", "self_distance", self.self_distance, "'prev' where rule is 'fomo'")
             require(self.variant != "D+C", "variant", self.variant, "'D' or 'W' where rule is 'fomo'")
