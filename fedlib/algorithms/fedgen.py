@@ -42,15 +42,7 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import one_hot
-from fedlib.models.generator import (
-    first_adam_state,
-    generated,
-    generated_in_training,
-    in_evaluation_mode,
-    initial_generator,
-    trained_step,
-    uniform_labels,
-)
+from fedlib.models import generator
 from fedlib.options import Options, option
 
 LABELS = 32  # of a server step
@@ -72,16 +64,16 @@ class FedGen(Options):
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape
-        G = initial_generator(setting.seed, self.noise + C, d, like=model.theta0["head.weight"])
+        G = generator.initial_generator(setting.seed, self.noise + C, d, like=model.theta0["head.weight"])
         server = {"round": 0, "seed": setting.seed, "counts": setting.class_counts, "theta": model.theta0}
-        return {**server, "generator": G, "adam": first_adam_state(G)}, {}
+        return {**server, "generator": G, "adam": generator.first_adam_state(G)}, {}
 
     def download(self, server, i):
         first = server["round"] == 0  # both terms start in the second round
         fade = self.decay ** server["round"]
         weights = [0.0 if first or w == 0 else max(self.floor, w * fade) for w in (self.alpha, self.beta)]
         alpha, beta = server["theta"]["head.bias"].new_tensor(weights).unbind()
-        G = in_evaluation_mode(server["generator"])
+        G = generator.in_evaluation_mode(server["generator"])
         return {"theta": server["theta"], "generator": G, "alpha": alpha, "beta": beta}
 
     def client_update(self, model, message, client, data):
@@ -93,10 +85,11 @@ class FedGen(Options):
             scores = model.classify(theta, z).log_softmax(1)
             eps, virtual = batch.noise[:, : self.noise], batch.noise[:, self.noise :].unflatten(1, (self.virtual, -1))
             own = one_hot(batch.y, len(present)).to(z)
-            target = model.classify(theta, generated(G, own, eps)).log_softmax(1).detach()
+            target = model.classify(theta, generator.generated(G, own, eps)).log_softmax(1).detach()
             agreement = (target.exp() * (target - scores)).sum(1)  # KL(target || scores)
-            drawn = uniform_labels(virtual[..., 0].flatten(), present).to(z)
-            answers = model.classify(theta, generated(G, drawn, virtual[..., 1:].flatten(0, 1))).log_softmax(1)
+            drawn = generator.uniform_labels(virtual[..., 0].flatten(), present).to(z)
+            imagined = generator.generated(G, drawn, virtual[..., 1:].flatten(0, 1))
+            answers = model.classify(theta, imagined).log_softmax(1)
             invented = -(drawn * answers).sum(1).unflatten(0, (-1, self.virtual)).sum(1)  # alpha (B_g/B) l
             return batch.mean(-(own * scores).sum(1) + beta * agreement + alpha * invented), stats
 
@@ -112,8 +105,8 @@ class FedGen(Options):
 
     def server_update(self, server, ids, uploads, n):
         teachers = uploads["theta"] if self.teacher == "clients" else tree.repeat(server["theta"], len(ids))
-        generator, adam = self.taught(server, teachers, server["counts"][torch.as_tensor(ids)])
-        server = {**server, "generator": generator, "adam": adam, "round": server["round"] + 1}
+        G, adam = self.taught(server, teachers, server["counts"][torch.as_tensor(ids)])
+        server = {**server, "generator": G, "adam": adam, "round": server["round"] + 1}
         return {**server, "theta": tree.weighted_mean(uploads["theta"], n)}
 
     def taught(self, server, teachers, counts):
@@ -124,21 +117,9 @@ class FedGen(Options):
         for _ in range(self.steps if len(labels) else 0):
             y = labels[torch.from_numpy(draw.integers(len(labels), size=LABELS))].to(like.device)
             eps = torch.from_numpy(draw.standard_normal((LABELS, self.noise))).to(like)
-            loss = partial(self.server_loss, teachers, share, y, eps)
-            G, adam = trained_step(G, adam, loss, self.server_lr * self.decay ** server["round"])
+            loss = partial(generator.taught_loss, teachers, share, y, eps, self.diversity)
+            G, adam = generator.trained_step(G, adam, loss, self.server_lr * self.decay ** server["round"])
         return G, adam
-
-    def server_loss(self, teachers, share, y, eps, G):
-        """sum over i of rho_iy l(h_i(G(y, ε)), y), mean over the labels y [B], and the moments for the generator's batch norm."""
-        W, b = teachers["head.weight"], teachers["head.bias"]
-        z, moments = generated_in_training(G, one_hot(y, W.shape[1]).to(eps), eps)
-        answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
-        right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
-        value = -(share[:, y] * right).sum(0).mean()
-        if self.diversity:
-            apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
-            value = value + self.diversity * torch.exp(-apart.mean())
-        return value, moments
 
     def personal_model(self, model, message, client, data):
         return message["theta"]

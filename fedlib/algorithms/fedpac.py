@@ -40,6 +40,7 @@ from torch.nn import functional
 
 from fedlib import tree
 from fedlib.algorithms.fedproto import refreshed
+from fedlib.engine.fold import local_sgd
 from fedlib.engine.moments import attraction, class_moments
 from fedlib.options import Options, option
 
@@ -75,17 +76,10 @@ class FedPAC(Options):
             pull = attraction(z, batch.y, message["prototypes"], message["counts"])
             return batch.mean(entropy + self.lam * pull), stats
 
-        def head_step(theta, batch):
-            return model.sgd_step(theta, batch, data.lr if self.head_lr is None else self.head_lr, head)
-
-        def extractor_step(theta, batch):
-            return model.sgd_step(
-                theta, batch, data.lr, [name for name in model.trainable if name not in head], aligned
-            )
-
-        theta = data.fold(head_step, theta, self.head_epochs)
+        theta = local_sgd(model, theta, data, self.head_epochs, train=tuple(head), lr=self.head_lr)
         rest = max(1, data.local_epochs - self.head_epochs) if self.head_inside else data.local_epochs
-        theta = data.fold(extractor_step, theta, rest)
+        extractor = [name for name in model.trainable if name not in head]
+        theta = local_sgd(model, theta, data, rest, train=extractor, loss=aligned)
         counts, prototypes, _ = class_moments(model, theta, data)
         return {"theta": theta, "prototypes": prototypes, "counts": counts, "means": means, "spread": spread}, client
 

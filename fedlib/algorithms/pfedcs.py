@@ -145,19 +145,17 @@ class PFedCS(Options):
 
     def client_update(self, model, message, client, data):
         f, v = (tree.select(message, part) for part in ("extractor.", "head."))
-        if v:  # stage 1
+        if v and self.E_ft:
             v = self.fine_tuned(model, f, v, data)
-        theta = local_sgd(model, {**f, **client["h"]}, data, loss=partial(self.guided, model, f, v) if v else None)
+        theta = local_sgd(
+            model, {**f, **client["h"]}, data, loss=partial(self.guided, model, f, v) if v else None
+        )  # v: stage 1
         f, h = (tree.select(theta, part) for part in ("extractor.", "head."))
         return {**f, **h} if v else f, {"h": h}
 
     def fine_tuned(self, model, f, v, data):
         """E_ft epochs on the teacher alone (Eq. 9)."""
-        if not self.E_ft:
-            return v
-        rate = data.lr if self.eta_v is None else self.eta_v
-        theta = data.fold(lambda theta, batch: model.sgd_step(theta, batch, rate, tuple(v)), {**f, **v}, self.E_ft)
-        return tree.select(theta, "head.")
+        return tree.select(local_sgd(model, {**f, **v}, data, self.E_ft, train=tuple(v), lr=self.eta_v), "head.")
 
     def guided(self, model, f, v, theta, batch, train):
         """Eq. 12: cross-entropy + KL(teacher || student), and the new running statistics."""

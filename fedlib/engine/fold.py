@@ -328,16 +328,16 @@ def stacked_noise(noises: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, 
     return table
 
 
-def local_sgd(model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0) -> dict:
+def local_sgd(
+    model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None
+) -> dict:
     """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all).
 
-    loss: as in `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
+    epochs, lr: None stands for the run's. loss: as in `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
     """
 
-    def step(theta, batch):
-        return model.sgd_step(theta, batch, data.lr, train, loss)
-
-    return data.fold(step, theta, epochs, noise=noise)
+    rate = data.lr if lr is None else lr
+    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, rate, train, loss), theta, epochs, noise=noise)
 
 
 def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part: str = "val") -> Tensor:

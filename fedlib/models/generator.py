@@ -73,6 +73,25 @@ def first_adam_state(G: dict) -> dict:
     return {"first": zero, "second": zero, "step": 0}
 
 
+def taught_loss(
+    teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, G: dict
+) -> tuple[Tensor, dict]:
+    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y), and the moments for G's batch norm.
+
+    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a term
+    that wants different features for different noise.
+    """
+    W, b = teachers["head.weight"], teachers["head.bias"]
+    z, moments = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)
+    answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
+    right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
+    value = -(share[:, y] * right).sum(0).mean()
+    if diversity:
+        apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
+        value = value + diversity * torch.exp(-apart.mean())
+    return value, moments
+
+
 def trained_step(G: dict, adam: dict, loss, lr: float) -> tuple[dict, dict]:
     """The generator and Adam's state after one step; loss(G) -> (value, the batch's moments), which enter the running ones by a tenth."""
 
