@@ -318,7 +318,7 @@ def test_fedpac_client_by_hand(known, pull):
 @pytest.mark.parametrize(("hyper", "epochs", "expected"), [({}, 1, [1, 1]), ({}, 5, [1, 4]), ({"head_epochs": 2}, 5, [2, 3]), ({"head_inside": False}, 5, [1, 5]), ({"head_epochs": 0}, 3, [0, 3])])
 def test_fedpac_divides_its_epochs(hyper, epochs, expected):
     seen, data = [], label_data([([1.0], [0])], epochs=epochs)
-    data.fold = lambda step, state, epochs: (seen.append(epochs), state)[1]
+    data.fold = lambda step, state, epochs, **more: (seen.append(epochs), state)[1]
     algorithms.make("fedpac", **hyper).client_update(two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data)
     assert seen == expected
 

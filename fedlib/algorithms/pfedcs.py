@@ -147,9 +147,8 @@ class PFedCS(Options):
         f, v = (tree.select(message, part) for part in ("extractor.", "head."))
         if v and self.E_ft:
             v = self.fine_tuned(model, f, v, data)
-        theta = local_sgd(
-            model, {**f, **client["h"]}, data, loss=partial(self.guided, model, f, v) if v else None
-        )  # v: stage 1
+        loss = partial(self.guided, model, f, v) if v else None  # only stage 1 has teachers
+        theta = local_sgd(model, {**f, **client["h"]}, data, loss=loss)
         f, h = (tree.select(theta, part) for part in ("extractor.", "head."))
         return {**f, **h} if v else f, {"h": h}
 
