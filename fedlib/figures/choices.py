@@ -31,6 +31,8 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     """
     shown = effects[effects["code"] != ""]
     names = list(names)
+    if not names:
+        ax.text(0.5, 0.5, "no choice was tried yet", transform=ax.transAxes, ha="center", va="center")
     chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
     band = chance.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max()
     ax.axvspan(-band, band, color="#eeeeee", zorder=0)
