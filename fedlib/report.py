@@ -113,26 +113,27 @@ def _short(text: str) -> str:
 
 
 def write_page(paper: str) -> tuple[Path, Path]:
-    """Write results/<paper>.md and results/<paper>.html (figures inside): one paper's items, at its own settings where they were run.
+    """Write `page` as results/<paper>.md and as results/<paper>.html (figures inside). Raises BadValue as that does."""
+    text, path = page(paper), home() / "results" / f"{paper}.md"
+    write_atomically(path, text.encode())
+    html_path = path.with_suffix(".html")
+    write_atomically(html_path, as_html(text, path.parent).encode())
+    return path, html_path
+
+
+def page(paper: str) -> str:
+    """One paper's items in Markdown, at its own settings where they were run.
 
     Raises BadValue for a paper without saved results.
     """
-    by_profile = {profile: saved_items(profile, f"{paper}/*") for profile in ("quick", "paper")}
-    every = [item for profile in by_profile.values() for item in profile]
+    saved = {profile: saved_items(profile) for profile in ("quick", "paper")}
+    choose("paper with saved results", paper, sorted({i["item"].split("/")[0] for own in saved.values() for i in own}))
+    every = [i for own in saved.values() for i in own if i["item"].split("/")[0] == paper]
     items = {item["item"]: item for item in every}  # the paper's settings win
     unfinished = {item["item"] for item in items.values() if item.get("missing")}
     telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished]
-    known = sorted({item["item"].split("/")[0] for profile in ("quick", "paper") for item in saved_items(profile)})
-    choose("paper with saved results", paper, known)
-    text = (
-        "\n\n".join(_page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order)))
-        + "\n"
-    )
-    path = home() / "results" / f"{paper}.md"
-    write_atomically(path, text.encode())
-    page = path.with_suffix(".html")
-    write_atomically(page, as_html(text, path.parent).encode())
-    return path, page
+    parts = _page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order))
+    return "\n\n".join(parts) + "\n"
 
 
 def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:

@@ -303,6 +303,12 @@ def test_readme_says_what_ci_runs_and_its_table_is_the_reports(monkeypatch):
     assert report.readme_with_block(readme, report.readme_block()) == readme, "run `fedlib report --readme`"
 
 
+@pytest.mark.parametrize("paper", ["pfedsim", "pfedsv"])
+def test_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
+    monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
+    assert report.page(paper) == (PROJECT / "results" / f"{paper}.md").read_text(), f"run `fedlib report {paper}`"
+
+
 def test_importing_fedlib_needs_neither_torchvision_nor_the_heavy_packages():
     import subprocess
     import sys
