@@ -283,11 +283,11 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
     effects: of `fedlib.experiments.choices.Study.effects`; leads: rule, alpha, lead.
     """
     names = effects.loc[effects["code"] != "", "choice"].unique()
-    figure, ((left, right),) = axes_of(11.5, 0.3 * len(names) + 1.2, 1, 2)
+    rules = list(leads["rule"].unique())
+    figure, ((left, right),) = axes_of(11.5, 0.3 * max(len(names), len(rules), 3) + 1.2, 1, 2)
     effects_of_choices(left, effects, "pfedsim", names)
     left.invert_yaxis()
     left.set_title("Decided otherwise")
-    rules = list(leads["rule"].unique())
     for alpha, style in zip(sorted(leads["alpha"].unique()), ("full", "none")):
         own = leads[leads["alpha"] == alpha].set_index("rule").loc[rules]
         y = np.arange(len(rules)) + (0.1 if style == "none" else -0.1)

@@ -271,7 +271,7 @@ def _nearness(found: pd.DataFrame) -> list[str]:
     sums = found.groupby("rule", sort=False)[["cells", "within 3"]].sum()
     sums["distance"] = found.groupby("rule", sort=False)["mean distance"].mean()
     head, best = sums.iloc[0], sums.loc[sums["distance"].idxmin()]
-    text = f"{head['within 3']:.0f} of its Table 3's {head['cells']:.0f} cells on {PRINTED} that were run are within {FAR:g} points of the paper's, {head['distance']:.1f} off on average"
+    text = f"{head['within 3']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run) are within {FAR:g} points of the paper's, {head['distance']:.1f} off on average"
     if best.name == sums.index[0]:
         return [f"{text}; no other way of reading them off comes nearer."]
     return [f'{text}; read off as "{best.name}" they are {best["within 3"]:.0f}, {best["distance"]:.1f} off.']
