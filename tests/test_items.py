@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from fedlib import figures, models, notebooks, report
 from fedlib.data import DATASETS
 from fedlib.errors import BadValue
-from fedlib.experiments import ITEMS, PROFILES, OpenItem, open_item, paper_table
+from fedlib.experiments import ITEMS, PROFILES, OpenItem, at_paper_scale, open_item, paper_table
 from fedlib.experiments.drawing import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsim import setting, study
@@ -54,6 +54,17 @@ def test_paper_profile_has_the_papers_settings():
         assert found == ("cifar10", 100, 0.1, 200, 5, 32, 0.01, 0.5)
     rhos = {s.hyper["rho"] for s in OpenItem(ITEMS["pfedsim/table6_rho"], "paper").specs if s.method == "pfedsim"}
     assert rhos == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0}
+
+
+def test_committed_results_are_shown_without_training_and_their_absence_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
+    item = at_paper_scale("pfedsim/table6_rho")
+    assert item.compare().shape[0] >= 7 and capsys.readouterr().out.endswith("of 18 runs at the paper's settings are here\n")
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    assert at_paper_scale("pfedsim/table6_rho") is None  # none of them
+    assert capsys.readouterr().out == "0 of 18 runs at the paper's settings are here\n"
+    with pytest.raises(BadValue, match="table66"):
+        at_paper_scale("pfedsim/table66")
 
 
 def test_fedlib_profile_wins_over_the_notebooks_parameter(monkeypatch):

@@ -226,6 +226,20 @@ def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
     return OpenItem(ITEMS[choose("item", name, ITEMS)], os.environ.get("FEDLIB_PROFILE") or profile, **options)
 
 
+def at_paper_scale(name: str) -> OpenItem | None:
+    """An item at the paper's own settings, made of the runs that are there, without training; prints how many that are.
+
+    None if there are none, or not all and the item needs all. Raises BadValue for unknown names.
+    """
+    from fedlib.experiments import ITEMS
+
+    item = OpenItem(ITEMS[choose("item", name, ITEMS)], "paper", finished=True)
+    needed = len({spec.id for spec in item.specs})
+    print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
+    enough = len(item.missing) < needed if item.item.partial else not item.missing
+    return item if enough else None
+
+
 def paper_table(paper: str, table: str) -> pd.DataFrame:
     """The numbers that a paper prints, one row a cell, values in the printed unit. The `variant` column is split into columns."""
     path = (
