@@ -91,9 +91,10 @@ def reproduce(
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
     failures = {} if finished else _failed_items(opened, _train(opened, jobs=jobs, device=device))
+    absent = [item.item.name for item in opened if finished and not item.can_be_shown]
     summaries = {}
     for item in opened:
-        if item.item.name not in failures:
+        if item.item.name not in failures and item.item.name not in absent:
             try:
                 summaries[item.item.name] = item.save()
             except FedlibError as error:
@@ -116,10 +117,11 @@ def reproduce(
     print()
     for item in opened:
         name = item.item.name
-        said = "FAILED: " + failures[name] if name in failures else tally(summaries[name]["claims"])
+        said = f"FAILED: {failures[name]}" if name in failures else "not run yet"
+        said = tally(summaries[name]["claims"]) if name in summaries else said
         missing = f" ({len(item.missing)} of {len(item.specs)} runs are missing)" if item.missing else ""
         print(f"  {name:<40} {said}{missing if name not in failures else ''}")
-    done = f"{len(opened) - len(failures)} of {len(opened)} items in {time.monotonic() - started:.0f} s"
+    done = f"{len(summaries.keys() - failures.keys())} of {len(opened)} items in {time.monotonic() - started:.0f} s"
     places = sorted({item.place for item in opened})
     print(
         f"\n{done}\nfigures: {', '.join(f'figures/{p}/' for p in places)}\ntables:  {', '.join(f'results/{p}/' for p in places)}"
@@ -128,7 +130,7 @@ def reproduce(
         print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
     for path in reports:
         print(f"report:  {path}")
-    if failures:
+    if failures or not summaries:
         raise typer.Exit(1)
 
 

@@ -112,17 +112,20 @@ class OpenItem:
         """Runs, by their labels, that are not there."""
         return [spec.label for spec in {s.id: s for s in self.specs}.values() if not self.store.path(spec).exists()]
 
+    @property
+    def can_be_shown(self) -> bool:
+        """Whether there is something to show without training: all runs, or some if that is enough for the item."""
+        return not self.missing or (self.item.partial and len(self.missing) < len({s.id for s in self.specs}))
+
     def run(self) -> list[RunResult]:
         """The results of all runs, computed or read. Raises FedlibError if one failed or diverged.
 
-        With `finished`, those that are there; FedlibError if that is none, or not all and the item needs all.
+        With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`).
         """
-        if self.finished and self.missing:
-            there = [spec for spec in self.specs if self.store.path(spec).exists()]
-            if not there or not self.item.partial:
-                raise FedlibError(f"{self.item.name}: {len(self.missing)} of {len(self.specs)} runs are missing")
-            return self._finished(there)
-        return self._finished(self.specs)
+        if self.finished and not self.can_be_shown:
+            raise FedlibError(f"{self.item.name}: {len(self.missing)} of {len(self.specs)} runs are missing")
+        there = [spec for spec in self.specs if not self.finished or self.store.path(spec).exists()]
+        return self._finished(there)
 
     def _finished(self, specs: list[RunSpec]) -> list[RunResult]:
         timed = self.item.timed
@@ -236,8 +239,7 @@ def at_paper_scale(name: str) -> OpenItem | None:
     item = OpenItem(ITEMS[choose("item", name, ITEMS)], "paper", finished=True)
     needed = len({spec.id for spec in item.specs})
     print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
-    enough = len(item.missing) < needed if item.item.partial else not item.missing
-    return item if enough else None
+    return item if item.can_be_shown else None
 
 
 def paper_table(paper: str, table: str) -> pd.DataFrame:

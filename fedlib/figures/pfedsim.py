@@ -179,7 +179,7 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
     own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs that are known")
     own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="others' weight")
     own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
-    own.legend(frameon=False, loc="lower right")
+    own.legend(frameon=False, loc="best")
     paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="drawn")
     paper.plot(meetings["rounds"], meetings["expected"], color=PAPER, linestyle="--", label="expected")
     paper.set(
