@@ -172,10 +172,10 @@ def far_cells(results: list[RunResult], moved: list[RunResult]) -> pd.DataFrame:
 
 
 def readings(run: RunResult) -> dict[str, Callable[[RunResult], float]]:
-    """Every point of evaluation of a run's last round, pooled, and the headline point under the other metrics."""
+    """Every point of evaluation of a run's last round, pooled, and the mean over clients at the headline point."""
     points = sorted({h["point"] for h in run.history if h["round"] == run.spec.rounds})
     at = {point: lambda r, point=point: _last(r, point=point) for point in points}
-    return {**at, **{name: RULES[name] for name in ("mean over clients", "classes weighted equally")}}
+    return {**at, "mean over clients": RULES["mean over clients"]}
 
 
 def largest_classes(s: dict) -> pd.DataFrame:
