@@ -30,6 +30,7 @@ from fedlib import algorithms, tree
 from fedlib.algorithms.api import Setting
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
 from fedlib.errors import BadValue
+from fedlib.options import Options
 
 METHODS = ("fedprox", "fedrep", "fedbabu", "fedbn", "fedavg_ft", "feddyn", "fedrod")
 POINTS = {
@@ -591,3 +592,10 @@ def test_learning(runs, method, point, above_chance, above_fedavg):
 def test_fine_tuning_is_what_makes_fedbabu_and_fedavg_ft_personal(runs):
     for method in ("fedbabu", "fedavg_ft"):
         assert runs(method).final("pooled", "ft(5)") > runs(method).final("pooled", "glob") + 0.3
+
+
+def test_what_options_accept_is_checked_in_every_method():
+    """A class that has such fields and forgets to inherit from Options would take any value."""
+    for name in algorithms.names():
+        method = algorithms.find(name)
+        assert issubclass(method, Options) or not any("accepted" in f.metadata for f in dataclasses.fields(method)), name

@@ -22,11 +22,11 @@ from math import inf
 
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
-from fedlib.options import option
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedAvgFT(FedAvg):
+class FedAvgFT(Options, FedAvg):
     k: int = option(5, 1, inf)
     ft_part: str = option("all", "all", "head", "extractor")
 

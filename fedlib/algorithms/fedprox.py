@@ -23,11 +23,11 @@ from math import inf
 from fedlib import tree
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.engine.fold import local_sgd
-from fedlib.options import option
+from fedlib.options import Options, option
 
 
 @dataclass(frozen=True)
-class FedProx(FedAvg):
+class FedProx(Options, FedAvg):
     mu: float = option(1.0, 0, inf)
 
     def client_update(self, model, message, client, data):
