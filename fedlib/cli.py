@@ -117,8 +117,8 @@ def reproduce(
     print()
     for item in opened:
         name = item.item.name
-        said = f"FAILED: {failures[name]}" if name in failures else "not run yet"
-        said = tally(summaries[name]["claims"]) if name in summaries else said
+        said = tally(summaries[name]["claims"]) if name in summaries else "not run yet"
+        said = f"FAILED: {failures[name]}" if name in failures else said
         missing = f" ({len(item.missing)} of {len(item.specs)} runs are missing)" if item.missing else ""
         print(f"  {name:<40} {said}{missing if name not in failures else ''}")
     done = f"{len(summaries.keys() - failures.keys())} of {len(opened)} items in {time.monotonic() - started:.0f} s"
