@@ -8,17 +8,19 @@ What runs on a client has static shapes and no branches on data, so that it work
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.errors import check_fields
+from fedlib.options import Options, option
 
 ZERO = 1e-9  # what rounding may leave of a value that is 0
 NEAR = 1e-5  # least distance of two models
 OWN_DISTANCES = ("min_other", "mean_other", "prev", "eps", "none", "exclude_self")
-RULES = ("rule", "literal", "fixed")
 
 
 # on the server ---------------------------------------------------------------------------------------------------------
@@ -88,24 +90,49 @@ def mixture(models: dict, gains: Tensor) -> dict:
     return tree.where(total > 0, mixed, tree.rows(models, 0))
 
 
-def request(
-    relevance: Tensor, seen: Tensor, me: Tensor, luck: Tensor, k: int, places: int, rule: str, reexplore: float
-) -> dict:
-    """Whom a client asks for next, by relevance [N] and who was ever seen [N]: "wanted", the others in the order of their
-    relevance, int64 [N] (-1: not at all), and "most", how many of them.
+@dataclass(frozen=True)
+class Asking(Options):
+    """Whose models a client asks for, by what it holds others to be worth (relevance), as options of a method.
 
-    rule: "rule", those seen without positive relevance are refused; of the rest as many as have a positive one, k to `places`.
-    "literal": nobody is refused; as many as have a positive one, 1 to `places`. "fixed": nobody is refused; k. At the start k.
-    luck [2, N] uniform: it orders those of equal relevance, and lets a refused one in with the chance `reexplore`.
+    k: most models that a client downloads; where k_max is given there may be more, up to k_max, with a positive relevance.
+    download_rule: "rule", others that were seen and have no positive relevance are discarded; of the rest the k with the
+    largest relevance, unseen ones (0) last. "literal": nobody is discarded; as many as have a positive one, at least 1.
+    reexplore_prob: a discarded one is considered again with this chance.
     """
-    ties, second_look = luck
-    positive, own = relevance > ZERO, torch.arange(len(seen), device=seen.device) == me
-    first, fewest, largest = ~seen.any(), k if rule == "rule" else 1, torch.tensor(places, device=seen.device)
-    most = torch.where(first, k, positive.sum().clamp(min=fewest).minimum(largest))
-    refused = seen & ~positive & (second_look >= reexplore)
-    if rule != "rule":
-        refused = torch.zeros_like(refused)
-    if rule == "fixed":
-        most = torch.full_like(most, k)
-    order = torch.where(own | refused, -inf, (relevance / ZERO).round() + ties).argsort(descending=True)
-    return {"wanted": torch.where((own | refused)[order], -1, order), "most": most}
+
+    k: int = option(5, 1, inf)
+    k_max: int | None = None
+    download_rule: str = option("rule", "rule", "literal")
+    reexplore_prob: float = option(0.0, 0, 1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_fields(self, k_max=(self.k, inf))
+
+    @property
+    def places(self) -> int:
+        """Models that fit into a message."""
+        return self.k if self.k_max is None else self.k_max
+
+    @property
+    def asks_by(self) -> str:
+        """The rule of `request`; "fixed": nobody is discarded, and always k are asked for."""
+        return self.download_rule
+
+    def request(self, message: dict, relevance: Tensor, seen: Tensor) -> dict:
+        """What a client wants next, by relevance [N] and who was ever seen [N]: "wanted", the others in the order of their
+        relevance, int64 [N] (-1: not at all), and "most", how many of them; k at the start.
+
+        message: its own number "me", and "luck" [2, N], uniform: it orders those of equal relevance, and lets discarded ones in.
+        """
+        ties, second_look = message["luck"]
+        positive, own = relevance > ZERO, torch.arange(len(seen), device=seen.device) == message["me"]
+        fewest, largest = self.k if self.asks_by == "rule" else 1, torch.tensor(self.places, device=seen.device)
+        most = torch.where(seen.any(), positive.sum().clamp(min=fewest).minimum(largest), self.k)
+        refused = seen & ~positive & (second_look >= self.reexplore_prob)
+        if self.asks_by != "rule":
+            refused = torch.zeros_like(refused)
+        if self.asks_by == "fixed":
+            most = torch.full_like(most, self.k)
+        order = torch.where(own | refused, -inf, (relevance / ZERO).round() + ties).argsort(descending=True)
+        return {"wanted": torch.where((own | refused)[order], -1, order), "most": most}

@@ -10,15 +10,15 @@ for each coalition; the empty one is among them. All coalitions are handed over 
 There `present` bool [p] says which players are there: an absent one adds nothing to any coalition, so that its value is
 0 and the values of the others are those of the game without it.
 
-`worth_of_means` is the game of pFedSV, whose players are models.
+`ModelGame` is the game of pFedSV, whose players are models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from math import comb, log
+from functools import cache, partial
+from math import comb, inf, log
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from torch.nn import functional
 
 from fedlib.engine.fold import part_mean
 from fedlib.errors import choose, require
+from fedlib.options import Options, option
 
 Game = Callable[[Tensor], Tensor]
 ENUMERATED = 12  # most players whose coalitions are all evaluated
@@ -171,25 +172,52 @@ def _among(members: Tensor, present: Tensor | None) -> Tensor:
 # a game of models ------------------------------------------------------------------------------------------------------
 
 
-def worth_of_means(
-    model, theta: dict, models: dict, members: Tensor, data, utility: str = "accuracy", empty: str = "zero", part="val"
-) -> Tensor:
-    """v(X) of pFedSV's Eq. 4: how good the mean of a coalition's models is on one part of a client's data, float64 [m].
+@dataclass(frozen=True)
+class ModelGame(Options):
+    """The game of pFedSV, as options of a method: players are models, and a coalition is worth what the mean of its models is
+    on one part of a client's samples (Eq. 4).
 
-    models: parameters of the players, stacked [p, ...], those that they do not have are theta's; members: bool [m, p].
-    utility: "accuracy", or "loss", ln C - mean cross-entropy, which is 0 for a uniform guess. empty: the empty coalition is
-    worth 0, or with "chance" the share of the most frequent label (for accuracy).
+    sv: values are estimated ("mc") or "exact". samples: permutations of an estimate, 0 for 3 for each player.
+    val_fraction: share of a client's training samples in its validation part; utility_part: the samples that count.
+    utility: "accuracy", or "loss", ln C - mean cross-entropy, which is 0 for a uniform guess. v_empty: the empty coalition is
+    worth "zero", or "chance", the share of the most frequent label (for accuracy).
     """
-    sizes, C = members.sum(1, keepdim=True), len(theta["head.bias"])
-    shares = members.double() / sizes.clamp(min=1)
 
-    def goodness(x, y):
-        return sample_utility(scores_of_means(model, theta, models, shares, x), y, utility)
+    sv: str = option("mc", "mc", "exact")
+    samples: int = option(0, 0, inf)
+    val_fraction: float = option(0.2, 0, 0.99)
+    utility: str = option("accuracy", *UTILITIES)
+    utility_part: str = option("val", "val", "train")
+    v_empty: str = option("zero", *EMPTY)
 
-    found, nobody = part_mean(goodness, len(members), data, part), 0.0
-    if empty == "chance" and utility == "accuracy":
-        nobody = part_mean(lambda x, y: functional.one_hot(y, C).T, C, data, part).amax()
-    return torch.where(sizes[:, 0] > 0, found, nobody)
+    def __post_init__(self):
+        super().__post_init__()
+        require(self.utility_part == "train" or self.val_fraction > 0, "val_fraction", self.val_fraction, "more than 0")
+
+    def permutations(self, generator: np.random.Generator, players: int) -> Tensor:
+        """The permutations of an estimate, int64 [Q, players]."""
+        return draw_permutations(generator, self.samples or 3 * players, players)
+
+    def values(self, model, own: dict, models: dict, there: Tensor, permutations: Tensor, data) -> Tensor:
+        """Shapley values of the models that are there, float64 [p]; 0 for the others.
+
+        models: stacked [p, ...]; entries that they do not have are those of `own`. there: bool [p]; permutations: [Q, p].
+        """
+        game = partial(self.worth, model, own, models, data=data)
+        return values_of_present(game, there, permutations if self.sv == "mc" else None, model.stacked)
+
+    def worth(self, model, own: dict, models: dict, members: Tensor, data) -> Tensor:
+        """v of coalitions, bool [m, p] -> float64 [m]."""
+        sizes, C = members.sum(1, keepdim=True), len(own["head.bias"])
+        shares = members.double() / sizes.clamp(min=1)
+
+        def goodness(x, y):
+            return sample_utility(scores_of_means(model, own, models, shares, x), y, self.utility)
+
+        found, nobody = part_mean(goodness, len(members), data, self.utility_part), 0.0
+        if self.v_empty == "chance" and self.utility == "accuracy":
+            nobody = part_mean(lambda x, y: functional.one_hot(y, C).T, C, data, self.utility_part).amax()
+        return torch.where(sizes[:, 0] > 0, found, nobody)
 
 
 def sample_utility(scores: Tensor, y: Tensor, utility: str) -> Tensor:

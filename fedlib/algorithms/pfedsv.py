@@ -7,7 +7,7 @@ Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.339
 |---|---|---|---|
 | k | k | most models that a client downloads | 5 (§6.1.4) |
 | S_i,k | own model and the filled places of the message | players of client i's game | |
-| v(X) | `worth` | accuracy on the validation part of the mean of X's models (Eq. 4) | |
+| v(X) | `ModelGame.worth` | accuracy on the validation part of the mean of X's models (Eq. 4) | |
 | φ_j (of the game) | psi | Shapley values (Eq. 2, Algorithm 2) | |
 | φ^i (of the client) | client["relevance"] | relevance of all others to client i, [N] (Eq. 5) | |
 | α | alpha | share of the old relevance in Eq. 5 | 0.5 (unpublished; ours) |
@@ -22,16 +22,14 @@ between full rounds nothing happens, so the same is computed, and evaluation pla
 next, a ranking of the others, goes up with its model.
 
 Readings of what the paper leaves open (each an option):
-- sv: "mc" or "exact". An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions once, if that is not more
-  than the permutations have beginnings.
-- v_empty: the empty coalition is worth "zero", or "chance": the share of the most frequent label. utility: "accuracy", or
-  "loss": ln C - mean cross-entropy, which is 0 for a uniform guess. utility_part: "val" or "train" samples.
+- sv, samples, val_fraction, v_empty, utility, utility_part: how the game is played and its values are found
+  (`fedlib.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions once, if that is
+  not more than the permutations have beginnings.
+- k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.peers.Asking`). "literal" is the paper's
+  sentence that as many are asked for as have a positive relevance; "rule" keeps k, so that unseen ones get their turn.
 - self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other"; "prev",
   the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
   "exclude_self", no own model in the mixture.
-- download_rule: "rule": others that were seen and have no positive relevance are discarded; of the rest the k with the largest
-  relevance, unseen ones (0) last, ties drawn. "literal": as many as have a positive relevance, at least 1. k_max: as many
-  positive ones as this (None: k). reexplore_prob: a discarded one is considered again with this chance.
 - pool: "last", everybody's last upload, however old; or "round", this round's uploads.
 - extractor_weights (D+C): "samples" or "uniform".
 
@@ -42,8 +40,6 @@ are by then. Differential privacy is not part of this file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -52,42 +48,29 @@ import torch
 from fedlib import peers, tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import check_fields, require
-from fedlib.options import Options, option
-from fedlib.peers import ZERO
-from fedlib.shapley import EMPTY, ENUMERATED, UTILITIES, draw_permutations, values_of_present, worth_of_means
+from fedlib.errors import require
+from fedlib.options import option
+from fedlib.peers import ZERO, Asking
+from fedlib.shapley import ENUMERATED, ModelGame
 
 
 @dataclass(frozen=True)
-class PFedSV(Options):
+class PFedSV(ModelGame, Asking):
     variant: str = option("D", "W", "D", "D+C")
-    k: int = option(5, 1, inf)
     alpha: float = option(0.5, 0, 1)
-    sv: str = option("mc", "mc", "exact")
-    samples: int = option(0, 0, inf)
-    val_fraction: float = option(0.2, 0, 0.99)
-    v_empty: str = option("zero", *EMPTY)
-    utility: str = option("accuracy", *UTILITIES)
-    utility_part: str = option("val", "val", "train")
     self_distance: str = option("min_other", *peers.OWN_DISTANCES)
-    download_rule: str = option("rule", "rule", "literal")
-    k_max: int | None = None
-    reexplore_prob: float = option(0.0, 0, 1)
     pool: str = option("last", "last", "round")
     extractor_weights: str = option("samples", "samples", "uniform")
     points: ClassVar = ("agg", "post", "ft")
 
     def __post_init__(self):
         super().__post_init__()
-        check_fields(self, k_max=(self.k, inf))
-        require(self.utility_part == "train" or self.val_fraction > 0, "val_fraction", self.val_fraction, "more than 0")
         few = self.sv == "mc" or self.places < ENUMERATED
         require(few, "k", self.k, f"less than {ENUMERATED} where sv is 'exact'")
 
     @property
-    def places(self) -> int:
-        """Models that fit into a message."""
-        return self.k if self.k_max is None else self.k_max
+    def asks_by(self) -> str:
+        return "fixed" if self.variant == "W" else self.download_rule
 
     def init(self, model, setting):
         N, f = setting.num_clients, tree.select(model.theta0, "extractor.") if self.variant == "D+C" else {}
@@ -117,9 +100,9 @@ class PFedSV(Options):
         return peers.in_places(wanted[: int(server["most"][i])], self.places, i)
 
     def draws(self, server, i):
-        """Client i's number and its random numbers of the coming round: permutations of its game, ties [N] and second looks [N]."""
-        generator, players = rng(server["seed"], "shapley", server["round"], i), self.places + 1
-        permutations = draw_permutations(generator, self.samples or 3 * players, players)
+        """Client i's number and its random numbers of the coming round: permutations of its game, and luck in `request`, [2, N]."""
+        generator = rng(server["seed"], "shapley", server["round"], i)
+        permutations = self.permutations(generator, self.places + 1)
         luck = torch.from_numpy(generator.random((2, len(server["there"]))))
         return {"me": torch.tensor(i), "permutations": permutations, "luck": luck}
 
@@ -162,15 +145,6 @@ class PFedSV(Options):
         gains = torch.where(there & (psi > ZERO), psi, 0) / d  # Eq. 6
         return {**own, **peers.mixture(models, gains)}, psi[1:]  # Eq. 7
 
-    def values(self, model, own, models, there, permutations, data):
-        """Shapley values (Eq. 2, Algorithm 2) of the own and the received models in the client's game, float64 [1 + places]."""
-        game = partial(self.worth, model, own, models, data=data)
-        return values_of_present(game, there, permutations if self.sv == "mc" else None, model.stacked)
-
-    def worth(self, model, own, models, members, data):
-        """v of Eq. 4 for coalitions, bool [m, players] -> float64 [m]: the mean of their models on the client's own samples."""
-        return worth_of_means(model, own, models, members, data, self.utility, self.v_empty, self.utility_part)
-
     def remembered(self, message, client, psi):
         """Relevance (Eq. 5) and who was ever seen, both [N], after a game."""
         everyone, real = torch.arange(len(client["seen"]), device=psi.device), message["real"]
@@ -178,11 +152,6 @@ class PFedSV(Options):
         now = torch.where(hit, psi[:, None], 0).sum(0)
         blended = self.alpha * client["relevance"] + (1 - self.alpha) * now
         return torch.where(hit.any(0), blended, client["relevance"]), client["seen"] | hit.any(0)
-
-    def request(self, message, relevance, seen):
-        """What the client wants next: "wanted", the others in order [N] (-1: not at all), and "most", how many of them."""
-        rule, luck = "fixed" if self.variant == "W" else self.download_rule, message["luck"]
-        return peers.request(relevance, seen, message["me"], luck, self.k, self.places, rule, self.reexplore_prob)
 
     def stored_upload(self, server, i):
         return tree.rows(server["models"], i)
