@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -69,6 +70,11 @@ def write_report(place: str) -> Path:
     return path
 
 
+def counted(labels: list[str]) -> str:
+    """Labels with commas between them, each once; how often it is there, where that is more than once."""
+    return ", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items())
+
+
 def section(item: dict, to_home: str) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
     settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
@@ -77,7 +83,7 @@ def section(item: dict, to_home: str) -> list[str]:
     parts = [
         f"## {item['title']}",
         *(
-            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{', '.join(missing)}</sub>"]
+            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{counted(missing)}</sub>"]
             if missing
             else []
         ),

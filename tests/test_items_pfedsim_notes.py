@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pandas as pd
 import pytest
 from helpers import changed_fields
@@ -31,7 +33,7 @@ def test_every_choice_changes_one_thing_of_the_papers_run_and_two_go_together():
 def test_the_papers_profile_has_all_runs_of_table_3_and_no_run_twice():
     table3, own = OpenItem(ITEMS["pfedsim/table3_accuracy"], "paper"), OpenItem(ITEM, "paper")
     ids = [spec.id for spec in own.specs]
-    assert {spec.id for spec in table3.specs} < set(ids) and len(ids) == len(set(ids)) == 24 + 8 + 2 * 5 + 4  # of MOVED, four more than the study's two
+    assert {spec.id for spec in table3.specs} < set(ids) and len(ids) == len(set(ids)) == 24 + 8 + 2 * 5 + 4 + 5  # at Dir(0.1) on another partition four more than the study's two; at Dir(0.5)
 
 
 def made_up(spec, accuracy: float, points=("post",)) -> RunResult:
@@ -88,12 +90,28 @@ def test_cells_far_from_the_paper_are_listed_with_the_nearest_reading():
     assert tables_of(low)["cells"].empty  # digits are not the paper's data
 
 
-def test_another_partition_is_one_of_the_readings():
-    s = {**ITEM.settings["paper"], "methods": ("local",), "moved": ("local",)}
-    paper = PRINTED["local", 0.1]
-    results = [made_up(spec, paper + (0.0 if spec.partition_seed else 0.05)) for spec in notes.notes_specs(s)]
-    cells = notes.analyse_notes(s, results)["cells"].query("alpha == 0.1")
-    assert list(cells["nearest"]) == ["another partition"] and f"another partition {100 * paper:.2f}" in cells["read off"].iloc[0]
+def test_runs_with_one_thing_changed_are_among_the_readings():
+    s = {**ITEM.settings["paper"], "methods": ("local", "fedavg")}
+    paper = {key: value for key, value in PRINTED.items() if key[0] in s["methods"]}
+    results = [
+        made_up(spec, paper[spec.method, spec.partition["alpha"]] + (0.0 if spec.partition_seed else 0.05))
+        for spec in notes.notes_specs(s)
+        if spec.method in s["methods"]
+    ]
+    cells = notes.analyse_notes(s, results)["cells"].set_index(["alpha", "method"])
+    assert list(cells["nearest"]) == ["another partition", "another partition", "post", "another partition"]
+    assert f"another partition {100 * paper['local', 0.1]:.2f}" in cells.loc[(0.1, "local"), "read off"]
+    assert "shared" in cells.loc[(0.5, "fedavg"), "read off"] and "shared" not in cells.loc[(0.1, "local"), "read off"]
+    assert not notes.again({**s, "again": False})
+
+
+def test_the_round_that_reaches_the_papers_accuracy():
+    spec = notes.notes_specs(ITEM.settings["smoke"])[0]
+    curves = [[(1, 0.2), (2, 0.5), (3, 0.3)], [(1, 0.2), (2, 0.1), (3, 0.5)]]
+    runs = [RunResult(spec, "finished", history=[{"round": t, "pooled": v, "headline": True} for t, v in c]) for c in curves]
+    assert notes.reached(runs[:1], 50) == 2
+    assert notes.reached(runs, 40) == 3  # the mean is 20, 30, 40
+    assert isnan(notes.reached(runs, 40.1))
 
 
 def test_share_of_the_largest_classes_by_hand_and_the_runs_partition_is_the_first_draw():

@@ -18,8 +18,6 @@ from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 SMOKED = ("local", "fedavg", "pfedsim")  # in smoke, which must be quick
-# Run on another partition as well: those far from the paper at Dir(0.1), and what to compare them with.
-MOVED = ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim")
 PRINTED = "cifar10"  # the data on which our cells are compared with the paper's
 DRAWS = 40  # partitions that ours is compared with
 FAR = 3.0  # points between a cell of Table 3 and ours from which it is looked into
@@ -43,10 +41,18 @@ CHOICES = (
 )  # fmt: skip
 STUDY = Study("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({spec.partition['alpha']:g})")
 
+# Cells far from the paper's are run again with one thing changed: alpha, name of the choice, methods.
+AGAIN = (
+    (0.1, "another partition", ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim")),
+    (0.5, "another partition", ("fedavg", "fedbn")),
+    (0.5, "the other number of max-pools", ("fedavg", "fedbn")),
+    (0.5, "batch norm's statistics shared", ("fedavg",)),
+)
+
 
 def notes_specs(s: dict) -> list[RunSpec]:
-    """The runs of Table 3, then every choice at the settings' alpha, then further methods on another partition."""
-    every = table3_specs(s) + [spec for _, _, spec in STUDY.changed(s, base_specs(s))] + moved_specs(s)
+    """The runs of Table 3, then every choice at the settings' alpha, then cells of Table 3 again."""
+    every = table3_specs(s) + [spec for _, _, spec in STUDY.changed(s, base_specs(s))] + [spec for _, spec in again(s)]
     return list({spec.id: spec for spec in every}.values())
 
 
@@ -55,10 +61,15 @@ def base_specs(s: dict) -> list[RunSpec]:
     return [run_spec(s, m, s["alpha"], seed) for seed in range(s["seeds"]) for m in ("pfedsim", "fedavg")]
 
 
-def moved_specs(s: dict) -> list[RunSpec]:
-    """Runs of Table 3 at the settings' alpha, of the methods that the settings name, on another partition."""
-    chosen = [r for r in table3_specs(s) if r.method in s["moved"] and r.partition["alpha"] == s["alpha"]]
-    return [spec.but(partition_seed=1) for spec in chosen]
+def again(s: dict) -> list[tuple[str, RunSpec]]:
+    """(what is changed, run) for the cells of AGAIN that are in the settings' Table 3, where the settings say so."""
+    return [
+        (choice.name, STUDY.otherwise(choice, s, spec))
+        for alpha, name, methods in (AGAIN if s["again"] else ())
+        for choice in STUDY.choices
+        for spec in table3_specs(s)
+        if choice.name == name and spec.method in methods and spec.partition["alpha"] == alpha
+    ]
 
 
 def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
@@ -66,13 +77,14 @@ def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
     table3 = [by_id[spec.id] for spec in table3_specs(s) if spec.id in by_id]
     tidy, evaluation = STUDY.effects(s, base_specs(s), by_id, _last), by_rule(table3)
     cell, comparable = printed("pfedsim", s["alpha"]), s["dataset"] == PRINTED
+    changed = [(name, by_id[spec.id]) for name, spec in again(s) if spec.id in by_id]
     return {
         "tidy": tidy,
         "compare": STUDY.compared(tidy, s["dataset"], {} if cell is None else {f"Dir({s['alpha']:g})": cell["value"]}),
         "evaluation": evaluation,
         "leads": leads(evaluation, s["methods"]),
         "fit": fit(evaluation if comparable else evaluation[:0]),
-        "cells": far_cells(table3 if comparable else [], [r for r in results if r.spec.partition_seed == 1]),
+        "cells": far_cells(table3 if comparable else [], changed),
         "draws": largest_classes(s),
     }
 
@@ -141,28 +153,37 @@ def cell_value(method: str, alpha: float) -> float:
     return np.nan if cell is None else float(cell["value"])
 
 
-def far_cells(results: list[RunResult], moved: list[RunResult]) -> pd.DataFrame:
+def far_cells(results: list[RunResult], changed: Sequence[tuple[str, RunResult]]) -> pd.DataFrame:
     """Cells of Table 3 more than FAR points from the paper's, and which way of reading the runs off comes closest to it.
 
-    moved: runs on another partition, which are read off as well.
+    changed: (what, run) of runs with one thing changed, which are read off as well. reached: see `reached`.
     """
     rows = []
     for alpha in ALPHAS:
         for method in dict.fromkeys(r.spec.method for r in results):
-            own, elsewhere = (
-                [r for r in runs if (r.spec.method, r.spec.partition["alpha"]) == (method, alpha)]
-                for runs in (results, moved)
-            )
+            own = [r for r in results if _cell(r) == (alpha, method)]
             paper, ours = cell_value(method, alpha), np.mean([_last(r) for r in own]) if own else np.nan
             if not abs(ours - paper) > FAR:
                 continue
             values = {name: np.mean([read(r) for r in own]) for name, read in readings(own[0]).items()}
-            if elsewhere:
-                values["another partition"] = np.mean([_last(r) for r in elsewhere])
+            for what in dict.fromkeys(name for name, r in changed if _cell(r) == (alpha, method)):
+                values[what] = np.mean([_last(r) for name, r in changed if (name, *_cell(r)) == (what, alpha, method)])
             nearest = min(values, key=lambda name: abs(values[name] - paper))
             known = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
-            rows.append((alpha, method, paper, ours, ours - paper, known, nearest))
-    return pd.DataFrame(rows, columns=["alpha", "method", "paper", "ours", "difference", "read off", "nearest"])
+            rows.append((alpha, method, paper, ours, ours - paper, known, nearest, reached(own, paper)))
+    columns = ["alpha", "method", "paper", "ours", "difference", "read off", "nearest", "reached"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _cell(result: RunResult) -> tuple[float, str]:
+    return result.spec.partition["alpha"], result.spec.method
+
+
+def reached(results: list[RunResult], percent: float) -> float:
+    """The first evaluated round in which the runs' mean accuracy is at least so many percent, NaN for none."""
+    rounds, accuracy = results[0].curve()[0], np.mean([r.curve()[1] for r in results], 0)
+    there = np.flatnonzero(100 * accuracy >= percent)
+    return float(rounds[there[0]]) if len(there) else np.nan
 
 
 def readings(run: RunResult) -> dict[str, Callable[[RunResult], float]]:
@@ -289,9 +310,9 @@ NOTES = Item(
     claim="What the paper leaves open is decided in several ways, and each decision's effect is measured.",
     smaller=SMALLER,
     settings={
-        "smoke": {**SETTINGS["smoke"], "methods": SMOKED, "seeds": 1, "alpha": 0.1, "moved": ()},
-        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 2, "alpha": 0.1, "moved": ()},
-        "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1, "alpha": 0.1, "moved": MOVED},
+        "smoke": {**SETTINGS["smoke"], "methods": SMOKED, "seeds": 1, "alpha": 0.1, "again": False},
+        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 2, "alpha": 0.1, "again": False},
+        "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1, "alpha": 0.1, "again": True},
     },
     minutes={"smoke": 1, "quick": 2, "paper": 60},
     partial=True,
