@@ -33,6 +33,8 @@ Game = Callable[[Tensor], Tensor]
 ENUMERATED = 12  # most players whose coalitions are all evaluated
 HOW = ("plain", "antithetic", "stratified")
 UTILITIES, EMPTY = ("accuracy", "loss"), ("zero", "chance")
+AT_ONCE = 2**24  # numbers that coalitions which are evaluated as one program may take together
+ACTIVATIONS = 16  # numbers in a network's layers for each of an image, about
 
 
 @dataclass(frozen=True)
@@ -232,8 +234,14 @@ def sample_utility(scores: Tensor, y: Tensor, utility: str) -> Tensor:
 def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor) -> Tensor:
     """Class scores of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads, theta has the extractor."""
     if len(models) < len(theta):  # only the heads differ
-        z, dtype = model.features(theta, x), x.dtype
-        means = {name: torch.tensordot(shares.to(dtype), leaf, dims=1) for name, leaf in models.items()}
+        z = model.features(theta, x)
+        means = means_of(models, shares)
         return torch.einsum("bd,mcd->mbc", z, means["head.weight"]) + means["head.bias"][:, None]
-    means = ({n: torch.tensordot(row.to(leaf.dtype), leaf, dims=1) for n, leaf in models.items()} for row in shares)
-    return torch.stack([model.logits({**theta, **mean}, x) for mean in means])
+    size = sum(leaf[0].numel() for leaf in models.values()) + ACTIVATIONS * x.numel()
+    together = 1 if model.stacked else max(1, AT_ONCE // size)
+    return torch.cat([model.logits_of_many(theta, means_of(models, rows), x) for rows in shares.split(together)])
+
+
+def means_of(models: dict, shares: Tensor) -> dict:
+    """Means of models [p, ...] with shares [m, p]: [m, ...]."""
+    return {name: torch.tensordot(shares.to(leaf.dtype), leaf, dims=1) for name, leaf in models.items()}

@@ -366,3 +366,16 @@ def test_activations_by_hand():
     """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool 16, flatten 16,
     fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
     assert build("lenet5_bn", (1, 16, 16), 10, pools=2).activations((1, 16, 16)) == 3450
+
+
+@pytest.mark.parametrize("name, shape", [("lenet5", (1, 16, 16)), ("lenet5_bn", (3, 32, 32))])
+def test_many_models_as_one_program_score_as_one_by_one(name, shape):
+    model = build(name, shape, 10, seed=0).to(torch.device("cpu"), torch.float64)
+    changed = {n: torch.stack([leaf + 0.1 * k * torch.randn_like(leaf).abs() for k in range(4)]) for n, leaf in model.theta0.items()}
+    x = torch.randn(5, *shape, dtype=torch.float64)
+    heads = {n: leaf for n, leaf in changed.items() if n.startswith("head.")}
+    for some in (changed, heads, {n: leaf[:1] for n, leaf in changed.items()}):
+        one_by_one = [model.logits({**model.theta0, **{n: leaf[k] for n, leaf in some.items()}}, x) for k in range(len(some["head.bias"]))]
+        found = model.logits_of_many(model.theta0, some, x)
+        torch.testing.assert_close(found, torch.stack(one_by_one), atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(model.for_stack().logits_of_many(model.theta0, some, x), found, atol=1e-12, rtol=1e-12)
