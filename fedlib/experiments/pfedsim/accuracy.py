@@ -210,10 +210,10 @@ TABLE3 = Item(
     smaller=SMALLER,
     settings={
         "smoke": {**SETTINGS["smoke"], "methods": METHODS, "seeds": 1},
-        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 2},
+        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 1},
         "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1},
     },
-    minutes={"smoke": 0.5, "quick": 3, "paper": 200},
+    minutes={"smoke": 0.5, "quick": 1.5, "paper": 200},
     partial=True,
     specs=table3_specs,
     analyse=analyse_accuracy,

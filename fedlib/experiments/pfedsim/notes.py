@@ -270,6 +270,7 @@ def _places(found: pd.DataFrame) -> list[str]:
     sentences = []
     for _, row in found[found["rule"] == next(iter(RULES))].iterrows():
         gap = f"{abs(row['lead']):.1f} points {'before' if row['lead'] > 0 else 'behind'} {row['best other']}"
+        gap = gap if abs(row["lead"]) >= 0.05 else f"level with {row['best other']}"
         sentences.append(
             f"At Dir({row['alpha']:g}) pFedSim is number {row['place']} with {row['pfedsim']:.1f} %, {gap}."
         )
@@ -311,10 +312,10 @@ NOTES = Item(
     smaller=SMALLER,
     settings={
         "smoke": {**SETTINGS["smoke"], "methods": SMOKED, "seeds": 1, "alpha": 0.1, "again": False},
-        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 2, "alpha": 0.1, "again": False},
+        "quick": {**SETTINGS["quick"], "methods": METHODS, "seeds": 1, "alpha": 0.1, "again": False},
         "paper": {**SETTINGS["paper"], "methods": METHODS, "seeds": 1, "alpha": 0.1, "again": True},
     },
-    minutes={"smoke": 1, "quick": 2, "paper": 60},
+    minutes={"smoke": 1, "quick": 1, "paper": 60},
     partial=True,
     specs=notes_specs,
     analyse=analyse_notes,
