@@ -16,10 +16,10 @@ RING = np.eye(10, dtype=int) + np.roll(np.eye(10, dtype=int), 1, axis=1)  # clie
 NEIGHBOURS = np.roll(np.eye(10), 1, axis=1) + np.roll(np.eye(10), -1, axis=1)  # who shares one
 
 
-def made_up(spec, accuracy: float, relevance=NEIGHBOURS, downloads=NEIGHBOURS, seconds: float = 2.0) -> RunResult:
+def made_up(spec, accuracy: float, relevance=NEIGHBOURS, downloads=NEIGHBOURS) -> RunResult:
     history = [{"round": spec.rounds, "point": "agg", "headline": True, "client_mean": accuracy}]
     arrays = {"counts": RING, "relevance": np.stack([relevance] * 2), "downloads": np.stack([downloads > 0] * 2)}
-    return RunResult(spec, "finished", history, seconds={"train": seconds}, arrays=arrays)
+    return RunResult(spec, "finished", history, arrays=arrays)
 
 
 def tables_of(make) -> dict:
@@ -47,14 +47,14 @@ def test_the_papers_profile_is_the_papers_and_no_run_is_asked_for_twice():
 
 
 def test_searches_are_counted():
-    """The unchanged run gets its two neighbours in each round; with k fixed everybody gets all nine, in twice the time."""
+    """The unchanged run gets its two neighbours in each round; with k fixed everybody gets all nine."""
     everybody = 1 - np.eye(10)
     tables = tables_of(
-        lambda spec: made_up(spec, 0.5, downloads=everybody, seconds=4.0) if spec.hyper["variant"] == "W" else made_up(spec, 0.5)
+        lambda spec: made_up(spec, 0.5, downloads=everybody) if spec.hyper["variant"] == "W" else made_up(spec, 0.5)
     )
     found = tables["search"].query("task == 'two labels each'").set_index("choice")
-    assert found.loc[notes.BASE, ["finds", "complete", "models", "seconds"]].tolist() == [1, 1, 2, 1]
-    assert found.loc[notes.FIXED, ["complete", "models", "seconds"]].tolist() == [1, 9, 2]
+    assert found.loc[notes.BASE, ["finds", "complete", "models"]].tolist() == [1, 1, 2]
+    assert found.loc[notes.FIXED, ["complete", "models"]].tolist() == [1, 9]
 
 
 def test_finding_is_auc_for_two_labels_and_rank_correlation_for_dirichlet_shares():

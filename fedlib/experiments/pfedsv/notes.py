@@ -9,6 +9,7 @@ from fedlib import figures
 from fedlib.experiments.choices import BASE, CHANCE, Choice, Study, hyper
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
 from fedlib.experiments.pfedsim.study import spearman
+from fedlib.experiments.pfedsv.relevance import K, game_costs
 from fedlib.experiments.pfedsv.ring import CLIENTS, SETTINGS, mean_auc, others, ring_spec, share_a_label, task_spec
 from fedlib.results import RunResult
 from fedlib.similarity import label_cosines
@@ -63,7 +64,7 @@ def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
     found, bases = {r.spec.id: r for r in results}, base_specs(s)
     tidy, work = STUDY.effects(s, bases, found, client_mean), searches(s, bases, found)
     compare = STUDY.compared(tidy, s["dataset"], {})
-    means = work.groupby(["task", "choice"], sort=False)[["finds", "complete", "models", "seconds"]].mean()
+    means = work.groupby(["task", "choice"], sort=False)[list(COLUMNS)].mean()
     keys = list(zip(compare["task"], compare["decided otherwise"]))
     for column, title in COLUMNS.items():
         compare[title] = [f"{means.loc[key, column]:.2f}" if key in means.index else "" for key in keys]
@@ -74,7 +75,6 @@ COLUMNS = {
     "finds": "finds the relevant (AUC; Dir: rank correlation)",
     "complete": "relevant ones downloaded at least once",
     "models": "models a client and round",
-    "seconds": "training time, of the base run's",
 }
 
 
@@ -82,19 +82,19 @@ def searches(s: dict, bases: list[RunSpec], found: dict[str, RunResult]) -> pd.D
     """One row a task, choice and seed.
 
     finds: how well relevance tells who is relevant (`finding`); complete: share of the relevant others that were ever
-    downloaded; models: downloads a client and round; seconds: training and games, as a multiple of the unchanged run's.
+    downloaded; models: downloads a client and round.
     """
     pairs = [(BASE, base, base) for base in bases]
     pairs += [(choice.name, base, spec) for choice, base, spec in STUDY.changed(s, bases)]
     rows = []
     for name, base, spec in pairs:
         if spec.id in found and base.id in found:
-            r, seconds = found[spec.id], found[base.id].seconds["train"]
+            r = found[spec.id]
             sent, relevant = r.arrays["downloads"], share_a_label(r.arrays["counts"])
             complete = sent.any(0)[relevant].mean()
-            row = (finding(r), complete, sent.sum() / len(sent) / len(relevant), r.seconds["train"] / seconds)
+            row = (finding(r), complete, sent.sum() / len(sent) / len(relevant))
             rows.append((task_of(base), name, base.seed, *row))
-    return pd.DataFrame(rows, columns=["task", "choice", "seed", "finds", "complete", "models", "seconds"])
+    return pd.DataFrame(rows, columns=["task", "choice", "seed", *COLUMNS])
 
 
 def finding(r: RunResult) -> float:
@@ -153,10 +153,10 @@ def check_dropping_saves(tables) -> Verdict:
 @needing
 def check_estimate_is_enough(tables) -> Verdict:
     change, chance = _effect(tables, EXACT), STUDY.chance(tables["tidy"])
-    found = _of(tables, EXACT, "finds") - _of(tables, BASE, "finds")
+    found, cost = _of(tables, EXACT, "finds") - _of(tables, BASE, "finds"), only(game_costs(), players=K + 1).iloc[0]
     return verdict(
         bool((change.abs() < chance).all()),
-        f"accuracy {_each(change)}, by chance {chance:.2f}; finding {_each(found)}; time {_each(_of(tables, EXACT, 'seconds'), '.2f')}",
+        f"accuracy {_each(change)}, by chance {chance:.2f}; finding {_each(found)}; a game of {K + 1} asks for {cost['exact']} coalitions, estimated for {cost['estimate']}",
     )
 
 
@@ -183,8 +183,9 @@ def answer(tables) -> str:
         sentences.append(
             f"Dropping clients leaves {_each(_of(tables, BASE, 'models'), '.1f')} downloads a client and round, instead of {_each(_of(tables, FIXED, 'models'), '.1f')}."
         )
+        cost = only(game_costs(), players=K + 1).iloc[0]
         sentences.append(
-            f"Exact Shapley values change accuracy by {_each(_effect(tables, EXACT))} points and take {_each(_of(tables, EXACT, 'seconds'), '.2f')} times as long."
+            f"Exact Shapley values change accuracy by {_each(_effect(tables, EXACT))} points and ask for {cost['exact']} coalitions a game, estimated ones for {cost['estimate']}."
         )
     return " ".join(sentences)
 
@@ -196,7 +197,7 @@ NOTES = Item(
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds instead of 20",
     settings={
         "smoke": {**SETTINGS["smoke"], "min_size": 10, "seeds": 1},
-        "quick": {**SETTINGS["quick"], "rounds": 5, "min_size": 20, "seeds": 1},
+        "quick": {**SETTINGS["quick"], "rounds": 5, "min_size": 20, "seeds": 2},
         "paper": {**SETTINGS["paper"], "min_size": 40, "seeds": 1},
     },
     minutes={"smoke": 0.3, "quick": 1.5, "paper": 5000},
