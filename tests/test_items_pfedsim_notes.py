@@ -6,13 +6,17 @@ from math import isnan
 
 import pandas as pd
 import pytest
+import torch
 from helpers import changed_fields
 
+from fedlib import algorithms
+from fedlib.algorithms.api import Setting
 from fedlib.data import load
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsim import accuracy, notes
 from fedlib.experiments.pfedsim.task import run_spec
+from fedlib.models import build
 from fedlib.results import RunResult
 
 ITEM = ITEMS["pfedsim/notes"]
@@ -33,7 +37,7 @@ def test_every_choice_changes_one_thing_of_the_papers_run_and_two_go_together():
 def test_the_papers_profile_has_all_runs_of_table_3_and_no_run_twice():
     table3, own = OpenItem(ITEMS["pfedsim/table3_accuracy"], "paper"), OpenItem(ITEM, "paper")
     ids = [spec.id for spec in own.specs]
-    assert {spec.id for spec in table3.specs} < set(ids) and len(ids) == len(set(ids)) == 24 + 8 + 2 * 5 + 4 + 5  # at Dir(0.1) on another partition four more than the study's two; at Dir(0.5)
+    assert {spec.id for spec in table3.specs} < set(ids) and len(ids) == len(set(ids)) == 24 + 8 + 2 * 5 + 2 + 4 + 5  # without partners; at Dir(0.1) on another partition four more than the study's two; at Dir(0.5)
 
 
 def made_up(spec, accuracy: float, points=("post",)) -> RunResult:
@@ -88,6 +92,24 @@ def test_cells_far_from_the_paper_are_listed_with_the_nearest_reading():
     assert list(off["method"]) == ["fedbn"] * 2 and list(off["nearest"]) == ["post"] * 2
     assert off["difference"].tolist() == pytest.approx([-9, -9])
     assert tables_of(low)["cells"].empty  # digits are not the paper's data
+
+
+def test_without_partners_nothing_is_mixed():
+    """After FedAvg, the same as FedAvg's model trained on by every client alone; and what is in the table."""
+    s = {**ITEM.settings["smoke"], "methods": accuracy.METHODS}
+    pairs = notes.without_partners(s)
+    assert [changed_fields(alone, mixed) for mixed, alone in pairs] == [{"hyper.max_age"}] * 2
+    method = algorithms.make("pfedsim", **pairs[0][1].hyper)
+    server = method.init(build("lenet5_bn", (1, 16, 16), 10), Setting(5, 10, 10))[0]
+    server["phi"] = torch.full((5, 5), 0.9, dtype=torch.float64)
+    for later in (server, {**server, "round": 8, "trained": torch.tensor([8, 7, 8, 5, 5])}):
+        weights = method.mixing_weights(later, [0, 3])
+        assert (weights > 0).nonzero()[:, 1].tolist() == [0, 3]
+    tables = tables_of(lambda spec: 0.9 - 0.2 * (spec.hyper.get("max_age") == 0 and spec.partition["alpha"] == 0.5))
+    assert tables["alone"]["mixing"].tolist() == pytest.approx([0, 20])
+    assert notes.check_mixing_helps(tables).status == NOT_REPRODUCED
+    assert notes.check_mixing_helps({"alone": tables["alone"].assign(mixing=0.1)}).status == REPRODUCED
+    assert "brings +0.00 (Dir(0.1)), +20.00 (Dir(0.5)) points" in notes.answer(tables)
 
 
 def test_runs_with_one_thing_changed_are_among_the_readings():
