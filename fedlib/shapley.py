@@ -238,10 +238,13 @@ def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor)
         means = means_of(models, shares)
         return torch.einsum("bd,mcd->mbc", z, means["head.weight"]) + means["head.bias"][:, None]
     size = sum(leaf[0].numel() for leaf in models.values()) + ACTIVATIONS * x.numel()
-    together = 1 if model.stacked else max(1, AT_ONCE // size)
+    together = max(1, AT_ONCE // size)
+    if together == 1 or model.stacked or not hasattr(model, "logits_of_many"):  # toys have no form for stacks
+        means = (means_of(models, row) for row in shares)
+        return torch.stack([model.logits({**theta, **mean}, x) for mean in means])
     return torch.cat([model.logits_of_many(theta, means_of(models, rows), x) for rows in shares.split(together)])
 
 
 def means_of(models: dict, shares: Tensor) -> dict:
-    """Means of models [p, ...] with shares [m, p]: [m, ...]."""
+    """Means of models [p, ...] with shares [m, p]: [m, ...]; or one, with shares [p]."""
     return {name: torch.tensordot(shares.to(leaf.dtype), leaf, dims=1) for name, leaf in models.items()}
