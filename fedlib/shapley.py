@@ -239,7 +239,7 @@ def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor)
         return torch.einsum("bd,mcd->mbc", z, means["head.weight"]) + means["head.bias"][:, None]
     size = sum(leaf[0].numel() for leaf in models.values()) + ACTIVATIONS * x.numel()
     together = max(1, AT_ONCE // size)
-    if together == 1 or model.stacked or not hasattr(model, "logits_of_many"):  # toys have no form for stacks
+    if together == 1 or model.stacked:  # no copies of large models, nor of a whole stack's
         means = (means_of(models, row) for row in shares)
         return torch.stack([model.logits({**theta, **mean}, x) for mean in means])
     return torch.cat([model.logits_of_many(theta, means_of(models, rows), x) for rows in shares.split(together)])

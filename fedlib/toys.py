@@ -34,6 +34,8 @@ class ToyModel:
     stacked = False
     descended = Model.descended
     gradient = Model.gradient
+    for_stack = Model.for_stack
+    logits_of_many = Model.logits_of_many
 
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)

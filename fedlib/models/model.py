@@ -83,9 +83,6 @@ class Model:
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
         """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest, as one program."""
-        if self.stacked or len(next(iter(changed.values()))) == 1:
-            many = zip(*changed.values())
-            return torch.stack([self.logits({**theta, **dict(zip(changed, one))}, x) for one in many])
         twin = self.for_stack()
         return torch.func.vmap(lambda one: twin.logits({**theta, **one}, x))(changed)
 
