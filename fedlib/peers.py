@@ -119,6 +119,15 @@ class Asking(Options):
         """The rule of `request`; "fixed": nobody is discarded, and always k are asked for."""
         return self.download_rule
 
+    def nothing_asked(self, N: int) -> dict:
+        """What the server keeps of N clients' requests before there are any: rankings, and how many models they want."""
+        return {"wanted": torch.full((N, N), -1), "most": torch.zeros(N, dtype=torch.int64)}
+
+    def chosen(self, server: dict, i: int) -> tuple[Tensor, Tensor]:
+        """Whose models client i gets of those that are "there" [N], by its last request: see `in_places`."""
+        wanted = [j for j in server["wanted"][i].tolist() if j >= 0 and server["there"][j]]
+        return in_places(wanted[: int(server["most"][i])], self.places, i)
+
     def request(self, message: dict, relevance: Tensor, seen: Tensor) -> dict:
         """What a client wants next, by relevance [N] and who was ever seen [N]: "wanted", the others in the order of their
         relevance, int64 [N] (-1: not at all), and "most", how many of them; k at the start.

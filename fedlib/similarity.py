@@ -6,10 +6,13 @@ theta: a model's parameters by name (`fedlib.models.Model`); counts: samples per
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from fedlib.options import Options, option
 
 TIE = 1e-12  # distances that differ by no more are equal
 
@@ -65,6 +68,36 @@ def weights_by_distance(
     p = lam * alike + (1 - lam) * sizes / (sizes * basis).sum(1, keepdim=True)
     p = torch.where(mixed, p, 0)
     return p / p.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class ByDistance(Options):
+    """How far classifiers are apart in PFedCS, and what they weigh for it, as options of a method.
+
+    dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is divided
+    by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal, stays zero.
+    lam: λ of Eq. 7, the share of likeness. weights: Eqs. 6-8 run over different sets. "closed" takes the collaborators and the
+    client itself throughout, so that weights sum to 1; "literal_renorm" is Eq. 7 as printed, with D_kk = 0, divided by its
+    sum; "no_self" leaves the client out. tie: if D_max = D_avg, Eq. 7 divides by zero: its first term is "uniform", or all
+    weight goes to the second ("drop").
+    """
+
+    lam: float = option(0.5, 0, 1)
+    dist_power: int = option(2, 1, 2)
+    norm: str = option("row", "row", "global")
+    weights: str = option("closed", "closed", "literal_renorm", "no_self")
+    tie: str = option("uniform", "uniform", "drop")
+
+    def distances(self, weight: Tensor, ids: Tensor, pool: Tensor) -> Tensor:
+        """D of the clients `ids` and those of `pool`, for classifiers of all [N, C, d]; float64 [K, n] in [0, 1]."""
+        return class_distances(weight[ids], weight[pool], self.dist_power, self.norm)
+
+    def weights_of(self, D: Tensor, sizes: Tensor, chosen: Tensor, own: Tensor) -> Tensor:
+        """p of Eq. 7 for the collaborators `chosen`, float64 [K, n]; rows sum to 1. own: who is the client itself; both bool [K, n]."""
+        basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
+        mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
+        basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
+        return weights_by_distance(D, sizes, basis, mixed, self.lam, self.tie)
 
 
 # whole models --------------------------------------------------------------------------------------------------------

@@ -14,15 +14,13 @@ Anonymous. "Personalized Federated Learning with Similarity Information Supervis
 
 Class scores are the sum of those of both networks. The run's local_epochs plays no part: a round has τ_s + τ_θ epochs.
 
-supervisors: name of the supervisor's network; several joined by "+" are drawn for the clients with equal chances (the
-paper's Table 3), and every client keeps one of each, of which it uses its own.
-
 Readings of what the paper leaves open (each an option):
 - zero_sim: an idle client that is similar to no participant will "keep" its model, or mix "uniform"ly (by their samples).
 - scale_by_sim: 1 - α_i is multiplied by the largest similarity to a participant.
 - participants_mix: participants too mix with the other participants (Eq. 8) after their upload; by Eq. 7 they never do.
-- shared_sup_init: all supervisors start equal; by default each is a draw of its own. All θ_i start equal.
-- order: "supervisor" or "model" is trained first. combine: "logits" are added, or class probabilities averaged ("prob").
+- order: "supervisor" or "model" is trained first.
+- supervisors, shared_sup_init, combine: which networks they are (the paper's Table 3 draws among three), whether all start
+  equal, as all θ_i do, and how scores are joined (`fedlib.supervision.Supervised`).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -39,54 +37,26 @@ import torch
 from torch.nn import functional
 
 from fedlib import tree
-from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
-from fedlib.errors import require
-from fedlib.models import check_model
-from fedlib.models.supervisors import joint_scores
-from fedlib.options import Options, option
+from fedlib.options import option
 from fedlib.similarity import label_cosines
+from fedlib.supervision import Supervised
 
 
 @dataclass(frozen=True)
-class FedSimSup(Options):
+class FedSimSup(Supervised):
     tau_s: int = option(2, 0, inf)
     tau_theta: int = option(3, 0, inf)
-    supervisors: str = "supervisor_sixth"
     zero_sim: str = option("keep", "keep", "uniform")
     scale_by_sim: bool = False
     participants_mix: bool = False
-    shared_sup_init: bool = False
     order: str = option("supervisor", "supervisor", "model")
-    combine: str = option("logits", "logits", "prob")
     points: ClassVar = ("agg", "post")
-
-    def __post_init__(self):
-        super().__post_init__()
-        different = len(set(self.siblings)) == len(self.siblings) and all(self.siblings)
-        require(different, "supervisors", self.supervisors, "different names of models, joined by +")
-        for name in self.siblings:
-            check_model(name)
-
-    @property
-    def siblings(self) -> list[str]:
-        """Architectures of supervisors."""
-        return self.supervisors.split("+")
-
-    def groups(self, setting):
-        draw = rng(setting.seed, "supervisors").integers(len(self.siblings), size=setting.num_clients)
-        return [self.siblings[k] for k in draw]
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
         server = {"personal": models, "similarity": label_cosines(counts), "sizes": counts.double().sum(1)}
-        return server, {kind: self.first_supervisors(model.sibling(kind), N) for kind in self.siblings}
-
-    def first_supervisors(self, supervisor, N):
-        """Initial values of one architecture for all clients, stacked [N, ...]."""
-        if self.shared_sup_init:
-            return tree.repeat(supervisor.theta0, N)
-        return tree.stack([supervisor.independent(i + 1) for i in range(N)])
+        return server, self.first_supervisors(model, N)
 
     def download(self, server, i):
         return tree.rows(server["personal"], i)
@@ -137,7 +107,7 @@ class FedSimSup(Options):
     def beside(self, model, frozen_model, frozen, theta, batch, train):
         """Loss of theta beside another network that is not trained, and theta's new running statistics."""
         z, stats = model.training_features(theta, batch, train)
-        scores = joint_scores(model.classify(theta, z), frozen_model.logits(frozen, batch.x), self.combine)
+        scores = self.joint_scores(model.classify(theta, z), frozen_model.logits(frozen, batch.x))
         return batch.mean(functional.cross_entropy(scores, batch.y, reduction="none")), stats
 
     def personal_model(self, model, message, client, data):
@@ -145,7 +115,7 @@ class FedSimSup(Options):
 
     def predict(self, model, personal, x):
         ((kind, u),) = personal["supervisor"].items()
-        return joint_scores(model.logits(personal, x), model.sibling(kind).logits(u, x), self.combine)
+        return self.joint_scores(model.logits(personal, x), model.sibling(kind).logits(u, x))
 
     def eval_points(self, server):
         return ("agg", "post")

@@ -8,7 +8,7 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | w_f | server["f"], names "extractor.*" | shared feature extractor, averaged as in FedAvg | |
 | w_g^(k) | client["h"], names "head.*"; server["heads"][k] as last uploaded | personal classifier | |
 | v_g^(k) | message, names "head.*" | customised classifier, the teacher after fine-tuning | |
-| D^t | D of `distances` | distances of classifiers, each row divided by its maximum | |
+| D^t | D of `ByDistance.distances` | distances of classifiers, each row divided by its maximum | |
 | C_k,c (bar) | chosen | collaborators Q of client k | |
 | β | beta | share of the rounds in stage 1, ⌊βT⌋; stage 2 is FedPer | 0.5 (unpublished; ours) |
 | λ | lam | weight of likeness against numbers of samples (Eq. 7) | 0.5 (unpublished; ours) |
@@ -19,11 +19,8 @@ Readings of what the paper leaves open (each an option):
 - select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which is
   FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix" (Table
   4); closure: whoever is no farther than a candidate is one, too.
-- dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is divided
-  by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal, stays zero.
-- weights: Eqs. 6-8 run over different sets. "closed" takes Q and the client itself throughout, so that weights sum to 1;
-  "literal_renorm" is Eq. 7 as printed, with D_kk = 0, divided by its sum; "no_self" leaves the client out.
-- tie: if D_max = D_avg, Eq. 7 divides by zero: its first term is "uniform", or all weight goes to the second ("drop").
+- dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
+  (`fedlib.similarity.ByDistance`).
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
   through it; kd_weight: factor of the KL term.
 - pool: with partial participation Q is looked for among the "active" clients of the round or in "all_last" uploads.
@@ -49,24 +46,19 @@ from fedlib import tree
 from fedlib.draws import rng
 from fedlib.engine.fold import local_sgd
 from fedlib.grouping import HOW, drawn_group, nearer_group
-from fedlib.options import Options, option
-from fedlib.similarity import TIE, class_distances, weights_by_distance
+from fedlib.options import option
+from fedlib.similarity import TIE, ByDistance
 
 
 @dataclass(frozen=True)
-class PFedCS(Options):
+class PFedCS(ByDistance):
     beta: float = option(0.5, 0, 1)
-    lam: float = option(0.5, 0, 1)
     E_ft: int = option(1, 0, inf)
     eta_v: float | None = option(None, 1e-12, inf)
     select: str = option("adaptive", "adaptive", "random", "all", "none", "self")
     random_size: int = option(3, 1, inf)
     group: str = option("gmm", *HOW)
     closure: bool = True
-    dist_power: int = option(2, 1, 2)
-    norm: str = option("row", "row", "global")
-    weights: str = option("closed", "closed", "literal_renorm", "no_self")
-    tie: str = option("uniform", "uniform", "drop")
     teacher_feat: str = option("current", "current", "received")
     detach: bool = True
     kd_weight: float = option(1.0, 0, inf)
@@ -104,15 +96,7 @@ class PFedCS(Options):
         if self.select == "self":
             return own.double()
         D = self.distances(server["heads"]["head.weight"], ids, pool)
-        chosen = self.collaborators(server, D, ids, own)
-        basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
-        mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
-        basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
-        return weights_by_distance(D, server["sizes"][pool], basis, mixed, self.lam, self.tie)
-
-    def distances(self, weight, ids, pool):
-        """D: sum over classes of the (squared) distances of class vectors, normalised; float64 [K, n] in [0, 1]."""
-        return class_distances(weight[ids], weight[pool], self.dist_power, self.norm)
+        return self.weights_of(D, server["sizes"][pool], self.collaborators(server, D, ids, own), own)
 
     def collaborators(self, server, D, ids, own):
         """Q of every client, bool [K, n]: candidates (or the ablation's choice) within the threshold of Eq. 4."""

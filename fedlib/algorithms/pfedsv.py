@@ -75,8 +75,7 @@ class PFedSV(ModelGame, Asking):
     def init(self, model, setting):
         N, f = setting.num_clients, tree.select(model.theta0, "extractor.") if self.variant == "D+C" else {}
         pool = {"models": tree.repeat(model.theta0, N), "there": torch.zeros(N, dtype=torch.bool)}
-        requests = {"wanted": torch.full((N, N), -1), "most": torch.zeros(N, dtype=torch.int64)}  # rankings; k_i
-        server = {"round": 0, "seed": setting.seed, "f": f, **pool, **requests}
+        server = {"round": 0, "seed": setting.seed, "f": f, **pool, **self.nothing_asked(N)}
         relevance = torch.zeros(N, N, dtype=torch.float64, device=model.theta0["head.bias"].device)
         clients = {"theta": tree.repeat(model.theta0, N), "relevance": relevance, "seen": relevance > 0}
         return server, clients | ({"start": tree.repeat(model.theta0, N)} if self.self_distance == "prev" else {})
@@ -93,11 +92,6 @@ class PFedSV(ModelGame, Asking):
         chance = tree.map(lambda leaf: leaf.to(real.device), chance)
         f = tree.map(lambda leaf: leaf.expand(len(ids), *leaf.shape), server["f"])
         return {"models": models, "f": f, "ids": whose, "real": real, **chance}
-
-    def chosen(self, server, i):
-        """Whose models client i gets, int64 [places], and which of these places are filled, bool [places]."""
-        wanted = [j for j in server["wanted"][i].tolist() if j >= 0 and server["there"][j]]
-        return peers.in_places(wanted[: int(server["most"][i])], self.places, i)
 
     def draws(self, server, i):
         """Client i's number and its random numbers of the coming round: permutations of its game, and luck in `request`, [2, N]."""

@@ -8,10 +8,9 @@ not how they are built: all widths here are ours. The transformer has a file of 
 from __future__ import annotations
 
 from collections import OrderedDict
-from math import log
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models.lenet import convolutions, lenet5
 from fedlib.models.parts import ExtractorHead, num_features
@@ -50,13 +49,6 @@ def supervisor_cnn(shape: tuple[int, int, int], num_classes: int) -> ExtractorHe
     )
     extractor = nn.Sequential(layers)
     return ExtractorHead(extractor, nn.Linear(num_features("supervisor_cnn", extractor, shape), num_classes))
-
-
-def joint_scores(a: Tensor, b: Tensor, combine: str = "logits") -> Tensor:
-    """Scores [B, C] of two networks as those of one: their sum, or with "prob" the log of the mean of their probabilities."""
-    if combine == "logits":
-        return a + b
-    return torch.logaddexp(a.log_softmax(-1), b.log_softmax(-1)) - log(2)
 
 
 def count(net: nn.Module) -> int:
