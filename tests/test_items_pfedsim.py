@@ -9,9 +9,10 @@ import torch
 from helpers import tiny
 
 from fedlib import sweep
+from fedlib.draws import participants
 from fedlib.experiments import ITEMS, OpenItem, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.experiments.pfedsim import accuracy, domains, overhead, workflow
+from fedlib.experiments.pfedsim import accuracy, domains, overhead, rho, workflow
 from fedlib.models import build
 from fedlib.results import RunResult
 
@@ -55,6 +56,27 @@ def test_tables_3_and_6_share_their_runs():
     table3, table6 = (OpenItem(ITEMS[f"pfedsim/{name}"], "paper") for name in ("table3_accuracy", "table6_rho"))
     shared = {s.id for s in table3.specs} & {s.id for s in table6.specs}
     assert len(shared) == 2 * 3  # Local, FedPer and pFedSim at rho = 0.5
+
+
+def test_who_was_personalised():
+    """T = 10, rho = 0.9: one round after T_g, in which 2 of 10 clients take part. They have 9 of 10 right, the others 5: 0.2 * 90 + 0.8 * 50 = 58.
+    With rho = 0.5 the two who are drawn in five rounds are counted from the draws. rho = 0 and 1 have nobody to tell apart."""
+    base = tiny("pfedsim", num_clients=10, join_ratio=0.2, rounds=10, partition={"alpha": 0.1, "min_size": 10})
+    specs = [base.but(hyper={"rho": value}) for value in (0.0, 0.5, 0.9, 1.0)]
+    drawn = participants(base.seed, 10, 10, 0.2)
+    correct, tests = np.full((10, 2), (2, 3)), np.full((10, 2), 5)
+    correct[drawn] = 4, 5
+    arrays = {"correct": correct, "tests": tests}
+    found = rho.personalised([RunResult(spec, "finished", arrays=arrays) for spec in specs]).set_index("rho")
+    assert found.index.tolist() == [0.5, 0.9]
+    last = found.loc[0.9]
+    assert (last["drawn"], last["expected to be"]) == pytest.approx((20, 20))
+    assert (last["accuracy, drawn"], last["accuracy, others"], last["if as expected"]) == pytest.approx((90, 50, 58))
+    since = set().union(*(participants(base.seed, t, 10, 0.2).tolist() for t in range(6, 11)))
+    assert found.loc[0.5, "drawn"] == 10 * len(since) and found.loc[0.5, "expected to be"] == pytest.approx(100 * (1 - 0.8**5))
+    assert last["paper, CIFAR-10"] == 79.05
+    everybody = rho.personalised([RunResult(base.but(join_ratio=1.0), "finished", arrays=arrays)])
+    assert everybody["accuracy, others"].isna().all() and everybody["drawn"].tolist() == [100]
 
 
 # costs -----------------------------------------------------------------------------------------------------------------
