@@ -47,12 +47,10 @@ class Supervised(Options):
 
     def first_supervisors(self, model, N: int) -> dict:
         """Initial values by architecture, for all clients, stacked [N, ...]."""
-        return {kind: self.first_values(model.sibling(kind), N) for kind in self.siblings}
-
-    def first_values(self, supervisor, N: int) -> dict:
+        networks = {kind: model.sibling(kind) for kind in self.siblings}
         if self.shared_sup_init:
-            return tree.repeat(supervisor.theta0, N)
-        return tree.stack([supervisor.independent(i + 1) for i in range(N)])
+            return {kind: tree.repeat(network.theta0, N) for kind, network in networks.items()}
+        return {kind: tree.stack([network.independent(i + 1) for i in range(N)]) for kind, network in networks.items()}
 
     def joint_scores(self, a: Tensor, b: Tensor) -> Tensor:
         """Scores [B, C] of two networks as those of one: their sum, or with "prob" the log of the mean of their probabilities."""

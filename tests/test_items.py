@@ -119,6 +119,10 @@ def test_rho_claims_follow_the_numbers():
     turned = rho_tables({0.0: 0.9, 0.1: 0.8, 0.3: 0.8, 0.5: 0.7, 0.7: 0.6, 0.9: 0.85, 1.0: 0.95}, {"local": 0.99, "fedper": 0.5}, 85.5)
     holds = [c.check(paper).status for c in ITEMS["pfedsim/table6_rho"].claims]
     fails = [c.check(turned).status for c in ITEMS["pfedsim/table6_rho"].claims]
+    undrawn = {**paper, "drawn": paper["drawn"].assign(**{"accuracy, others": 90.0})}
+    assert ITEMS["pfedsim/table6_rho"].claims[6].check(undrawn).status == NOT_REPRODUCED  # those never drawn are better
+    everybody = {**paper, "drawn": paper["drawn"].assign(**{"accuracy, others": np.nan})}
+    assert ITEMS["pfedsim/table6_rho"].claims[6].check(everybody).status == NOT_TESTED
     # the paper's text says that rho = 0 is always worst below 1; its table disagrees at 0.9
     assert holds == [REPRODUCED] * 4 + [NOT_REPRODUCED] + [REPRODUCED] * 3 + [NOT_TESTED]
     assert fails == [NOT_REPRODUCED] * 8 + [NOT_TESTED]
