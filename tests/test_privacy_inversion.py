@@ -87,7 +87,7 @@ def test_digits_are_recovered_and_noise_prevents_it():
         client = victim(smooth(seed), DIGITS)
         rows = study(client, DIGITS, FEW, QUICK, seed=seed)[2]
         assert all(row["psnr"] > 30 and row["ssim"] > 0.95 and row["success"] and row["label_right"] for row in rows)
-    noisy = study(client, DIGITS, FEW, QUICK, Mechanism("record", 1.0, 1.0), seed=1)[2]
+    noisy = study(client, DIGITS, FEW, QUICK, [Mechanism("record", 1.0, 1.0)], seed=1)[2]
     assert all(row["psnr"] < 13 and not row["success"] for row in noisy)
     assert [row["sigma"] for row in noisy] == [1.0, 1.0] and noisy[0]["image"] == 0
 
@@ -111,12 +111,24 @@ def test_several_steps_and_several_images_with_known_labels():
 
 def test_attacks_in_one_stack_are_the_attacks_on_their_own_and_the_same_again():
     client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15, restarts=2)
-    together, _, rows = study(client, DIGITS, FEW, attack, Mechanism("client", 0.1, 1.0), seed=4)
-    alone, _, own = study(client, DIGITS, FEW[1:], attack, Mechanism("client", 0.1, 1.0), seed=4)
+    together, _, rows = study(client, DIGITS, FEW, attack, [Mechanism("client", 0.1, 1.0)], seed=4)
+    alone, _, own = study(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
     assert own[0]["psnr"] == pytest.approx(rows[1]["psnr"], abs=0.5)
-    again, _, rows_again = study(client, DIGITS, FEW[1:], attack, Mechanism("client", 0.1, 1.0), seed=4)
+    again, _, rows_again = study(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
     assert same(alone.images, again.images) and own == rows_again
     assert not same(study(client, DIGITS, FEW[1:], attack, seed=5)[0].images, alone.images)
+
+
+def test_several_mechanisms_in_one_stack_are_each_on_its_own():
+    """Rows, pictures and originals come mechanism by mechanism."""
+    client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15)
+    mechanisms = [Mechanism(), Mechanism("record", 0.0, 1.0), Mechanism("record", 1.0, 1.0)]
+    found, originals, rows = study(client, DIGITS, FEW, attack, mechanisms, seed=4)
+    assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [(0, "none", 0.0), (0, "record", 0.0), (0, "record", 1.0)]
+    for k, mechanism in enumerate(mechanisms):
+        alone, own, own_rows = study(client, DIGITS, FEW, attack, [mechanism], seed=4)
+        assert same(originals[2 * k : 2 * k + 2], own)
+        assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx([row["psnr"] for row in own_rows], abs=0.5)
 
 
 def test_of_several_restarts_the_lowest_objective_is_kept():

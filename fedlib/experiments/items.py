@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fedlib import algorithms
 from fedlib.engine.checkpoint import write_atomically
@@ -19,6 +19,9 @@ from fedlib.provenance import home, provenance
 from fedlib.results import RunResult, Store
 from fedlib.spec import RunSpec
 from fedlib.sweep import run_all
+
+if TYPE_CHECKING:  # importing it takes half a second, and only the drawing functions need it
+    from matplotlib.figure import Figure
 
 PROFILES = ("smoke", "quick", "paper")
 REPRODUCED, NOT_REPRODUCED, NOT_TESTED = "reproduced", "not reproduced", "not tested at this scale"

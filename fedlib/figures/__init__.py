@@ -1,82 +1,30 @@
-"""Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing."""
+"""Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing.
 
-from fedlib.figures.accuracy import accuracies, accuracies_by_scale
-from fedlib.figures.base import show
-from fedlib.figures.choices import choices_by_task
-from fedlib.figures.clients import (
-    client_matrices,
-    clusters_found,
-    groups,
-    label_similarity,
-    partitions,
-    shares_of_others,
-)
-from fedlib.figures.lessons import (
-    accuracy_by_round,
-    curves,
-    feature_plane,
-    idle_shares,
-    local_paths,
-    parabolas,
-    sampling_errors,
-    split_models,
-)
-from fedlib.figures.pfedsim import (
-    cka_by_layer,
-    classifier_similarity,
-    data_and_networks,
-    domains,
-    open_choices,
-    overhead,
-    rho_curve,
-    similarity_measures,
-    workflow,
-)
-from fedlib.figures.pfedsv_relevance import (
-    collaboration,
-    distances_to_a,
-    domain_curves,
-    relevance_matrices,
-    traffic,
-)
-from fedlib.figures.privacy import budgets, inversion, private_accuracies
-from fedlib.figures.speed import scaling
+A function is imported where it is first asked for, so that a command or a worker that draws nothing need not wait for matplotlib.
+"""
 
-__all__ = [
-    "show",
-    "partitions",
-    "label_similarity",
-    "client_matrices",
-    "shares_of_others",
-    "clusters_found",
-    "groups",
-    "open_choices",
-    "choices_by_task",
-    "cka_by_layer",
-    "classifier_similarity",
-    "similarity_measures",
-    "data_and_networks",
-    "accuracies",
-    "accuracies_by_scale",
-    "private_accuracies",
-    "budgets",
-    "inversion",
-    "workflow",
-    "overhead",
-    "domains",
-    "rho_curve",
-    "domain_curves",
-    "distances_to_a",
-    "collaboration",
-    "relevance_matrices",
-    "traffic",
-    "accuracy_by_round",
-    "local_paths",
-    "parabolas",
-    "split_models",
-    "curves",
-    "idle_shares",
-    "sampling_errors",
-    "feature_plane",
-    "scaling",
-]
+from importlib import import_module
+
+_BY_MODULE = {
+    "accuracy": "accuracies accuracies_by_scale",
+    "base": "show",
+    "choices": "choices_by_task",
+    "clients": "client_matrices clusters_found groups label_similarity partitions shares_of_others",
+    "lessons": "accuracy_by_round curves feature_plane idle_shares local_paths parabolas sampling_errors split_models",
+    "pfedsim": "cka_by_layer classifier_similarity data_and_networks domains open_choices overhead rho_curve similarity_measures workflow",
+    "pfedsv_relevance": "collaboration distances_to_a domain_curves relevance_matrices traffic",
+    "privacy": "budgets inversion private_accuracies",
+    "speed": "scaling",
+}
+_PLACES = {name: module for module, names in _BY_MODULE.items() for name in names.split()}
+__all__ = list(_PLACES)
+
+
+def __getattr__(name: str):
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

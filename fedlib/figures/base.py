@@ -17,6 +17,12 @@ STYLE = {
 INK = "#1b6ca8"
 PAPER = "#777777"
 REFERENCE = "#c0504d"
+APART = ("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9")
+
+
+def colours(number: int) -> list[tuple[float, float, float]]:
+    """So many colours that colour-blind readers can tell apart (seaborn's palette for them); from the eleventh on they repeat."""
+    return [mpl.colors.to_rgb(APART[k % len(APART)]) for k in range(number)]
 
 
 def styled(draw):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import seaborn as sns
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.figures.base import INK, axes_of, styled, thinned
+from fedlib.figures.base import INK, axes_of, colours, styled, thinned
 
 MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
 BUBBLE = 220  # area of the largest circle, in square points
@@ -135,8 +134,9 @@ def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figu
     """
     figure, axes = axes_of(2.3 * len(panels) + 0.6, 2.9, 1, len(panels), sharey=True)
     for ax, (title, found) in zip(axes[0], panels.items()):
-        colours = dict(zip(dict.fromkeys(np.asarray(found).flat), sns.color_palette("colorblind", 20)))
-        picture = np.array([[colours[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
+        numbers = dict.fromkeys(np.asarray(found).flat)
+        colour_of = dict(zip(numbers, colours(len(numbers))))
+        picture = np.array([[colour_of[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
         edges = (0.5, len(found) + 0.5, len(groups) - 0.5, -0.5)
         ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
         for client in np.flatnonzero(np.diff(groups)):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled, thinned
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled, thinned
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -19,7 +18,7 @@ def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str
     """Accuracy over the rounds: a line for the mean of the seeds, a band for their range. panels: by title and name one curve a seed."""
     figure, axes = axes_of(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    looks = dict(zip(names, zip(sns.color_palette("colorblind", len(names)), "osD^vP*Xh<>d")))
+    looks = dict(zip(names, zip(colours(len(names)), "osD^vP*Xh<>d")))
     for ax, (title, lines) in zip(axes[0], panels.items()):
         for name, seeds in lines.items():
             x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looks[name]
@@ -40,7 +39,7 @@ def local_paths(
     next point; goals: best points by label; names: of the two numbers."""
     figure, axes = axes_of(4.2 * len(panels) + 1.6, 3.2, 1, len(panels), sharex=True, sharey=True)
     for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
-        for (client, path), colour in zip(paths.items(), sns.color_palette("colorblind")):
+        for (client, path), colour in zip(paths.items(), colours(len(paths))):
             ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=client)
             ax.plot(*path[0], "s", color="black", markersize=6, label="start")
         ax.plot(*average, "D", color=REFERENCE, markersize=7, label="weighted average")
@@ -67,7 +66,7 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
         left.plot(values, a / 2 * (values - m) ** 2, line, color=PAPER, label=f"loss of {name}")
     left.plot(values, total, color="black", label="mean loss")
     best = sum(a * m for a, m in clients.values()) / sum(a for a, _ in clients.values())
-    looks = zip(sns.color_palette("colorblind", len(walks)), "osD^vP*Xh<>d")
+    looks = zip(colours(len(walks)), "osD^vP*Xh<>d")
     for (name, walk), (colour, marker) in zip(walks.items(), looks):
         end = walk[-1]
         loss = sum(a / 2 * (end - m) ** 2 for a, m in clients.values()) / len(clients)
@@ -89,9 +88,7 @@ def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
     """
     figure, ((left, right),) = axes_of(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
     rows = {method: y for y, method in enumerate(sizes.index)}
-    for (point, own), marker, colour in zip(
-        accuracy.groupby("point", sort=False), "osD^v", sns.color_palette("colorblind")
-    ):
+    for (point, own), marker, colour in zip(accuracy.groupby("point", sort=False), "osD^v", colours(5)):
         left.plot(
             100 * own["accuracy"], own["method"].map(rows), marker, color=colour, markersize=6, alpha=0.8, label=point
         )
@@ -179,10 +176,9 @@ def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
     """
     figure, axes = axes_of(3.9 * len(panels), 3.7, 1, len(panels))
     for ax, (title, table) in zip(axes[0], panels.items()):
-        palette = sns.color_palette("tab10", int(table["label"].max()) + 1)
         for (label, client), rows in table.groupby(["label", "client"]):
             marker, size = ("o", 26) if client >= 0 else ("*", 150)
-            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=[palette[label]], alpha=0.8, linewidths=0)
+            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=f"C{label % 10}", alpha=0.8, linewidths=0)
         for label, rows in table.groupby("label"):
             ax.annotate(
                 str(label), (rows["x"].mean(), rows["y"].mean()), (4, 4), textcoords="offset points", weight="bold"

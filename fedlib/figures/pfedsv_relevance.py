@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
 
 COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
 
@@ -27,7 +26,7 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
     ends = {}
     for ax, scenario in zip(axes, scenarios):
         wide = 100 * tidy[tidy["scenario"] == scenario].pivot(index="round", columns="seed", values="accuracy")
-        for seed, colour in zip(wide.columns, sns.color_palette("colorblind", wide.shape[1])):
+        for seed, colour in zip(wide.columns, colours(wide.shape[1])):
             ax.plot(wide.index, wide[seed], color=colour, linewidth=1, alpha=0.7)
         ax.plot(wide.index, wide.mean(axis=1), color="black", linewidth=2, label=f"mean of {wide.shape[1]} seeds")
         ends[scenario] = wide.mean(axis=1).iloc[-1]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import cells, dot_panels, mean_and_std
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
 
 
 @styled
@@ -91,7 +90,7 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
     noisy = tidy[tidy["defence"] != "none"]
     sigmas = sorted(noisy["sigma"].unique())
     places = {sigma: k for k, sigma in enumerate(sigmas)}
-    for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), sns.color_palette("colorblind")):
+    for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), colours(tidy["attack"].nunique())):
         for ax, value in zip(axes, ("psnr", "ssim", "success")):
             with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()
             ax.plot(

@@ -29,26 +29,29 @@ def num_features(name: str, net: nn.Module, shape: tuple[int, int, int]) -> int:
     """How many numbers `net` makes of one image of `shape` (channels, height, width).
 
     Raises BadValue, naming the smallest square that is accepted, for an image that is too small. `name` is for the
-    message. Nothing is computed: shapes are followed on the meta device.
+    message. One blank image is computed. Only the search for the smallest square follows shapes on the meta device:
+    its first use costs a process 2 seconds of imports.
     """
     channels, height, width = shape
-    found = _outputs(net, shape)
+    found = _outputs(net, shape, "cpu")
     if isinstance(found, int):
         return found
     sizes = range(1, LARGEST + 1)
-    smaller = bisect_left(sizes, True, key=lambda size: isinstance(_outputs(net, (channels, size, size)), int))
+    smaller = bisect_left(sizes, True, key=lambda size: isinstance(_outputs(net, (channels, size, size), "meta"), int))
     if smaller == LARGEST or min(height, width) > smaller:
         raise BadValue(f"input size {height}x{width} is not accepted by {name}: {found}")
     smallest = sizes[smaller]
     raise BadValue(f"input size {height}x{width} is too small for {name}; expected at least {smallest}x{smallest}")
 
 
-def _outputs(net: nn.Module, shape: tuple[int, int, int]) -> int | Exception:
-    """Numbers per image, or the error that the image caused."""
+def _outputs(net: nn.Module, shape: tuple[int, int, int], device: str) -> int | Exception:
+    """Numbers per image, or the error that the image caused; on `device`, wherever the network's own numbers are."""
     was_training = net.training
     try:
-        theta = {name: value.to("meta") for name, value in (*net.named_parameters(), *net.named_buffers())}
-        return functional_call(net.eval(), theta, (torch.empty(1, *shape, device="meta"),)).numel()
+        values = (*net.named_parameters(), *net.named_buffers())
+        theta = {name: torch.zeros(value.shape, dtype=value.dtype, device=device) for name, value in values}
+        with torch.no_grad():
+            return functional_call(net.eval(), theta, (torch.zeros(1, *shape, device=device),)).numel()
     except RuntimeError as error:
         return error
     finally:

@@ -42,6 +42,7 @@ from fedlib.models import Model
 from fedlib.privacy.noise import Guard, Mechanism, release
 
 SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
+AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,8 @@ def _slopes(victim: Victim, attack: Attack):
     def one(u, scores, g):
         return objective(victim, attack, u, scores, g)
 
-    return torch.func.vmap(torch.func.grad_and_value(one, argnums=(0, 1)))
+    together = max(1, AT_ONCE // victim.model.num_parameters["model"])
+    return torch.func.vmap(torch.func.grad_and_value(one, argnums=(0, 1)), chunk_size=together)
 
 
 def _adam(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
@@ -239,12 +241,11 @@ def _adam(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) ->
 
 def _lbfgs(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
     """SciPy's L-BFGS-B in float64, pixels kept in [0, 1], one attack after the other."""
-    slopes = _slopes(victim, attack)
-    each = [_one_lbfgs(slopes, attack, tree.rows(g, [k]), u[[k]], scores[[k]]) for k in range(len(u))]
-    return Recovered(*(torch.cat([getattr(own, name) for own in each]) for name in ("images", "labels", "objective")))
+    each = [_one_lbfgs(victim, attack, tree.rows(g, k), u[k], scores[k]) for k in range(len(u))]
+    return Recovered(*(torch.stack([getattr(own, name) for own in each]) for name in ("images", "labels", "objective")))
 
 
-def _one_lbfgs(slopes, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
+def _one_lbfgs(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
     from scipy.optimize import minimize
 
     joint, pixels = attack.labels == "joint", u.numel()
@@ -257,15 +258,16 @@ def _one_lbfgs(slopes, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Re
         return z[:pixels].view_as(u), (z[pixels:].view_as(scores) if joint else scores)
 
     def value_and_slope(z):
-        slope, value = slopes(*split(z), g)
-        return float(value), flat(*slope)
+        at = [part.detach().requires_grad_() for part in split(z)]
+        value = objective(victim, attack, *at, g)
+        return float(value.detach()), flat(*torch.autograd.grad(value, at, materialize_grads=True))
 
     start, most = flat(u, scores), attack.iterations
     bounds = [(0, 1)] * pixels + [(None, None)] * (len(start) - pixels)
     options = {"maxiter": most, "maxfun": 2 * most, "maxcor": 50, "ftol": 1e-14, "gtol": 1e-12}
     done = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     image, logs = split(done.x)
-    return Recovered(image, logs.argmax(-1), torch.tensor([done.fun]).to(u))
+    return Recovered(image, logs.argmax(-1), torch.tensor(done.fun).to(u))
 
 
 SEARCH = {"adam": _adam, "lbfgs": _lbfgs}
@@ -318,20 +320,23 @@ def study(
     dataset,
     indices: np.ndarray,
     attack: Attack = COSINE,
-    mechanism: Mechanism | None = None,
+    mechanisms: Sequence[Mechanism] = (Mechanism(),),
     seed: int = 0,
 ) -> tuple[Recovered, Tensor, list[dict]]:
-    """Attack clients that hold the images `indices` int64 [A, b] of a data set. Returns what was recovered, the originals, and one row for each image:
+    """Attack clients that hold the images `indices` int64 [K, b] of a data set, each under every one of M mechanisms.
 
-    image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
+    All A = M K attacks, mechanism by mechanism, are one stack. Returns what was recovered, the originals [A, b, c, h, w], and one row
+    for each image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
     """
-    mechanism, index = mechanism or Mechanism(), torch.as_tensor(np.asarray(indices))
-    require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[A, {victim.images}]")
+    index = torch.as_tensor(np.asarray(indices))
+    require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[K, {victim.images}]")
+    index, under = index.repeat(len(mechanisms), 1), [mechanism for mechanism in mechanisms for _ in index]
     originals = dataset.images[index.flatten()].to(victim.mean.dtype).div(255).to(victim.mean.device)
     originals = originals.view(*index.shape, *dataset.shape)
     labels = dataset.labels[index].to(victim.mean.device)
     names = [int(row[0]) for row in index]
-    signals = [signal(victim, u, y, mechanism, seed, name) for u, y, name in zip(originals, labels, names)]
+    clients = zip(originals, labels, under, names)
+    signals = [signal(victim, u, y, mechanism, seed, name) for u, y, mechanism, name in clients]
     found = invert(victim, tree.stack(signals), dataset.shape, attack, labels, seed, names)
     scores = score(originals, found.images)
     rows = []
@@ -340,8 +345,8 @@ def study(
             {
                 "image": int(index[k, i]),
                 "seed": seed,
-                "privacy": mechanism.kind,
-                "sigma": mechanism.sigma,
+                "privacy": under[k].kind,
+                "sigma": under[k].sigma,
                 **{name: float(scores[name][k, i]) for name in ("psnr", "ssim", "mse")},
                 "objective": float(found.objective[k]),
                 "success": bool(scores["psnr"][k, i] >= SUCCESS),

@@ -73,19 +73,17 @@ def cases(s: dict) -> list[Case]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack on the `images` clients of one seed under one defence. `settings` name it in the cache."""
+    """One attack on the `images` clients of one seed, under all defences of its case together. Its fields name it in the cache."""
 
     case: Case
-    defence: str
     seed: int
     dataset: str
     images: int
     clip: float
     lr: float
 
-    @property
-    def mechanism(self) -> Mechanism:
-        sigma = DEFENCES[self.defence]
+    def mechanism(self, defence: str) -> Mechanism:
+        sigma = DEFENCES[defence]
         return Mechanism() if sigma is None else Mechanism("record", sigma, self.clip)
 
     @property
@@ -96,7 +94,7 @@ class Attempt:
         return cache_root() / "attacks" / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
     def outcome(self) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-        """One row an image (`study`), recovered images and originals [images, c, h, w]; read if it was done before."""
+        """One row a defence and image (`study`), recovered images and originals [rows, c, h, w]; read if it was done before."""
         try:
             with np.load(self.path, allow_pickle=False) as kept:
                 rows = pd.DataFrame({name: kept[name] for name in kept.files if name not in ("recovered", "originals")})
@@ -117,14 +115,16 @@ class Attempt:
             plan=self.case.plan,
         )
         indices = attacked_images(len(dataset.labels), self.images, self.seed).reshape(-1, client.images)
-        found, originals, rows = study(client, dataset, indices, self.case.attack, self.mechanism, self.seed)
+        mechanisms = [self.mechanism(defence) for defence in self.case.defences]
+        found, originals, rows = study(client, dataset, indices, self.case.attack, mechanisms, self.seed)
         order = torch.from_numpy(score(originals, found.images)["order"])
         matched = torch.stack([images[places] for images, places in zip(found.images, order)])
         flat = [images.flatten(0, 1).float().numpy() for images in (matched, originals)]
-        table = pd.DataFrame(rows).drop(columns=["privacy", "sigma", "seed"])
+        table = pd.DataFrame(rows).drop(columns=["privacy", "seed"])
+        table.insert(0, "defence", np.repeat(self.case.defences, self.images))
         packed = io.BytesIO()
         np.savez_compressed(
-            packed, recovered=flat[0], originals=flat[1], **{name: table[name].to_numpy() for name in table}
+            packed, recovered=flat[0], originals=flat[1], **{name: np.array(table[name].tolist()) for name in table}
         )
         write_atomically(self.path, packed.getvalue())
         return table, *flat
@@ -141,9 +141,8 @@ def attempts(s: dict) -> Iterator[Attempt]:
     """All attacks of a profile."""
     common = {name: s[name] for name in ("dataset", "images", "clip", "lr")}
     for case in cases(s):
-        for defence in case.defences:
-            for seed in range(s["seeds"]):
-                yield Attempt(case, defence, seed, **common)
+        for seed in range(s["seeds"]):
+            yield Attempt(case, seed, **common)
 
 
 def attack_all(pending: Sequence[Attempt], workers: int) -> None:
@@ -170,11 +169,12 @@ def analyse_attacks(s: dict, results: list) -> dict[str, pd.DataFrame]:
     attack_all([attempt for attempt in everything if not attempt.path.exists()], s["workers"])
     for attempt in everything:
         rows, recovered, originals = attempt.outcome()
-        about = {"attack": attempt.case.name, "defence": attempt.defence, "sigma": DEFENCES[attempt.defence] or 0.0}
-        tables.append(rows.assign(**about, seed=attempt.seed))
+        tables.append(rows.assign(attack=attempt.case.name, seed=attempt.seed))
         if attempt.seed == 0 and attempt.case.name == "cosine":
-            pictures = pictures or [("original", originals)]
-            pictures.append((f"recovered, {attempt.defence}".replace("none", "no defence"), recovered))
+            pictures = [("original", originals[: s["images"]])]
+            for defence in attempt.case.defences:
+                own = recovered[(rows["defence"] == defence).to_numpy()]
+                pictures.append((f"recovered, {defence}".replace("none", "no defence"), own))
     tidy = pd.concat(tables, ignore_index=True)
     return {
         "tidy": tidy,
