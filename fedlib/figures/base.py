@@ -25,6 +25,13 @@ def colours(number: int) -> list[tuple[float, float, float]]:
     return [mpl.colors.to_rgb(APART[k % len(APART)]) for k in range(number)]
 
 
+def colour_map(name: str) -> mpl.colors.Colormap:
+    """One of seaborn's colour maps."""
+    import seaborn  # noqa: F401  here, because it registers them, and takes a second where nothing else needs SciPy
+
+    return mpl.colormaps[name]
+
+
 def styled(draw):
     """Draw with fedlib's style, whatever the style of the program around it."""
 

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.figures.base import INK, axes_of, colours, styled, thinned
+from fedlib.figures.base import INK, axes_of, colour_map, colours, styled, thinned
 
 MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
 BUBBLE = 220  # area of the largest circle, in square points
@@ -65,7 +65,9 @@ def _heat_map(ax, counts: np.ndarray, most: int):
     ax.spines[["top", "right"]].set_visible(True)
     shown = np.ma.masked_equal(counts.T, 0)
     scale = LogNorm(1, max(most, 2))
-    return ax.imshow(shown, norm=scale, cmap="mako_r", aspect="auto", origin="lower", interpolation="nearest")
+    return ax.imshow(
+        shown, norm=scale, cmap=colour_map("mako_r"), aspect="auto", origin="lower", interpolation="nearest"
+    )
 
 
 def _circle_key(figure: Figure, most: int) -> None:
@@ -95,7 +97,7 @@ def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, h
     """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
     figure, axes = axes_of(2.7 * len(panels) + 1, 3.2, 1, len(panels))
     for ax, (title, matrix) in zip(axes[0], panels.items()):
-        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap="mako", interpolation="nearest")
+        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap=colour_map("mako"), interpolation="nearest")
         ax.set(title=title, xlabel="client", xticks=thinned(len(matrix)), yticks=thinned(len(matrix)))
     axes[0, 0].set_ylabel("client")
     figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label=label)
@@ -119,7 +121,7 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
         )
     top = most or max(np.nanmax(share) for share in shares.values())
     for ax, (title, share) in zip(axes[0], shares.items()):
-        image = ax.imshow(share, vmin=0, vmax=top, cmap="mako_r", interpolation="nearest")
+        image = ax.imshow(share, vmin=0, vmax=top, cmap=colour_map("mako_r"), interpolation="nearest")
         ax.set(title=title, xlabel="other client", xticks=thinned(len(share)), yticks=thinned(len(share)))
     axes[0, 0].set_ylabel("client")
     figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="share", extend="max" if most else "neither")

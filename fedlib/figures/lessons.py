@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled, thinned
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -144,7 +144,9 @@ def idle_shares(points: pd.DataFrame) -> Figure:
     """How much of its own model a client keeps while it is idle, beside powers of 1/2. points: idle (rounds), share, size (samples)."""
     figure, ((ax,),) = axes_of(6.2, 3.1)
     jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
-    dots = ax.scatter(points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap="mako_r", vmin=0)
+    dots = ax.scatter(
+        points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap=colour_map("mako_r"), vmin=0
+    )
     rounds = np.arange(0, points["idle"].max() + 1)
     ax.plot(rounds, 0.5**rounds, color=REFERENCE, linewidth=1, label="1/2 to the power of the idle rounds")
     ax.set(xlabel="idle rounds", ylabel="share of the own model", ylim=(-0.03, 1.05))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled
 
 COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
 
@@ -137,12 +137,12 @@ def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
     axes[0].set(title="labels of the clients", xlabel="label", ylabel="client")
     axes[0].set(xticks=range(classes), yticks=range(size))
     truth = _square(tidy, learners[0], seed, "relevant", size)
-    axes[1].imshow(truth, cmap="vlag", vmin=-1, vmax=1)
+    axes[1].imshow(truth, cmap=colour_map("vlag"), vmin=-1, vmax=1)
     axes[1].set_title("shares a label")
     for ax, learner in zip(axes[2:], learners):
         score = _square(tidy, learner, seed, "relevance", size)
         most = max(np.nanmax(np.abs(score)), 1e-12)
-        image = ax.imshow(score, cmap="vlag", norm=TwoSlopeNorm(0, -most, most))
+        image = ax.imshow(score, cmap=colour_map("vlag"), norm=TwoSlopeNorm(0, -most, most))
         wrong = np.argwhere((score > 1e-9) != (truth > 0))
         wrong = wrong[wrong[:, 0] != wrong[:, 1]]
         ax.plot(wrong[:, 1], wrong[:, 0], "x", color="black", markersize=4)

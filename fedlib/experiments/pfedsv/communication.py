@@ -216,7 +216,7 @@ FIGS8_10 = Item(
     name="pfedsv/figs8_10_communication",
     title="pFedSV Figures 8 to 10: what travels, for LeNet-5, ResNet-34 and VGG-19",
     claim="Dropping irrelevant clients and sharing the extractor bring pFedSV's traffic from FedFomo's towards FedAvg's.",
-    smaller="whose models are downloaded is learned on digits (16x16) with LeNet-5 instead of an unstated data set; networks and their parameters are the paper's",
+    smaller="whose models are downloaded is learned on digits (16x16) with LeNet-5 instead of an unstated data set, in 10 rounds of 3 epochs instead of 20 of 5; networks and their parameters are the paper's",
     settings={
         "smoke": {**SETTINGS["smoke"], "seeds": 1},
         "quick": {**SETTINGS["quick"], "seeds": 3},

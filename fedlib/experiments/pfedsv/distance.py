@@ -147,7 +147,7 @@ FIG3 = Item(
     name="pfedsv/fig3_model_difference",
     title="pFedSV Figure 3: the distance of models and shared labels",
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds; 90 training images per client instead of 4,800",
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training images per client instead of 4,800",
     settings={
         "smoke": {**SETTINGS["smoke"], "seeds": 1},
         "quick": {**SETTINGS["quick"], "rounds": 5, "seeds": 3},

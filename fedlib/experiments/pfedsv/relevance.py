@@ -206,7 +206,7 @@ FIG7 = Item(
     name="pfedsv/fig7_relevance",
     title="pFedSV Figure 7: the relevance that clients learn",
     claim="pFedSV's clients find out exactly who shares a label with them; FedFomo's do not.",
-    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 72 training and 18 validation images per client instead of 4,480 and 1,120",
+    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of 5; 72 training and 18 validation images per client instead of 4,480 and 1,120",
     settings={
         "smoke": {**SETTINGS["smoke"], "seeds": 1},
         "quick": {**SETTINGS["quick"], "seeds": 3},

@@ -16,7 +16,7 @@ SETTINGS = {
         "test_fraction": 0.5,
     },
     "quick": {
-        "dataset": "digits", "model": "lenet5", "rounds": 20, "local_epochs": 5, "batch_size": 16, "lr": 0.1,
+        "dataset": "digits", "model": "lenet5", "rounds": 10, "local_epochs": 3, "batch_size": 16, "lr": 0.1,
         "test_fraction": 0.5,
     },
     "paper": {
@@ -58,7 +58,11 @@ def mean_auc(scores: np.ndarray, relevant: np.ndarray) -> float:
 
     1 is perfect, 0.5 is guessing. Clients to whom all others are relevant, or none, are left out; NaN if nobody is left.
     """
-    from sklearn.metrics import roc_auc_score
-
     rows = [(truth, row) for truth, row in zip(others(relevant), others(scores)) if truth.any() and not truth.all()]
-    return float(np.mean([roc_auc_score(truth, row) for truth, row in rows])) if rows else float("nan")
+    return float(np.mean([_auc(row[truth], row[~truth]) for truth, row in rows])) if rows else float("nan")
+
+
+def _auc(above: np.ndarray, below: np.ndarray) -> float:
+    """Share of the pairs in which a number of the first kind is higher than one of the second."""
+    gaps = above[:, None] - below
+    return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
