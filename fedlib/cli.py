@@ -84,6 +84,8 @@ def reproduce(
     Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are written,
     its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
     """
+    import torch
+
     from fedlib.notebooks import execute_all, refresh_source
     from fedlib.report import tally, write_report
 
@@ -92,18 +94,24 @@ def reproduce(
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
     failures = {} if finished else _failed_items(opened, _train(opened, jobs=jobs, device=device))
     absent = [item.item.name for item in opened if finished and not item.can_be_shown]
+    torch.set_num_threads(1)  # notebooks run beside the analyses
     summaries = {}
-    for item in opened:
-        if item.item.name not in failures and item.item.name not in absent:
-            try:
-                summaries[item.item.name] = item.save()
-            except FedlibError as error:
-                failures[item.item.name] = str(error)
-            except Exception as error:
-                failures[item.item.name] = f"{type(error).__name__}: {error}"
+
+    def saved():
+        for item in opened:
+            if item.item.name not in failures and item.item.name not in absent:
+                try:
+                    summaries[item.item.name] = item.save()
+                except FedlibError as error:
+                    failures[item.item.name] = str(error)
+                except Exception as error:
+                    failures[item.item.name] = f"{type(error).__name__}: {error}"
+                else:
+                    yield item
+
+    whole = (item for item in saved() if notebooks and not item.missing)  # a notebook would train what is missing
+    executed = execute_all(whole, jobs or 2)
     shown = [item for item in opened if item.item.name in summaries]
-    whole = [item for item in shown if not item.missing]  # a notebook would train what is missing
-    executed = execute_all(whole, jobs or 2) if notebooks and whole else {}
     failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
     for name, how in executed.items():
         if how.startswith("skipped"):

@@ -9,6 +9,7 @@ import logging
 import os
 import tempfile
 import warnings
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,10 +29,14 @@ def output_path(item: OpenItem) -> Path:
     return item.root / "results" / item.place / "notebooks" / f"{item.item.name}.ipynb"
 
 
-def execute_all(items: list[OpenItem], jobs: int) -> dict[str, str]:
-    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged", "skipped: why" or "failed: why"."""
+def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
+    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged", "skipped: why" or "failed: why".
+
+    A notebook starts as soon as its item is there, while the iterable still works on the next one.
+    """
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return dict(zip([item.item.name for item in items], pool.map(_execute, items)))
+        started = {item.item.name: pool.submit(_execute, item) for item in items}
+    return {name: run.result() for name, run in started.items()}
 
 
 def _execute(item: OpenItem) -> str:
@@ -52,6 +57,9 @@ def _execute(item: OpenItem) -> str:
     import papermill
 
     os.environ["FEDLIB_PROFILE"] = item.profile  # what the kernels inherit
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # side by side, several threads each make small networks many times slower
     output.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:

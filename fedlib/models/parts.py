@@ -11,6 +11,7 @@ from torch.func import functional_call
 from fedlib.errors import BadValue
 
 LARGEST = 1024  # pixels; up to here the smallest accepted input is looked for
+SMALL = 1_000_000  # parameters; up to here shapes are found by computing an image
 
 
 class ExtractorHead(nn.Module):
@@ -29,11 +30,12 @@ def num_features(name: str, net: nn.Module, shape: tuple[int, int, int]) -> int:
     """How many numbers `net` makes of one image of `shape` (channels, height, width).
 
     Raises BadValue, naming the smallest square that is accepted, for an image that is too small. `name` is for the
-    message. One blank image is computed. Only the search for the smallest square follows shapes on the meta device:
-    its first use costs a process 2 seconds of imports.
+    message. A small network computes a blank image. For others, and where the smallest square is looked for, shapes are
+    followed on the meta device: there nothing is computed, but its first use costs a process two seconds of imports.
     """
     channels, height, width = shape
-    found = _outputs(net, shape, "cpu")
+    small = sum(value.numel() for value in net.parameters()) <= SMALL
+    found = _outputs(net, shape, "cpu" if small else "meta")
     if isinstance(found, int):
         return found
     sizes = range(1, LARGEST + 1)

@@ -93,7 +93,7 @@ TABLE7 = Item(
     smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10",
     settings={
         "smoke": {**SETTINGS["smoke"], "seeds": 1},
-        "quick": {**SETTINGS["quick"], "rounds": 10, "eval_every": 10, "seeds": 3},
+        "quick": {**SETTINGS["quick"], "rounds": 5, "eval_every": 5, "seeds": 3},
         "paper": {**SETTINGS["paper"], "rounds": 20, "eval_every": 20, "seeds": 5},
     },
     minutes={"smoke": 0.1, "quick": 1, "paper": 30},

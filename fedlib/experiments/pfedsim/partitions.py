@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from itertools import product
 
@@ -21,14 +22,20 @@ CLIENTS = 100
 
 def size_statistics(datasets: Iterable[str], seeds: int, min_size: int) -> pd.DataFrame:
     """Clients' sizes and classes in `seeds` draws for every alpha, with and without cap, one draw a row."""
-    rows = []
-    for alpha, dataset, seed, cap in product(ALPHAS, datasets, range(seeds), (True, False)):
-        counts, tries = dirichlet_counts(class_sizes(dataset), CLIENTS, seed, alpha, cap=cap, min_size=min_size)
-        size, owned = counts.sum(1), (counts > 0).sum(1)
-        drawn = size.mean(), size.std(), owned.mean(), label_entropy(counts).mean(), tries
-        rows.append((dataset, alpha, seed, cap, *drawn))
+    rows = [
+        (dataset, alpha, seed, cap, *_drawn(dataset, alpha, seed, cap, min_size))
+        for alpha, dataset, seed, cap in product(ALPHAS, datasets, range(seeds), (True, False))
+    ]
     columns = ["dataset", "alpha", "seed", "cap", "mean_size", "std_size", "classes_owned", "label_entropy", "tries"]
     return pd.DataFrame(rows, columns=columns)
+
+
+@functools.cache  # two items show the same draws
+def _drawn(dataset: str, alpha: float, seed: int, cap: bool, min_size: int) -> tuple[float, ...]:
+    """Mean and std of the clients' sizes, their mean number of classes and label entropy, and the tries."""
+    counts, tries = dirichlet_counts(class_sizes(dataset), CLIENTS, seed, alpha, cap=cap, min_size=min_size)
+    size, owned = counts.sum(1), (counts > 0).sum(1)
+    return size.mean(), size.std(), owned.mean(), label_entropy(counts).mean(), tries
 
 
 def analyse_partitions(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
