@@ -96,7 +96,7 @@ TABLE7 = Item(
         "quick": {**SETTINGS["quick"], "rounds": 5, "eval_every": 5, "seeds": 3},
         "paper": {**SETTINGS["paper"], "rounds": 20, "eval_every": 20, "seeds": 5},
     },
-    minutes={"smoke": 0.1, "quick": 1, "paper": 30},
+    minutes={"smoke": 0.1, "quick": 0.5, "paper": 30},
     specs=overhead_specs,
     analyse=analyse_overhead,
     figure=lambda tables: figures.overhead(tables["tidy"], printed_ratios()),

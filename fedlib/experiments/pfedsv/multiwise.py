@@ -113,7 +113,7 @@ FIG4 = Item(
         "quick": {**SETTINGS["quick"], "rounds": 6, "seeds": 3},
         "paper": {**SETTINGS["paper"], "seeds": 5},
     },
-    minutes={"smoke": 0.1, "quick": 1.2, "paper": 900},
+    minutes={"smoke": 0.1, "quick": 0.5, "paper": 900},
     specs=multiwise_specs,
     analyse=analyse_multiwise,
     figure=lambda tables: figures.collaboration(headline(tables["tidy"]), list(ARMS)),

@@ -200,7 +200,7 @@ NOTES = Item(
         "quick": {**SETTINGS["quick"], "rounds": 5, "min_size": 20, "seeds": 1},
         "paper": {**SETTINGS["paper"], "min_size": 40, "seeds": 1},
     },
-    minutes={"smoke": 0.3, "quick": 1.5, "paper": 5000},
+    minutes={"smoke": 0.3, "quick": 0.8, "paper": 5000},
     partial=True,
     specs=lambda s: STUDY.specs(s, base_specs(s)),
     analyse=analyse_notes,

@@ -212,7 +212,7 @@ FIG7 = Item(
         "quick": {**SETTINGS["quick"], "seeds": 3},
         "paper": {**MNIST, "seeds": 5},
     },
-    minutes={"smoke": 0.1, "quick": 1.2, "paper": 500},
+    minutes={"smoke": 0.1, "quick": 0.5, "paper": 500},
     specs=relevance_specs,
     analyse=analyse_relevance,
     figure=lambda tables: figures.relevance_matrices(tables["tidy"], tables["labels"]),
