@@ -34,9 +34,12 @@ def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
 
     A notebook starts as soon as its item is there, while the iterable still works on the next one.
     """
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+    pool = ThreadPoolExecutor(max_workers=max(1, jobs))
+    try:
         started = {item.item.name: pool.submit(_execute, item) for item in items}
-    return {name: run.result() for name, run in started.items()}
+        return {name: run.result() for name, run in started.items()}
+    finally:  # after Ctrl-C no further one is begun
+        pool.shutdown(cancel_futures=True)
 
 
 def _execute(item: OpenItem) -> str:

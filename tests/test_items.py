@@ -307,6 +307,27 @@ def test_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_pa
     assert notebooks.execute_all([item], 1) == {item.item.name: "unchanged"}
 
 
+def test_a_notebook_starts_while_the_next_item_is_still_made_and_none_after_an_interrupt(monkeypatch):
+    from threading import Event
+    from types import SimpleNamespace
+
+    begun, executed = Event(), []
+    monkeypatch.setattr(notebooks, "_execute", lambda item: executed.append(item.item.name) or begun.set() or "executed")
+    first, second = (SimpleNamespace(item=SimpleNamespace(name=name)) for name in "ab")
+
+    def made(interrupted):
+        yield first
+        assert begun.wait(timeout=30), "the first notebook waits for the second item"
+        if interrupted:
+            raise KeyboardInterrupt
+        yield second
+
+    assert notebooks.execute_all(made(False), 1) == {"a": "executed", "b": "executed"}
+    with pytest.raises(KeyboardInterrupt):
+        notebooks.execute_all(made(True), 1)
+    assert executed == ["a", "b", "a"]
+
+
 def test_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "source_path", lambda name: PROJECT / "notebooks" / f"{name}.ipynb")
     item = OpenItem(ITEMS["pfedsim/fig2_classifier_similarity"], "smoke", root=tmp_path, lr=0.1)
@@ -327,6 +348,26 @@ def test_readme_says_what_ci_runs_and_its_table_is_the_reports(monkeypatch):
 def test_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     assert report.page(paper) == (PROJECT / "results" / f"{paper}.md").read_text(), f"run `fedlib report {paper}`"
+
+
+def test_opening_an_item_does_not_wait_for_plotting_or_for_torchs_compiler():
+    import subprocess
+    import sys
+
+    script = (
+        "import sys; from fedlib.experiments import open_item; open_item('pfedsim/table3_accuracy', 'smoke').specs[0].id\n"
+        "print([m for m in ('matplotlib', 'seaborn', 'scipy.stats', 'sympy', 'torch._dynamo') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_figures_are_found_by_name_and_nothing_else_is():
+    from fedlib import figures
+
+    assert all(callable(getattr(figures, name)) for name in figures.__all__) and set(figures.__all__) == set(dir(figures))
+    with pytest.raises(AttributeError, match="histogram"):
+        getattr(figures, "histogram")  # noqa: B009
 
 
 def test_importing_fedlib_needs_neither_torchvision_nor_the_heavy_packages():

@@ -246,6 +246,16 @@ def test_first_complete_by_hand():
     np.testing.assert_array_equal(relevance.first_complete(sent, relevant), [3, np.nan, 1])
 
 
+def test_auc_is_scikit_learns_also_with_ties():
+    from sklearn.metrics import roc_auc_score
+
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        relevant, score = draw.random((8, 8)) < 0.4, draw.integers(0, 4, (8, 8)).astype(float)
+        rows = [(truth, row) for truth, row in zip(ring.others(relevant), ring.others(score)) if truth.any() and not truth.all()]
+        assert ring.mean_auc(score, relevant) == pytest.approx(np.mean([roc_auc_score(*pair) for pair in rows]), abs=1e-12)
+
+
 def test_auc_and_signs_by_hand():
     """Client 0 ranks its relevant other first, client 1 last of two, client 2 has nobody irrelevant and is left out."""
     relevant = np.array([[0, 1, 0], [1, 0, 0], [1, 1, 0]], dtype=bool)
