@@ -87,15 +87,16 @@ class Victim:
     def steps(self, u: Tensor, labels: Tensor) -> dict:
         """(θ_before - θ_after)/η of LocalSGD on images u [b, c, h, w] in [0, 1]; labels: probabilities [b, C]. Differentiable."""
         x, start = (u - self.mean) / self.std, {name: self.theta[name] for name in self.model.trainable}
-        theta, total = start, tree.map(torch.zeros_like, start)
+        theta, total = start, None
         for rows in map(list, self.plan):
+            if total is not None:
+                theta = {name: start[name] - self.lr * total[name] for name in start}
 
             def loss(theta, rows=rows):
                 return functional.cross_entropy(self.model.logits({**self.theta, **theta}, x[rows]), labels[rows])
 
             grads = torch.func.grad(loss)(theta)
-            total = tree.map(torch.add, total, grads)
-            theta = {name: start[name] - self.lr * total[name] for name in start}
+            total = grads if total is None else tree.map(torch.add, total, grads)
         return total
 
 
@@ -202,10 +203,20 @@ def objective(victim: Victim, attack: Attack, u: Tensor, scores: Tensor, g: dict
     if attack.match == "l2":
         value = sum((h[name] - g[name]).square().sum() for name in h) / tree.dot(g, g)
     else:
-        value = 1 - tree.dot(h, g) / (tree.dot(h, h) * tree.dot(g, g)).clamp(min=1e-30).sqrt()
+        value = 1 - _inner(h, g) / (_norm(h) * _norm(g)).clamp(min=1e-15)
     if attack.tv:
         value = value + attack.tv * (u.diff(dim=-1).abs().mean() + u.diff(dim=-2).abs().mean())
     return value
+
+
+def _inner(a: dict, b: dict) -> Tensor:
+    """<a, b>, without a product as long as the signals, which would take most of an attack on a large network."""
+    return sum(torch.linalg.vecdot(a[name], b[name]).sum() for name in a)
+
+
+def _norm(a: dict) -> Tensor:
+    """‖a‖, for the same reason."""
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(leaf) for leaf in a.values()]))
 
 
 def _slopes(victim: Victim, attack: Attack):
