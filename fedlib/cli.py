@@ -109,7 +109,8 @@ def reproduce(
                 else:
                     yield item
 
-    whole = (item for item in saved() if notebooks and not item.missing)  # a notebook would train what is missing
+    # a notebook would train what is missing, or make a study again
+    whole = (item for item in saved() if notebooks and not item.missing and not item.reads_tables)
     executed = execute_all(whole, jobs or 2)
     shown = [item for item in opened if item.item.name in summaries]
     failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
@@ -127,7 +128,7 @@ def reproduce(
         name = item.item.name
         said = tally(summaries[name]["claims"]) if name in summaries else "not run yet"
         said = f"FAILED: {failures[name]}" if name in failures else said
-        missing = f" ({len(item.missing)} of {len(item.specs)} runs are missing)" if item.missing else ""
+        missing = f" ({item.lacks})" if item.missing else ""
         print(f"  {name:<40} {said}{missing if name not in failures else ''}")
     done = f"{len(summaries.keys() - failures.keys())} of {len(opened)} items in {time.monotonic() - started:.0f} s"
     places = sorted({item.place for item in opened})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
 from math import inf
 
@@ -14,8 +16,8 @@ from helpers import tiny
 from fedlib import figures
 from fedlib.data import load
 from fedlib.engine.simulate import simulate
-from fedlib.errors import BadValue
-from fedlib.experiments import ITEMS, OpenItem, paper_table
+from fedlib.errors import BadValue, FedlibError
+from fedlib.experiments import ITEMS, OpenItem, at_paper_scale, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv import accuracy, inversion, privacy, task
 from fedlib.privacy import accounting
@@ -321,11 +323,47 @@ def test_attacked_images_and_their_scores(monkeypatch, tmp_path):
     assert len(set(np.concatenate(parts))) == 18 and len(inversion.attacked_images(4, 4, 9)) == 4
 
 
-def test_pixels_survive_their_long_form():
-    images = np.random.default_rng(0).random((2, 3, 4, 5))
-    table = inversion.pixels([("a", images), ("b", images)])
-    again = table[table["row"] == "b"].sort_values(["column", "channel", "y", "x"])["value"].to_numpy().reshape(2, 3, 4, 5)
-    assert np.array_equal(again, images) and len(table) == 2 * images.size
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_survive_their_table_and_are_drawn_where_they_belong(channels):
+    """To the nearest of 256 levels; also where a pixel is out of range by rounding."""
+    images = np.random.default_rng(0).random((2, channels, 4, 5))
+    images[0, 0, 0, :2] = 1.0000001, -1e-7
+    table = inversion.pixels([("a", images[:, :, ::-1]), ("b", images)])
+    assert len(table) == 4 and list(table.columns) == ["row", "column", "channels", "pixels"]
+    tidy = pd.DataFrame([dict(attack="cosine", defence=d, sigma=s, psnr=9.0, ssim=0.5, success=False) for d, s in (("none", 0.0), ("σ = 1", 1.0))])
+    levels = pd.DataFrame({"name": ["mean image"], "psnr": [12.0]})
+    read = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+    axes = [ax for ax in figures.inversion(tidy, read, levels).axes if ax.images]
+    assert [ax.get_ylabel() for ax in axes] == ["a", "", "b", ""]
+    for ax, image in zip(axes[2:], images):
+        drawn = np.asarray(ax.images[0].get_array()).reshape(4, 5, channels).transpose(2, 0, 1)
+        np.testing.assert_allclose(drawn / 255, image, atol=0.5 / 255 + 1e-6)
+
+
+def test_a_study_is_shown_from_its_tables_where_nothing_may_be_computed(monkeypatch, tmp_path, capsys):
+    """The same tables, figure, verdicts and origin; not with other settings; not before it was made; never made by looking."""
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+    item, few = ITEMS["pfedsv/fig11_inversion"], dict(root=tmp_path, adam_iterations=2)
+    shown = OpenItem(item, "smoke", finished=True, **few)
+    assert shown.missing == ["its study"] and not shown.can_be_shown
+    with pytest.raises(FedlibError, match="its study was not made yet"):
+        shown.compare()
+    made = OpenItem(item, "smoke", **few)
+    summary = made.save()
+    summary["provenance"][0]["commit"] = "of the study"
+    (tmp_path / "results" / made.place / "pfedsv" / "fig11_inversion.json").write_text(json.dumps(summary))
+    monkeypatch.setattr(inversion, "study", lambda *a, **k: pytest.fail("made again"))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "other"))
+    shown = OpenItem(item, "smoke", finished=True, **few)
+    assert not shown.missing and shown.tables.keys() == made.tables.keys()
+    for name, table in made.tables.items():
+        pd.testing.assert_frame_equal(shown.tables[name], table, check_dtype=False, rtol=1e-5)
+    assert [v.status for _, v in shown.verdicts()] == [v.status for _, v in made.verdicts()]
+    assert shown.save()["provenance"][0]["commit"] == "of the study" and (tmp_path / "figures" / made.place / "pfedsv").exists()
+    assert OpenItem(item, "smoke", finished=True, root=tmp_path, adam_iterations=3).missing == ["its study"]
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    assert at_paper_scale("pfedsv/fig11_inversion") is None
+    assert capsys.readouterr().out == "the study at the paper's settings is not made yet\n"
 
 
 def test_guesses_by_hand():

@@ -68,6 +68,9 @@ class Item:
     )
     partial: bool = False  # `analyse` and the claims cope with runs that are missing
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
+    studied: bool = (
+        False  # `analyse` is the work, not runs: where nothing may be computed, the tables that it wrote are read
+    )
 
 
 class OpenItem:
@@ -83,7 +86,7 @@ class OpenItem:
         finished: bool = False,
         **overrides,
     ):
-        """finished: train nothing; items that can do so show the runs that are there, and say which are missing."""
+        """finished: train nothing; items that can do so show the runs (or studies) that are there, and say which are missing."""
         self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
         self.finished = finished
         own = item.settings[profile]
@@ -112,8 +115,48 @@ class OpenItem:
 
     @functools.cached_property
     def missing(self) -> list[str]:
-        """Runs, by their labels, that are not there."""
-        return [spec.label for spec in {s.id: s for s in self.specs}.values() if not self.store.path(spec).exists()]
+        """Runs, by their labels, that are not there; with `finished` also the study, if nobody has made it."""
+        absent = [spec.label for spec in {s.id: s for s in self.specs}.values() if not self.store.path(spec).exists()]
+        return absent + ["its study"] if self.reads_tables and self._summary is None else absent
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the tables are read instead of made."""
+        return self.finished and self.item.studied
+
+    @property
+    def _folder(self) -> Path:
+        return self.root / "results" / self.place / self.item.name.split("/")[0]
+
+    @property
+    def _stem(self) -> str:
+        return self.item.name.split("/")[1]
+
+    @functools.cached_property
+    def _summary(self) -> dict | None:
+        """What `save` wrote with these settings, or None."""
+        try:
+            summary = json.loads((self._folder / f"{self._stem}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return summary if summary.get("settings") == json.loads(json.dumps(self.settings)) else None
+
+    def _read_tables(self) -> dict[str, pd.DataFrame]:
+        tables = {}
+        for name, texts in self._summary["texts"].items():
+            path = self._folder / f"{self._file(name)}.csv"
+            tables[name] = pd.read_csv(path, dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values="")
+            tables[name][texts] = tables[name][texts].fillna("")
+        return tables
+
+    def _file(self, table: str) -> str:
+        return self._stem if table == "tidy" else f"{self._stem}.{table}"
+
+    @property
+    def lacks(self) -> str:
+        """How much is missing, in words."""
+        needed = len({spec.id for spec in self.specs})
+        return f"{len(self.missing)} of {needed} runs are missing" if needed else "its study was not made yet"
 
     @property
     def can_be_shown(self) -> bool:
@@ -126,7 +169,7 @@ class OpenItem:
         With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`).
         """
         if self.finished and not self.can_be_shown:
-            raise FedlibError(f"{self.item.name}: {len(self.missing)} of {len(self.specs)} runs are missing")
+            raise FedlibError(f"{self.item.name}: {self.lacks}")
         there = [spec for spec in self.specs if not self.finished or self.store.path(spec).exists()]
         return self._finished(there)
 
@@ -148,6 +191,8 @@ class OpenItem:
     @functools.cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The item's tables by name: "tidy" (one observation a row), "compare" (paper | ours | difference), and its own."""
+        if self.reads_tables and self.can_be_shown:
+            return self._read_tables()
         return self.item.analyse(self.settings, self.results)
 
     def figure(self) -> Figure:
@@ -177,12 +222,12 @@ class OpenItem:
 
     def save(self) -> dict:
         """Write figure, tables and claims under figures/ and results/; returns what the report needs."""
-        paper, name = self.item.name.split("/")
-        folder = self.root / "results" / self.place / paper
+        folder, name = self._folder, self._stem
         for table, frame in self.tables.items():
-            stem = name if table == "tidy" else f"{name}.{table}"
-            write_atomically(folder / f"{stem}.csv", frame.to_csv(index=False, float_format="%.6g").encode())
-        picture = self.root / "figures" / self.place / paper / f"{name}.png"
+            write_atomically(
+                folder / f"{self._file(table)}.csv", frame.to_csv(index=False, float_format="%.6g").encode()
+            )
+        picture = self.root / "figures" / self.place / folder.name / f"{name}.png"
         picture.parent.mkdir(parents=True, exist_ok=True)
         figure = self.figure()
         figure.savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
@@ -200,13 +245,18 @@ class OpenItem:
             "shown": self.item.shown,
             "answer": self.answer(),
         }
+        if self.item.studied:  # columns of text, some of which look like numbers
+            kinds = {name: frame.select_dtypes(exclude=["number", "bool"]) for name, frame in self.tables.items()}
+            summary["texts"] = {name: list(texts.columns) for name, texts in kinds.items()}
         write_atomically(folder / f"{name}.json", (json.dumps(summary, indent=1) + "\n").encode())
         return summary
 
     def _provenance(self) -> list[dict]:
-        """The distinct origins of the runs (date and shared rounds left out), or this process where there are none."""
+        """The distinct origins of the runs (date and shared rounds left out); of a study this process, or that which made it."""
         import torch
 
+        if self.reads_tables:
+            return self._summary["provenance"]
         origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
         distinct = {
             json.dumps({k: v for k, v in origin.items() if k not in ("date", "shared_rounds")}, sort_keys=True)
@@ -241,7 +291,10 @@ def at_paper_scale(name: str) -> OpenItem | None:
 
     item = OpenItem(ITEMS[choose("item", name, ITEMS)], "paper", finished=True)
     needed = len({spec.id for spec in item.specs})
-    print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
+    if item.item.studied:
+        print(f"the study at the paper's settings is {'here' if item.can_be_shown else 'not made yet'}")
+    else:
+        print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
     return item if item.can_be_shown else None
 
 

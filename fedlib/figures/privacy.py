@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -65,7 +66,7 @@ def budgets(tidy: pd.DataFrame, by_round: pd.DataFrame, printed: pd.DataFrame) -
 def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) -> Figure:
     """Originals and what an attack recovers of them, a row a defence; beside them PSNR, SSIM and success against σ, a line an attack.
 
-    tidy: attack, defence, sigma, psnr, ssim, success, an image a row; pictures: row, column, channel, y, x, value in [0, 1];
+    tidy: attack, defence, sigma, psnr, ssim, success, an image a row; pictures: row, column, channels, pixels in hexadecimal;
     levels: name, psnr: images that an attacker without any upload could guess.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
@@ -74,10 +75,10 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     images, scores = figure.subfigures(1, 2, width_ratios=[left, right])
     axes = images.subplots(len(rows), columns, squeeze=False)
     for line, name in zip(axes, rows):
-        for ax, (_, cellsof) in zip(line, pictures[pictures["row"] == name].groupby("column")):
-            shape = tuple(cellsof[axis].max() + 1 for axis in ("channel", "y", "x"))
-            image = cellsof["value"].to_numpy().reshape(shape).transpose(1, 2, 0)
-            ax.imshow(image, cmap="gray", vmin=0, vmax=1)
+        for ax, one in zip(line, pictures[pictures["row"] == name].itertuples()):
+            lines = [list(bytes.fromhex(text)) for text in one.pixels.split()]
+            image = np.array(lines, dtype=np.uint8).reshape(one.channels, -1, len(lines[0])).transpose(1, 2, 0)
+            ax.imshow(image, cmap="gray", vmin=0, vmax=255)
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
