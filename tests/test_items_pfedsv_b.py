@@ -330,7 +330,7 @@ def test_pixels_survive_their_table_and_are_drawn_where_they_belong(channels):
     images[0, 0, 0, :2] = 1.0000001, -1e-7
     table = inversion.pixels([("a", images[:, :, ::-1]), ("b", images)])
     assert len(table) == 4 and list(table.columns) == ["row", "column", "channels", "pixels"]
-    tidy = pd.DataFrame([dict(attack="cosine", defence=d, sigma=s, psnr=9.0, ssim=0.5, success=False) for d, s in (("none", 0.0), ("σ = 1", 1.0))])
+    tidy = pd.DataFrame([dict(attack="cosine", defence=d, sigma=s, psnr=9.0, ssim=0.5, lpips=0.4, success=False) for d, s in (("none", 0.0), ("σ = 1", 1.0))])
     levels = pd.DataFrame({"name": ["mean image"], "psnr": [12.0]})
     read = pd.read_csv(io.StringIO(table.to_csv(index=False)))
     axes = [ax for ax in figures.inversion(tidy, read, levels).axes if ax.images]

@@ -64,14 +64,14 @@ def budgets(tidy: pd.DataFrame, by_round: pd.DataFrame, printed: pd.DataFrame) -
 
 @styled
 def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) -> Figure:
-    """Originals and what an attack recovers of them, a row a defence; beside them PSNR, SSIM and success against σ, a line an attack.
+    """Originals and what an attack recovers of them, a row a defence; beside them four scores against σ, a line an attack.
 
-    tidy: attack, defence, sigma, psnr, ssim, success, an image a row; pictures: row, column, channels, pixels in hexadecimal;
+    tidy: attack, defence, sigma, psnr, ssim, lpips, success, an image a row; pictures: row, column, channels, pixels in hexadecimal;
     levels: name, psnr: images that an attacker without any upload could guess.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
     left, right = 0.72 * columns + 1.6, 5.6
-    figure = Figure(figsize=(left + right, max(4.5, 0.78 * len(rows))), layout="constrained")
+    figure = Figure(figsize=(left + right, max(5.6, 0.78 * len(rows))), layout="constrained")
     images, scores = figure.subfigures(1, 2, width_ratios=[left, right])
     axes = images.subplots(len(rows), columns, squeeze=False)
     for line, name in zip(axes, rows):
@@ -82,28 +82,28 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    _scores(scores.subplots(3, 1, sharex=True), tidy, levels)
+    _scores(scores.subplots(4, 1, sharex=True), tidy, levels)
     return figure
 
 
 def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
-    """PSNR, SSIM and share of successes against σ, mean over images and seeds; diamonds are without defence."""
+    """PSNR, SSIM, ST-LPIPS and share of successes against σ, mean over images and seeds; diamonds are without defence."""
     noisy = tidy[tidy["defence"] != "none"]
     sigmas = sorted(noisy["sigma"].unique())
     places = {sigma: k for k, sigma in enumerate(sigmas)}
     for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), colours(tidy["attack"].nunique())):
-        for ax, value in zip(axes, ("psnr", "ssim", "success")):
+        for ax, value in zip(axes, ("psnr", "ssim", "lpips", "success")):
             with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()
             ax.plot(
                 [places[s] for s in with_clip.index], with_clip, color=colour, marker="o", markersize=4, label=attack
             )
             bare = rows[rows["defence"] == "none"][value].mean()
             ax.plot([-1], [bare], color=colour, marker="D", markersize=5, linestyle="")
-    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "share recovered\n(PSNR ≥ 20 dB)")):
+    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "ST-LPIPS\n(0: alike)", "share recovered\n(PSNR ≥ 20 dB)")):
         ax.axvline(-0.5, color="#bbbbbb", linewidth=0.8)
         ax.set_xticks([-1, *places.values()], ["no\ndefence", *(f"{s:g}" for s in sigmas)])
         ax.set(ylabel=title)
-    axes[2].set_xlabel("σ of the noise, with clipping")
+    axes[-1].set_xlabel("σ of the noise, with clipping")
     for level, style in zip(levels.itertuples(index=False), ("--", ":")):
         axes[0].axhline(level.psnr, color=PAPER, linestyle=style, linewidth=1)
         axes[0].annotate(
@@ -118,5 +118,6 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
             color=PAPER,
         )
     axes[1].set_ylim(-0.25, 1.05)
-    axes[2].set_ylim(-0.05, 1.05)
+    axes[2].set_ylim(-0.05, 1.15)
+    axes[3].set_ylim(-0.05, 1.05)
     axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, ncols=3)

@@ -29,7 +29,7 @@ from fedlib.engine.workers import Workers
 from fedlib.errors import require
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.models import build
-from fedlib.privacy import inversion, noise
+from fedlib.privacy import inversion, noise, perceptual
 from fedlib.privacy.inversion import COSINE, DLG, IDLG, Attack, score, study, victim
 from fedlib.privacy.noise import Mechanism
 
@@ -169,7 +169,8 @@ def analyse_attacks(s: dict, results: list) -> dict[str, pd.DataFrame]:
     attack_all([attempt for attempt in everything if not attempt.path.exists()], s["workers"])
     for attempt in everything:
         rows, recovered, originals = attempt.outcome()
-        tables.append(rows.assign(attack=attempt.case.name, seed=attempt.seed))
+        alike = perceptual.distances(originals, recovered)
+        tables.append(rows.assign(lpips=alike, attack=attempt.case.name, seed=attempt.seed))
         if attempt.seed == 0 and attempt.case.name == "cosine":
             pictures = [("original", originals[: s["images"]])]
             for defence in attempt.case.defences:
@@ -197,6 +198,7 @@ def compared(tidy: pd.DataFrame) -> pd.DataFrame:
                 "ours: share recovered": f"{own['success'].mean():.2f} (n={len(own)})",
                 "PSNR, dB": mean_std(own.groupby("seed")["psnr"].mean()),
                 "SSIM": mean_std(own.groupby("seed")["ssim"].mean()),
+                "ST-LPIPS": mean_std(own.groupby("seed")["lpips"].mean()),
                 "label right": f"{own['label_right'].mean():.2f}",
             }
         )
