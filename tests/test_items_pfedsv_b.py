@@ -361,6 +361,8 @@ def test_a_study_is_shown_from_its_tables_where_nothing_may_be_computed(monkeypa
     assert [v.status for _, v in shown.verdicts()] == [v.status for _, v in made.verdicts()]
     assert shown.save()["provenance"][0]["commit"] == "of the study" and (tmp_path / "figures" / made.place / "pfedsv").exists()
     assert OpenItem(item, "smoke", finished=True, root=tmp_path, adam_iterations=3).missing == ["its study"]
+    (tmp_path / "results" / made.place / "pfedsv" / "fig11_inversion.levels.csv").unlink()
+    assert OpenItem(item, "smoke", finished=True, **few).missing == ["its study"]
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     assert at_paper_scale("pfedsv/fig11_inversion") is None
     assert capsys.readouterr().out == "the study at the paper's settings is not made yet\n"

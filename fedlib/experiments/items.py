@@ -68,9 +68,7 @@ class Item:
     )
     partial: bool = False  # `analyse` and the claims cope with runs that are missing
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
-    studied: bool = (
-        False  # `analyse` is the work, not runs: where nothing may be computed, the tables that it wrote are read
-    )
+    studied: bool = False  # `analyse` is the work: where nothing may be computed, the tables that it wrote are read
 
 
 class OpenItem:
@@ -134,12 +132,16 @@ class OpenItem:
 
     @functools.cached_property
     def _summary(self) -> dict | None:
-        """What `save` wrote with these settings, or None."""
+        """What `save` wrote of a study with these settings, or None if that or a table is not there."""
         try:
             summary = json.loads((self._folder / f"{self._stem}.json").read_text())
         except (OSError, ValueError):
             return None
-        return summary if summary.get("settings") == json.loads(json.dumps(self.settings)) else None
+        if "texts" not in summary or summary["settings"] != json.loads(json.dumps(self.settings)):
+            return None
+        return (
+            summary if all((self._folder / f"{self._file(name)}.csv").exists() for name in summary["texts"]) else None
+        )
 
     def _read_tables(self) -> dict[str, pd.DataFrame]:
         tables = {}
