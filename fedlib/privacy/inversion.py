@@ -20,7 +20,7 @@ Of several restarts the one with the least objective is kept, which the attacker
 Letters in shapes: A attacks, b images behind each, c channels, h, w; R restarts.
 
 Scores: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image, both on pixels in [0, 1], each recovered
-image matched to its original by least total MSE. LPIPS is left out: its weights cannot be had without a download.
+image matched to its original by least total MSE. How alike pictures look to people is in `fedlib.privacy.perceptual`.
 """
 
 from __future__ import annotations
