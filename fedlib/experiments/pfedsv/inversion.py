@@ -88,8 +88,8 @@ class Attempt:
 
     @property
     def path(self):
-        """Where its outcome is kept: the name covers the settings and the source of the attack and of the noise."""
-        code = "".join(inspect.getsource(module) for module in (inversion, noise))
+        """Where its outcome is kept: the name covers the settings and the source of the attack, the noise and the scores."""
+        code = "".join(inspect.getsource(module) for module in (inversion, noise, perceptual))
         text = json.dumps([dataclasses.asdict(self), torch.__version__, hashlib.sha256(code.encode()).hexdigest()])
         return cache_root() / "attacks" / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
@@ -122,6 +122,7 @@ class Attempt:
         flat = [images.flatten(0, 1).float().numpy() for images in (matched, originals)]
         table = pd.DataFrame(rows).drop(columns=["privacy", "seed"])
         table.insert(0, "defence", np.repeat(self.case.defences, self.images))
+        table["lpips"] = perceptual.distances(flat[1], flat[0])
         packed = io.BytesIO()
         np.savez_compressed(
             packed, recovered=flat[0], originals=flat[1], **{name: np.array(table[name].tolist()) for name in table}
@@ -169,8 +170,7 @@ def analyse_attacks(s: dict, results: list) -> dict[str, pd.DataFrame]:
     attack_all([attempt for attempt in everything if not attempt.path.exists()], s["workers"])
     for attempt in everything:
         rows, recovered, originals = attempt.outcome()
-        alike = perceptual.distances(originals, recovered)
-        tables.append(rows.assign(lpips=alike, attack=attempt.case.name, seed=attempt.seed))
+        tables.append(rows.assign(attack=attempt.case.name, seed=attempt.seed))
         if attempt.seed == 0 and attempt.case.name == "cosine":
             pictures = [("original", originals[: s["images"]])]
             for defence in attempt.case.defences:
