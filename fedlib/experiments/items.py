@@ -212,7 +212,7 @@ class OpenItem:
     def verdicts(self) -> list[tuple[str, Verdict]]:
         """Every claim with its verdict on our results. A smoke run only shows that the code runs: it decides nothing."""
         checked = [(claim.text, claim.check(self.tables)) for claim in self.item.claims]
-        if self.profile == "smoke" and self.specs:
+        if self.profile == "smoke" and (self.specs or self.item.studied):
             return [(text, Verdict(NOT_TESTED, f"smoke run; {v.evidence}")) for text, v in checked]
         return checked
 
