@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from fedlib.errors import BadValue, FedlibError, choose, require
+from fedlib.base.errors import BadValue, FedlibError, choose, require
 
 app = typer.Typer(
     help="Replications of papers on personalised federated learning. Start with `fedlib reproduce`.",
@@ -86,8 +86,8 @@ def reproduce(
     """
     import torch
 
-    from fedlib.notebooks import execute_all, refresh_source
-    from fedlib.report import tally, write_report
+    from fedlib.reports.notebooks import execute_all, refresh_source
+    from fedlib.reports.report import tally, write_report
 
     started = time.monotonic()
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
@@ -238,7 +238,7 @@ def _assignments(texts: list[str] | None) -> dict:
 
 def _train(opened, **options) -> dict:
     """All runs of all items, shared ones once, timed ones last and alone: (run, why it failed or "") by the place of its result."""
-    from fedlib.sweep import run_all
+    from fedlib.runs.sweep import run_all
 
     outcomes = {}
     for place, timed in dict.fromkeys(
@@ -315,8 +315,8 @@ def show_methods(
     from tqdm import tqdm
 
     from fedlib import algorithms
-    from fedlib.overview import methods_table
-    from fedlib.report import markdown as as_markdown
+    from fedlib.reports.methods_table import methods_table
+    from fedlib.reports.report import markdown as as_markdown
 
     chosen = [choose("method", name, algorithms.names()) for name in names or algorithms.names()]
     table = methods_table(tqdm(chosen, leave=False, file=sys.stderr, unit="method"))
@@ -413,9 +413,9 @@ def run(
     from fedlib import algorithms
     from fedlib.engine.backends import check
     from fedlib.engine.simulate import find_device
-    from fedlib.results import Store
+    from fedlib.runs.store import Store
+    from fedlib.runs.sweep import run_all
     from fedlib.spec import RunSpec
-    from fedlib.sweep import run_all
 
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
@@ -494,8 +494,8 @@ def report(
 
     With a paper's name: its items at its own settings, and in the quick profile where they were not run at these.
     """
-    from fedlib.provenance import home
-    from fedlib.report import readme_block, readme_with_block, saved_items, scoreboard, write_page, write_report
+    from fedlib.base.files import home
+    from fedlib.reports.report import readme_block, readme_with_block, saved_items, scoreboard, write_page, write_report
 
     if paper is not None:
         paths = write_page(paper)
@@ -587,9 +587,9 @@ def bench(
 
     About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
     """
-    from fedlib.bench import bench as measured
-    from fedlib.bench import table_text
-    from fedlib.scaling import scaling as grown
+    from fedlib.benchmarks.scaling import scaling as grown
+    from fedlib.benchmarks.speed import bench as measured
+    from fedlib.benchmarks.speed import table_text
 
     if scaling:
         words, table = grown(quick)

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedlib import algorithms
+from fedlib.base.errors import BadValue, choose, like, require
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition
 from fedlib.data.split import check_split, split_clients
-from fedlib.engine.transport import POLICIES
-from fedlib.errors import BadValue, choose, like, require
+from fedlib.measures import check_measure
 from fedlib.models import check_model, checked_options, maker
 from fedlib.privacy.noise import Mechanism
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = ("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip")
+STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -61,8 +62,6 @@ class RunSpec:
     noise_clip: float = 1.0
 
     def __post_init__(self):
-        from fedlib.measures import check_measure
-
         def put(name, value):
             object.__setattr__(self, name, value)
 
@@ -82,7 +81,7 @@ class RunSpec:
         put("partition", checked_parameters(self.scheme, self.partition))
         check_model(self.model)
         put("model_options", checked_options(self.model, self.model_options))
-        choose("bn_stats", self.bn_stats, POLICIES)
+        choose("bn_stats", self.bn_stats, STATISTICS)
         choose("precision", self.precision, PRECISIONS)
         for measure in self.measures:
             check_measure(measure, method)

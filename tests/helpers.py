@@ -8,12 +8,13 @@ import dataclasses
 import numpy as np
 import torch
 
-from fedlib import algorithms, draws, tree
+from fedlib import algorithms
+from fedlib.base import draws, tree
 from fedlib.engine import backends
-from fedlib.engine.fold import PlainData
+from fedlib.engine.client_data import PlainData
 from fedlib.engine.simulate import first_state, play_round, set_up, take_over
+from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 from fedlib.spec import RunSpec
-from fedlib.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 
 __all__ = ["Parabola", "ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
 METHODS = tuple(algorithms.names())

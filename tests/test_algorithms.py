@@ -21,10 +21,11 @@ from helpers import (
     tiny,
 )
 
-from fedlib import algorithms, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
-from fedlib.errors import BadValue
 
 A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
 B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])  # two minibatches

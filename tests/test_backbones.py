@@ -11,10 +11,11 @@ from helpers import close, played, tensors, tiny
 from torch import nn
 from torch.nn import functional as F
 
+from fedlib.base.errors import BadValue, DataError
+from fedlib.data.batch import Batch
 from fedlib.data.datasets import root
-from fedlib.engine.fold import Batch
-from fedlib.errors import BadValue, DataError
-from fedlib.models import MODELS, Model, build, check_model, options_of, sizes, zoo
+from fedlib.models import MODELS, Model, build, check_model, options_of, sizes
+from fedlib.models import torchvision_nets as zoo
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead
 from fedlib.spec import RunSpec

@@ -14,10 +14,14 @@ import pytest
 import torch
 from helpers import METHODS, close, computed, exact, played, same, tensors, tiny
 
-from fedlib import algorithms, tree
+from fedlib import algorithms
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
-from fedlib.engine.capture import repeated
-from fedlib.engine.fold import PlainData, Training, Turn, local_sgd
+from fedlib.engine.batches import Training, Turn
+from fedlib.engine.client_data import PlainData
+from fedlib.engine.cuda_graph import repeated
 from fedlib.engine.simulate import (
     evaluate,
     first_state,
@@ -27,8 +31,7 @@ from fedlib.engine.simulate import (
     simulate,
     simulate_together,
 )
-from fedlib.engine.workers import Workers
-from fedlib.errors import BadValue, FedlibError
+from fedlib.engine.worker_processes import Workers
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
 TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2

@@ -19,7 +19,9 @@ from helpers import tiny
 from typer.testing import CliRunner
 
 from fedlib import cli, figures
-from fedlib.bench import (
+from fedlib.base.draws import participants
+from fedlib.benchmarks.scaling import exponents, slope
+from fedlib.benchmarks.speed import (
     FedlibRuns,
     PlainLoop,
     Variant,
@@ -35,9 +37,7 @@ from fedlib.bench import (
     write_plain_data,
 )
 from fedlib.data import load
-from fedlib.draws import participants
 from fedlib.engine.simulate import first_state, play_round, set_up
-from fedlib.scaling import exponents, slope
 
 CPU = torch.device("cpu")
 WORK = dict(model_options={"pools": 2}, num_clients=4, join_ratio=0.25, local_epochs=3, batch_size=8)
@@ -215,7 +215,7 @@ def test_peak_memory_sees_what_was_held_for_a_moment():
     """In a process of its own: this one may have held more before."""
     code = """
 import numpy as np
-from fedlib.scaling import peak_memory
+from fedlib.benchmarks.scaling import peak_memory
 before = peak_memory()
 held = np.ones(int(40e6))  # 320 MB
 del held
@@ -247,7 +247,7 @@ def test_bad_input_is_one_clear_line_and_status_2(home, args, said):
 LONG = """
 from functools import partial
 import torch
-from fedlib.bench import FedlibRuns, Variant, measure
+from fedlib.benchmarks.speed import FedlibRuns, Variant, measure
 from fedlib.spec import RunSpec
 if __name__ == "__main__":
     spec = RunSpec("fedavg", num_clients=4, partition={"alpha": 1.0, "min_size": 10}, rounds=10_000)

@@ -20,11 +20,13 @@ from helpers import exact, tiny
 from tqdm import tqdm
 from typer.testing import CliRunner
 
-from fedlib import cli, cluster
+from fedlib import cli
+from fedlib.base.errors import BadValue, FedlibError
+from fedlib.base.files import PACKAGE
 from fedlib.engine.simulate import simulate
-from fedlib.errors import BadValue, FedlibError
-from fedlib.results import Store
-from fedlib.sweep import run_all
+from fedlib.runs import cluster
+from fedlib.runs.store import Store
+from fedlib.runs.sweep import run_all
 
 try:
     import distributed
@@ -314,7 +316,7 @@ def test_a_run_that_kills_the_only_worker_again_and_again_is_given_up(machines, 
 def test_a_worker_with_other_source_is_refused_or_left_out(machines, store, tmp_path, capsys):
     """Named in the error if it is there at the beginning; not used if it comes later."""
     ensure(machines, 1)
-    shutil.copytree(Path(cluster.__file__).parent, tmp_path / "other/fedlib", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, tmp_path / "other/fedlib", ignore=shutil.ignore_patterns("__pycache__"))
     with open(tmp_path / "other/fedlib/spec.py", "a") as file:
         file.write("# changed\n")
     gate, *others = specs = runs(90, 21, 22, 23)

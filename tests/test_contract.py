@@ -9,14 +9,15 @@ import pytest
 import torch
 from helpers import close, computed, played, same, tiny
 
-from fedlib import tree
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.fedavg import FedAvg
+from fedlib.algorithms.parts.passes import local_sgd, part_mean
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
 from fedlib.engine import simulate as engine
-from fedlib.engine.fold import Training, Turn, local_sgd, part_mean
+from fedlib.engine.batches import Training, Turn
 from fedlib.engine.simulate import first_state, set_up
 from fedlib.engine.transport import Transport
-from fedlib.errors import BadValue
 from fedlib.models import build
 
 

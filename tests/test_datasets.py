@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from fedlib import data
+from fedlib.base.errors import BadValue, DataError
 from fedlib.data.datasets import EMBEDDED, Dataset
 from fedlib.data.looks import LOOKS, SHARES
-from fedlib.errors import BadValue, DataError
 
 CLASSES = ["cat", "dog", "owl"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedlib import figures
+from fedlib.base.errors import BadValue
 from fedlib.data import describe, make_partition
 from fedlib.data.describe import label_cosine
-from fedlib.errors import BadValue
 
 LABELS = np.repeat([0, 1, 2], [4, 4, 2])
 SETS = [[0], [0, 1], [1, 2]]  # counts [[2, 0, 0], [2, 2, 0], [0, 2, 2]]

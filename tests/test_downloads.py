@@ -25,10 +25,10 @@ import pytest
 from PIL import Image
 
 from fedlib import data
+from fedlib.base.errors import BadValue, DataError
 from fedlib.data import DATASETS, archives, download, prepare, readers
 from fedlib.data.datasets import EMBEDDED
 from fedlib.data.download import RemoteFile
-from fedlib.errors import BadValue, DataError
 
 RNG = np.random.default_rng(0)
 

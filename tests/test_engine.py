@@ -11,12 +11,12 @@ import pytest
 import torch
 from helpers import METHODS, close, computed, exact, played, same, tiny
 
-from fedlib import draws, tree
+from fedlib.base import draws, tree
+from fedlib.base.errors import BadValue, Diverged
 from fedlib.engine import simulate as engine
 from fedlib.engine.evaluate import summarise
 from fedlib.engine.simulate import check_finite, find_device, set_up, simulate
-from fedlib.errors import BadValue, Diverged
-from fedlib.results import Store
+from fedlib.runs.store import Store
 
 # draws ---------------------------------------------------------------------------------------------------------------
 

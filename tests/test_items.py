@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from fedlib import figures, models, notebooks, report
+from fedlib import figures, models
+from fedlib.base.errors import BadValue
 from fedlib.data import DATASETS
-from fedlib.errors import BadValue
 from fedlib.experiments import ITEMS, PROFILES, OpenItem, at_paper_scale, open_item, paper_table
-from fedlib.experiments.drawing import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments.partition_draws import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.pfedsim import setting, study
+from fedlib.reports import notebooks, report
 
 PROJECT = Path(__file__).parent.parent
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from helpers import tiny
 
-from fedlib import sweep
-from fedlib.draws import participants
+from fedlib.base.draws import participants
+from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsim import accuracy, domains, overhead, rho, workflow
 from fedlib.models import build
-from fedlib.results import RunResult
+from fedlib.runs import sweep
 
 
 def accuracy_tables(cells) -> dict:

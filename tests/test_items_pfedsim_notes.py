@@ -13,12 +13,12 @@ from helpers import changed_fields
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.data import load
+from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsim import accuracy, notes
 from fedlib.experiments.pfedsim.task import run_spec
 from fedlib.models import build
-from fedlib.results import RunResult
 
 ITEM = ITEMS["pfedsim/notes"]
 

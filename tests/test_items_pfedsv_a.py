@@ -10,16 +10,20 @@ import pytest
 import torch
 from helpers import close, computed, exact, tiny
 
-from fedlib import algorithms, measures, models, shapley, tree
+from fedlib import algorithms, models
 from fedlib.algorithms.fedfomo import FedFomo
+from fedlib.algorithms.parts import shapley
 from fedlib.algorithms.pfedsv_known import RULES, relevant_peers
-from fedlib.engine.prefix import beginning
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
+from fedlib.engine.result import RunResult
+from fedlib.engine.shared_beginnings import beginning
 from fedlib.engine.simulate import set_up, simulate, simulate_together, watched
-from fedlib.errors import BadValue
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, relevance, ring
-from fedlib.results import RunResult, Store
+from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
+from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
 RING = dict(scheme="ring", partition={"classes_per_client": 4}, num_clients=5, join_ratio=1.0)
@@ -411,4 +415,4 @@ def test_common_beginnings_are_shared_only_by_runs_that_follow_the_same():
 def test_measures_that_a_method_cannot_have_are_errors(method, measure):
     with pytest.raises(BadValue, match=measure):
         RunSpec(method, measures=(measure,))
-    assert measures.ROUND_MEASURES.keys().isdisjoint(measures.MEASURES)
+    assert ROUND_MEASURES.keys().isdisjoint(FINAL_MEASURES)

@@ -14,12 +14,13 @@ import torch
 from helpers import tiny
 
 from fedlib import figures
+from fedlib.base.errors import BadValue, FedlibError
 from fedlib.data import load
 from fedlib.engine.simulate import simulate
-from fedlib.errors import BadValue, FedlibError
 from fedlib.experiments import ITEMS, OpenItem, at_paper_scale, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv import accuracy, inversion, privacy, task
+from fedlib.experiments.pfedsv.accounting import budgets
 from fedlib.privacy import accounting
 
 TABLE = {1: "pfedsv/table1_pathological", 2: "pfedsv/table2_dirichlet", 3: "pfedsv/table3_dp", 4: "pfedsv/table4_dp_budget"}
@@ -185,10 +186,10 @@ def test_rows_of_table_3_and_their_budgets():
     noisy = specs["pfedsv_dp"]
     assert (noisy.privacy, noisy.noise_sigma, noisy.noise_clip) == ("record", settings["sigma"], settings["clip"])
     row = privacy.final_row(simulate(noisy))
-    spent = accounting.budgets(noisy)
+    spent = budgets(noisy)
     assert (row["epsilon"], row["epsilon_max"]) == (pytest.approx(spent.mean()), pytest.approx(spent.max())) and row["epsilon_max"] < inf
     assert privacy.final_row(simulate(specs["local"]))["epsilon_max"] == 0
-    assert set(accounting.budgets(specs["pfedsv_dp, unclipped"])) == {inf}
+    assert set(budgets(specs["pfedsv_dp, unclipped"])) == {inf}
     texts = [privacy.spent(pd.DataFrame({"epsilon": [1.0, 3.0], "epsilon_max": [2.0, last]})) for last in (4.0, inf)]
     assert texts == ["2.00 (max 4.00)", "∞"]
 

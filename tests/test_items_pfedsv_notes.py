@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers import changed_fields
 
+from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv import notes
-from fedlib.results import RunResult
 
 ITEM = ITEMS["pfedsv/notes"]
 RING = np.eye(10, dtype=int) + np.roll(np.eye(10, dtype=int), 1, axis=1)  # client i owns labels i and i + 1

@@ -26,11 +26,12 @@ from helpers import (
 from test_backends import outcome, uneven
 from torch.nn import functional
 
-from fedlib import algorithms, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
+from fedlib.base.options import Options
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
-from fedlib.errors import BadValue
-from fedlib.options import Options
 
 METHODS = ("fedprox", "fedrep", "fedbabu", "fedbn", "fedavg_ft", "feddyn", "fedrod")
 POINTS = {

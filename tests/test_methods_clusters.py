@@ -22,13 +22,14 @@ from helpers import (
 )
 from test_backends import uneven
 
-from fedlib import algorithms, draws, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.clusterfl import smaller_half
 from fedlib.algorithms.fesem import k_means_plus_plus
-from fedlib.engine.fold import PlainData
+from fedlib.base import draws, tree
+from fedlib.base.errors import BadValue, Diverged
+from fedlib.engine.client_data import PlainData
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
-from fedlib.errors import BadValue, Diverged
 
 POINTS = {
     "perfedavg": ("ft(1)", "glob", "post"), "fedamp": ("post", "agg", "ft(1)"), "ifca": ("glob", "ft(1)"), "fesem": ("post", "glob", "ft(1)"),

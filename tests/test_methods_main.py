@@ -11,13 +11,14 @@ import pytest
 import torch
 from helpers import ToyData, ToyModel, close, played, same, servers_of_rounds_that_leave_inputs_alone, tensors, tiny
 
-from fedlib import algorithms, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
+from fedlib.algorithms.parts.grouping import nearer_group
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
 from fedlib.engine import backends
-from fedlib.engine.fold import PlainData
+from fedlib.engine.client_data import PlainData
 from fedlib.engine.simulate import evaluate, record, set_up, simulate
-from fedlib.errors import BadValue
-from fedlib.grouping import nearer_group
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
@@ -295,10 +296,10 @@ def test_the_mixture_is_that_of_scikit_learn():
 def test_whoever_is_as_near_as_a_candidate_is_one(monkeypatch):
     """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate. An empty group: everybody."""
     x = [0.1, 0.5, 0.5, 0.5, 0.9, 1.2]
-    monkeypatch.setattr("fedlib.grouping._mixture", lambda rows, generators: np.array([[True, False, False, False, True, True]]))
+    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.array([[True, False, False, False, True, True]]))
     assert grouped(x, "gmm", closure=False)[0].tolist() == [False, True, True, True, False, False]
     assert grouped(x, "gmm")[0].tolist() == [True, True, True, True, False, False]
-    monkeypatch.setattr("fedlib.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool))
+    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool))
     assert grouped(x, "gmm").all()
 
 

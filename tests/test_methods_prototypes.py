@@ -25,15 +25,16 @@ from helpers import (
 )
 from torch import nn
 
-from fedlib import algorithms, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
-from fedlib.draws import rng
+from fedlib.algorithms.parts import generator
+from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.errors import BadValue
 from fedlib.engine.evaluate import evaluate
-from fedlib.engine.moments import attraction, class_moments
 from fedlib.engine.simulate import record, set_up, simulate
-from fedlib.errors import BadValue
-from fedlib.models import generator
 from fedlib.models.model import Model
 
 METHODS = ("ffedap", "fedgen", "fedproto", "fedpac", "fedgh", "pfedhn")

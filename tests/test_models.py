@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy, linear
 
-from fedlib.engine.fold import Batch
-from fedlib.errors import BadValue
+from fedlib.base.errors import BadValue
+from fedlib.data.batch import Batch
 from fedlib.models import MODELS, build, options_of
 from fedlib.models.norm import BatchNorm2d
 

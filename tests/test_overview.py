@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fedlib import algorithms, cli
 from fedlib.data import load
 from fedlib.models import build
-from fedlib.overview import citation, methods_table
+from fedlib.reports.methods_table import citation, methods_table
 
 
 def test_what_travels_and_what_stays():

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.base.errors import BadValue, FedlibError, InfeasiblePartition
 from fedlib.data import load
 from fedlib.data.partition import SCHEMES, Partition, dirichlet_counts, label_entropy, make_partition, parameters_of
 from fedlib.data.partition.dirichlet import acceptance_bound, dirichlet_tries
-from fedlib.errors import BadValue, FedlibError, InfeasiblePartition
 
 EVEN = np.repeat(np.arange(10), 100)  # ten classes of 100, sorted
 GROUPS = np.random.default_rng(0).integers(0, 4, 1000)  # four domains or writers, about 250 samples each

@@ -7,7 +7,7 @@ from math import inf, sqrt
 import pytest
 import torch
 
-from fedlib import peers
+from fedlib.algorithms.parts import peers
 
 
 def f64(*values):

@@ -10,10 +10,11 @@ import pytest
 from dp_accounting import pld, rdp
 from helpers import tiny
 
-from fedlib import draws
+from fedlib.base import draws
+from fedlib.base.errors import BadValue
 from fedlib.data import load
-from fedlib.errors import BadValue
-from fedlib.privacy.accounting import ORDERS, READINGS, Reading, budgets, epsilon, table4
+from fedlib.experiments.pfedsv.accounting import READINGS, Reading, budgets, table4
+from fedlib.privacy.accounting import ORDERS, epsilon
 
 
 def second_opinion(accountant, sigma, rate, steps):

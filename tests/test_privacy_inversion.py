@@ -9,12 +9,7 @@ import pytest
 import torch
 from helpers import same
 
-from fedlib import tree
-from fedlib.data import load
-from fedlib.errors import BadValue
-from fedlib.models import Model, build, sizes
-from fedlib.models.parts import ExtractorHead
-from fedlib.privacy.inversion import (
+from fedlib.attacks.inversion import (
     COSINE,
     DLG,
     IDLG,
@@ -27,6 +22,11 @@ from fedlib.privacy.inversion import (
     study,
     victim,
 )
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
+from fedlib.data import load
+from fedlib.models import Model, build, sizes
+from fedlib.models.parts import ExtractorHead
 from fedlib.privacy.noise import Mechanism
 
 DIGITS = load("digits")

@@ -10,14 +10,14 @@ import pytest
 import torch
 from helpers import close, exact, played, same, tiny
 
-from fedlib import tree
-from fedlib.engine.fold import Batch
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
+from fedlib.data.batch import Batch
 from fedlib.engine.simulate import play_round, simulate
-from fedlib.errors import BadValue
+from fedlib.lessons.toys import point_classifier
 from fedlib.models import build
 from fedlib.privacy.noise import Guard, Mechanism, poisson_batches, release
 from fedlib.spec import RunSpec
-from fedlib.toys import point_classifier
 
 SMALL = dict(model="lenet5", precision="float64", batch_size=16, rounds=2, eval_every=2)
 RECORD = dict(privacy="record", noise_sigma=0.5, noise_clip=0.7, **SMALL)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedlib.attacks import perceptual
+from fedlib.base.errors import BadValue
 from fedlib.data import load
-from fedlib.errors import BadValue
-from fedlib.privacy import perceptual
 
 
 def digits(n: int) -> np.ndarray:

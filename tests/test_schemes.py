@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.data.describe import label_cosine
 from fedlib.data.partition import SCHEMES, checked_parameters, make_partition, parameters_of
 from fedlib.data.partition.dealing import even_parts
 from fedlib.data.partition.pathological import distinct_hands
-from fedlib.errors import BadValue, InfeasiblePartition
 
 TEN = np.repeat(np.arange(10), 180)
 HUNDRED = np.repeat(np.arange(100), 60)

@@ -11,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.errors import BadValue
-from fedlib.shapley import (
+from fedlib.algorithms.parts.shapley import (
     HOW,
     coalitions,
     draw_permutations,
@@ -23,6 +22,7 @@ from fedlib.shapley import (
     from_permutations,
     shapley,
 )
+from fedlib.base.errors import BadValue
 
 HOW_MANY = settings(max_examples=30, deadline=None)
 

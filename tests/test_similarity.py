@@ -8,11 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib import measures, tree
-from fedlib.data.describe import label_cosine
-from fedlib.data.partition import make_partition
-from fedlib.engine.simulate import set_up, simulate
-from fedlib.similarity import (
+from fedlib.algorithms.parts.similarity import (
     class_cosines,
     class_vectors,
     classifier_similarity,
@@ -26,6 +22,11 @@ from fedlib.similarity import (
     squared_distances,
     wasserstein_similarity,
 )
+from fedlib.base import tree
+from fedlib.data.describe import label_cosine
+from fedlib.data.partition import make_partition
+from fedlib.engine.simulate import set_up, simulate
+from fedlib.measures import final_models as measures
 from fedlib.spec import RunSpec
 
 FOUR = [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [5, 6, 7, 8, 9]]  # clients i, i', j, k of pFedSim Fig. 2

@@ -12,12 +12,12 @@ from helpers import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.data.split import carve_validation, split_client, split_clients
 from fedlib.engine.simulate import set_up, simulate
-from fedlib.errors import BadValue
+from fedlib.runs.sweep import check_inputs
 from fedlib.spec import RunSpec
-from fedlib.sweep import check_inputs
 
 OWN = np.arange(100, 300, 2)  # 100 samples of one client
 

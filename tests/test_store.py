@@ -14,11 +14,12 @@ import pytest
 import torch
 from helpers import exact, tiny
 
+from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
+from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
-from fedlib.errors import BadValue, InfeasiblePartition
-from fedlib.results import RunResult, Store
+from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
 
@@ -279,7 +280,7 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 CHILD = """
 import json, sys
-from fedlib.results import Store
+from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 rounds = []
 result = Store("quick", sys.argv[2]).get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), progress=rounds.append)
@@ -301,7 +302,7 @@ KILLER = """
 import json, os, random, signal, sys, time, warnings
 import torch
 torch.set_num_threads(1)
-from fedlib.results import Store
+from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
 signal.signal(signal.SIGINT, signal.default_int_handler)

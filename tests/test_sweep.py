@@ -11,16 +11,16 @@ import pytest
 import torch
 from helpers import exact, tiny
 
-from fedlib import sweep
+from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
-from fedlib.engine.prefix import beginning, leaders
+from fedlib.engine.shared_beginnings import beginning, leaders
 from fedlib.engine.simulate import simulate
-from fedlib.errors import BadValue, FedlibError
-from fedlib.results import Store
+from fedlib.runs import sweep
+from fedlib.runs.store import Store
+from fedlib.runs.sweep import check_inputs, run_all, same_but_seed, training_samples
 from fedlib.spec import RunSpec
-from fedlib.sweep import check_inputs, run_all, same_but_seed, training_samples
 
 
 @pytest.fixture(autouse=True)

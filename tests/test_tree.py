@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from fedlib import tree
+from fedlib.base import tree
 
 
 def small(offset=0.0):

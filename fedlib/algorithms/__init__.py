@@ -6,12 +6,12 @@ import dataclasses
 import importlib
 import pkgutil
 
-from fedlib.errors import choose, like
+from fedlib.base.errors import choose, like
 
 
 def names() -> list[str]:
     """Names of all methods, which are the names of the files in this folder."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api")
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api" and not m.ispkg)
 
 
 def find(name: str) -> type:

@@ -3,7 +3,7 @@
 An algorithm is a frozen dataclass in a file of its own in this folder. Its fields are the hyper-parameters, named after
 the paper's symbols, with the paper's values as defaults. It has six pure methods, which never modify their arguments.
 Four things are never mixed: what the **server** keeps, what goes **down** (message), what a **client** keeps between
-its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.tree`); the server may also keep numbers.
+its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.base.tree`); the server may also keep numbers.
 `model` says how to compute with parameters; its initial values theta0 are for `init` only, for the engine trains runs
 with different seeds in one stack.
 

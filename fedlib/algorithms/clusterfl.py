@@ -33,10 +33,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
-from fedlib.similarity import products
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.similarity import products
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

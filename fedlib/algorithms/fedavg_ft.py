@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from math import inf
 
 from fedlib.algorithms.fedavg import FedAvg
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.options import Options, option
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 TINY = 1e-30  # least mixture weight in a logarithm
 

@@ -33,10 +33,11 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import peers, tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd, mean_losses
-from fedlib.options import Options, option
+from fedlib.algorithms.parts import peers
+from fedlib.algorithms.parts.passes import local_sgd, mean_losses
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

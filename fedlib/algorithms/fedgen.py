@@ -38,12 +38,12 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd
-from fedlib.engine.moments import one_hot
-from fedlib.models import generator
-from fedlib.options import Options, option
+from fedlib.algorithms.parts import generator
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.prototypes import one_hot
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.options import Options, option
 
 LABELS = 32  # of a server step
 

@@ -28,11 +28,11 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd
-from fedlib.engine.moments import class_moments
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.prototypes import class_moments
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

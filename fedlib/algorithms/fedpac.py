@@ -38,11 +38,11 @@ import torch
 from scipy.optimize import nnls
 from torch.nn import functional
 
-from fedlib import tree
 from fedlib.algorithms.fedproto import refreshed
-from fedlib.engine.fold import local_sgd
-from fedlib.engine.moments import attraction, class_moments
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
-from fedlib.engine.moments import attraction, class_moments
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
 from fedlib.algorithms.fedavg_ft import trained_part
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

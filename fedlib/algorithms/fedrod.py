@@ -28,9 +28,9 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 ABSENT = -1e9  # ln of the number of samples of a class without samples
 

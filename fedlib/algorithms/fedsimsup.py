@@ -20,7 +20,7 @@ Readings of what the paper leaves open (each an option):
 - participants_mix: participants too mix with the other participants (Eq. 8) after their upload; by Eq. 7 they never do.
 - order: "supervisor" or "model" is trained first.
 - supervisors, shared_sup_init, combine: which networks they are (the paper's Table 3 draws among three), whether all start
-  equal, as all θ_i do, and how scores are joined (`fedlib.supervision.Supervised`).
+  equal, as all θ_i do, and how scores are joined (`fedlib.algorithms.parts.supervision.Supervised`).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -36,11 +36,11 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
-from fedlib.options import option
-from fedlib.similarity import label_cosines
-from fedlib.supervision import Supervised
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.similarity import label_cosines
+from fedlib.algorithms.parts.supervision import Supervised
+from fedlib.base import tree
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)

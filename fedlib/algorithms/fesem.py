@@ -29,11 +29,11 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
-from fedlib.similarity import squared_distances
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.similarity import squared_distances
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

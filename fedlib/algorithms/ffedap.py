@@ -34,9 +34,9 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
 from fedlib.algorithms.fedbn import FedBN
-from fedlib.options import Options, option
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedlib import tree
-from fedlib.engine.fold import local_sgd
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
-from fedlib.options import Options, option
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

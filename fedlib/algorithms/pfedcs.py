@@ -20,7 +20,7 @@ Readings of what the paper leaves open (each an option):
   FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix" (Table
   4); closure: whoever is no farther than a candidate is one, too.
 - dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
-  (`fedlib.similarity.ByDistance`).
+  (`fedlib.algorithms.parts.similarity.ByDistance`).
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
   through it; kd_weight: factor of the KL term.
 - pool: with partial participation Q is looked for among the "active" clients of the round or in "all_last" uploads.
@@ -42,12 +42,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd
-from fedlib.grouping import HOW, drawn_group, nearer_group
-from fedlib.options import option
-from fedlib.similarity import TIE, ByDistance
+from fedlib.algorithms.parts.grouping import HOW, drawn_group, nearer_group
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.similarity import TIE, ByDistance
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedlib import tree
-from fedlib.draws import rng, torch_seeded
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.draws import rng, torch_seeded
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

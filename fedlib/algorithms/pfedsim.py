@@ -38,11 +38,11 @@ from typing import ClassVar
 
 import torch
 
-from fedlib import tree
 from fedlib.algorithms.fedavg import FedAvg
-from fedlib.engine.fold import local_sgd
-from fedlib.options import Options, option
-from fedlib.similarity import class_cosines, class_vectors
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.similarity import class_cosines, class_vectors
+from fedlib.base import tree
+from fedlib.base.options import Options, option
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ next, a ranking of the others, goes up with its model.
 
 Readings of what the paper leaves open (each an option):
 - sv, samples, val_fraction, v_empty, utility, utility_part: how the game is played and its values are found
-  (`fedlib.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions once, if that is
+  (`fedlib.algorithms.parts.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions once, if that is
   not more than the permutations have beginnings.
-- k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.peers.Asking`). "literal" is the paper's
+- k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.algorithms.parts.peers.Asking`). "literal" is the paper's
   sentence that as many are asked for as have a positive relevance; "rule" keeps k, so that unseen ones get their turn.
 - self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other"; "prev",
   the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
@@ -45,13 +45,14 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from fedlib import peers, tree
-from fedlib.draws import rng
-from fedlib.engine.fold import local_sgd
-from fedlib.errors import require
-from fedlib.options import option
-from fedlib.peers import ZERO, Asking
-from fedlib.shapley import ENUMERATED, ModelGame
+from fedlib.algorithms.parts import peers
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.parts.peers import ZERO, Asking
+from fedlib.algorithms.parts.shapley import ENUMERATED, ModelGame
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.errors import require
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)

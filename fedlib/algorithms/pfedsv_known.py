@@ -29,10 +29,10 @@ from dataclasses import dataclass
 import torch
 
 from fedlib.algorithms.fedfomo import FedFomo
+from fedlib.algorithms.parts.similarity import label_cosines
 from fedlib.algorithms.pfedsv import PFedSV
-from fedlib.errors import require
-from fedlib.options import option
-from fedlib.similarity import label_cosines
+from fedlib.base.errors import require
+from fedlib.base.options import option
 
 RULES = ("multiwise", "gain", "alone", "fomo", "equal")
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from fedlib.errors import DataError
+from fedlib.base.errors import DataError
 
 LARGEST_MEMBER = 2**30  # bytes when unpacked; the largest that we read is EMNIST's training part, about 500 MB
 LARGEST_TOTAL = 2**35

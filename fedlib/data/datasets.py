@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.base.errors import BadValue, DataError, choose, require
 from fedlib.data.looks import LOOKS, in_looks
 from fedlib.data.sources import DATASETS
-from fedlib.errors import BadValue, DataError, choose, require
 
 PREPARED_FILES = ("images.npy", "labels.npy", "is_test.npy", "meta.json")
 FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise

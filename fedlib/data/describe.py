@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedlib.errors import require
+from fedlib.base.errors import require
 
 if TYPE_CHECKING:
     import pandas as pd

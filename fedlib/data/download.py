@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fedlib
-from fedlib.errors import DataError
+from fedlib.base.errors import DataError
 
 ATTEMPTS = 2  # for each address
 TIMEOUT = 30  # seconds without a byte

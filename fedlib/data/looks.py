@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.draws import rng
+from fedlib.base.draws import rng
 
 SHARES = (2464, 3414, 5006, 10000, 10609, 5056)  # images of DomainNet's domains in pFedSim's Figure 5(b)
 TILT = 25  # degrees

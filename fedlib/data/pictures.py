@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedlib.base.errors import DataError
 from fedlib.data.archives import member_names, read_members
 from fedlib.data.readers import Allocate, Content, progress
-from fedlib.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -133,7 +133,7 @@ def read_domainnet(
 
     The groups are the domains. is_test is the official split of the images, which comes from the lists.
     """
-    from fedlib.draws import rng
+    from fedlib.base.draws import rng
 
     lists = {domain: _domain_lists(files, domain) for domain in domains}
     common = sorted(set.intersection(*(set(by_class) for by_class in lists.values())))

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 import fedlib
+from fedlib.base.errors import DataError
 from fedlib.data import download
 from fedlib.data.pictures import folder_images, read_folder
 from fedlib.data.readers import Content
 from fedlib.data.sources import DATASETS, Source
-from fedlib.errors import DataError
 
 COPIES = 1  # raise it when a folder's images come out differently, so that no old copy is used
 Sound = Callable[[Path], bool]  # is there a data set in the prepared form, undamaged, in this folder?

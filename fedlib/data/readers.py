@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedlib.base.errors import DataError
 from fedlib.data.archives import member_names, read_members
 from fedlib.data.download import natural
-from fedlib.errors import DataError
 
 Allocate = Callable[[int, int, int, int], np.ndarray]
 CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)  # 62 classes, the order of NIST

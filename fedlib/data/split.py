@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedlib.draws import rng
-from fedlib.errors import BadValue, choose, require
+from fedlib.base.draws import rng
+from fedlib.base.errors import BadValue, choose, require
 
 TEST_DISTRIBUTIONS = ("matched", "global", "owned_uniform")
 

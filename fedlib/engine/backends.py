@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedlib import tree
-from fedlib.engine.fold import PlainData, StackedData, Turn
-from fedlib.engine.workers import Workers
-from fedlib.errors import choose, require
+from fedlib.base import tree
+from fedlib.base.errors import choose, require
+from fedlib.engine.batches import Turn
+from fedlib.engine.client_data import PlainData, StackedData
+from fedlib.engine.worker_processes import Workers
 from fedlib.models import Model
 
 STACK = 32  # most clients in one stack on a CPU; on a GPU its memory decides

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
-import os
 import time
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
-
-def cache_root() -> Path:
-    """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
-    if os.environ.get("FEDLIB_CACHE"):
-        return Path(os.environ["FEDLIB_CACHE"]).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("fedlib"))
+from fedlib.base.files import cache_root, source_hash, write_atomically
 
 
 class Checkpoint:
@@ -84,28 +74,3 @@ def remove_checkpoints(specs: Sequence) -> None:
     for leftover in (cache_root() / "checkpoints").glob(f"{group_id(specs)}-*"):
         with contextlib.suppress(OSError):
             leftover.unlink()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-@functools.cache
-def source_hash() -> str:
-    """8 hex digits of the hash of fedlib's source files."""
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]

@@ -13,10 +13,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch.nn import functional
 
-from fedlib import tree
-from fedlib.engine.fold import Turn, local_sgd
+from fedlib.algorithms.parts.passes import count_correct, local_sgd
+from fedlib.base import tree
+from fedlib.engine.batches import Turn
 
 CHUNK = 64  # clients whose models are held at a time
 FINETUNE = 1  # first number of a draw; 0 is training
@@ -117,27 +117,6 @@ def downloads(method, server, ids):
         return leaves[0].expand(len(ids), *leaves[0].shape) if same else torch.stack(leaves)
 
     return tree.map(joined, messages[0], *messages[1:])
-
-
-def count_correct(scores, data, num_classes: int):
-    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores: x -> [B, C]."""
-
-    def step(totals, batch):
-        logits = scores(batch.x)
-        classes = torch.arange(num_classes, device=logits.device)
-        hit = logits.argmax(1) == batch.y
-        loss = functional.cross_entropy(logits, batch.y, reduction="none").double()
-        if batch.mask is not None:
-            hit, loss = hit & batch.mask, torch.where(batch.mask, loss, 0)
-        per_class = (hit[:, None] & (batch.y[:, None] == classes)).sum(0)
-        return totals[0] + per_class, totals[1] + loss.sum()
-
-    device = data.device
-    zeros = (
-        torch.zeros(num_classes, dtype=torch.int64, device=device),
-        torch.zeros((), dtype=torch.float64, device=device),
-    )
-    return data.scan(step, zeros, "test")
 
 
 def with_fresh_stats(model, theta: dict, data) -> dict:

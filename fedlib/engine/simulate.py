@@ -5,27 +5,29 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedlib import algorithms, draws, tree
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
+from fedlib.base import draws, tree
+from fedlib.base.errors import BadValue, Diverged, require
+from fedlib.base.provenance import provenance
 from fedlib.data import Partition, load
 from fedlib.engine import backends
+from fedlib.engine.batches import TRAIN, Source, Training, Turn
 from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
-from fedlib.engine.evaluate import downloads, evaluate, personal_models, summarise
-from fedlib.engine.fold import TRAIN, Source, Training, Turn
-from fedlib.engine.prefix import beginning, prefix_id
+from fedlib.engine.client_data import PlainData
+from fedlib.engine.evaluate import FINETUNE, downloads, evaluate, personal_models, summarise
+from fedlib.engine.result import RunResult
+from fedlib.engine.shared_beginnings import beginning, prefix_id
 from fedlib.engine.transport import Transport
-from fedlib.errors import BadValue, Diverged, require
-from fedlib.measures import MEASURES, ROUND_MEASURES
+from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
 from fedlib.models import Model, build
 from fedlib.privacy import noise
-from fedlib.provenance import provenance
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 SURVEY = 2  # first number of a draw; training uses 0, evaluation 1
@@ -69,6 +71,11 @@ class Run:
         group = self.groups[client] if self.groups else ""
         return Turn(self.work.source, self.work.training, self.work.parts[client], (purpose, round, client), group)
 
+    def data_of(self, client: int, **parts: np.ndarray) -> PlainData:
+        """One client's data, to look at outside of training; parts: sample indices in place of its own."""
+        turn = self.turn(client, FINETUNE, 0)
+        return PlainData(replace(turn, parts={**turn.parts, **parts}))
+
     def acting(self, state: dict):
         """The method whose state this is: that of the warm-up, or the run's own."""
         return self.warm_up[0] if state["warming_up"] else self.method
@@ -102,7 +109,7 @@ def simulate_together(
     backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
     "cuda", "cuda:1", ... or "auto". progress: called with the number of rounds done. checkpoint_every: seconds between
     checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of an
-    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike (`fedlib.engine.prefix`); where such
+    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike (`fedlib.engine.shared_beginnings`); where such
     a state is there it is used. trace: write a PyTorch profiler trace of the second round to this file.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
@@ -447,7 +454,7 @@ def measured(run: Run, state: dict) -> dict[str, np.ndarray]:
     if state["diverged"]:
         return {}
     arrays = {name: torch.stack(rounds).numpy() for name, rounds in state["followed"].items()}
-    final = [MEASURES[name] for name in run.spec.measures if name in MEASURES]
+    final = [FINAL_MEASURES[name] for name in run.spec.measures if name in FINAL_MEASURES]
     if not final:
         return arrays
     chunks = list(personal_models(run, state, run.points(state)[0]))

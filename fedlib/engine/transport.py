@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedlib import tree
-from fedlib.errors import BadValue
-
-POLICIES = ("local", "global", "reset")
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
 
 
 class Transport:

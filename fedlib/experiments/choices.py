@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_TESTED, Verdict, only, verdict
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 BASE, CHANCE = "as everywhere here", "spread"  # name of what nothing was changed in; code of what only chance changes

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pandas as pd
 
 from fedlib import figures
-from fedlib.experiments.drawing import draw, known_class_sizes, long_form, panels, span, statistics
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
-from fedlib.results import RunResult
+from fedlib.experiments.partition_draws import draw, known_class_sizes, long_form, panels, span, statistics
 
 # Figure 5: partitions of CIFAR-10 with the settings of Tables 1 and 2 ------------------------------------------------
 

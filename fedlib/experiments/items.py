@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from fedlib import algorithms
-from fedlib.engine.checkpoint import write_atomically
-from fedlib.errors import BadValue, FedlibError, choose, like, require
-from fedlib.provenance import home, provenance
-from fedlib.results import RunResult, Store
+from fedlib.base.errors import BadValue, FedlibError, choose, like, require
+from fedlib.base.files import home, write_atomically
+from fedlib.base.provenance import provenance
+from fedlib.engine.result import RunResult
+from fedlib.runs.store import Store
+from fedlib.runs.sweep import run_all
 from fedlib.spec import RunSpec
-from fedlib.sweep import run_all
 
 if TYPE_CHECKING:  # importing it takes half a second, and only the drawing functions need it
     from matplotlib.figure import Figure

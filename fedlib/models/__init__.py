@@ -1,6 +1,6 @@
 """Backbones. `build(name, shape, num_classes, **options)` returns a `Model`; every model is an extractor and a head.
 
-A name is a key of MODELS or `torchvision:<name>`, any classifier of torchvision (see `fedlib.models.zoo`).
+A name is a key of MODELS or `torchvision:<name>`, any classifier of torchvision (see `fedlib.models.torchvision_nets`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from fedlib.draws import torch_seeded
-from fedlib.errors import choose, like
+from fedlib.base.draws import torch_seeded
+from fedlib.base.errors import choose, like
 from fedlib.models.layers import layer_rows
 from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg
 from fedlib.models.mcmahan import mcmahan_cnn
@@ -21,9 +21,9 @@ from fedlib.models.mobilenet import mobilenetv2
 from fedlib.models.model import Model
 from fedlib.models.resnet import resnet18, resnet34
 from fedlib.models.supervisors import supervisor_cnn, supervisor_sixth
+from fedlib.models.torchvision_nets import PREFIX, check_classifier, classifier
 from fedlib.models.transformer import supervisor_transformer
 from fedlib.models.vgg import vgg19
-from fedlib.models.zoo import PREFIX, check_classifier, classifier
 
 MODELS = {
     make.__name__: make

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from torch import nn
 
-from fedlib.errors import require
+from fedlib.base.errors import require
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead, num_features
 from fedlib.models.pool import MaxPool2x2

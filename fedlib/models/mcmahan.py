@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 from torch import nn
 
-from fedlib.errors import choose
+from fedlib.base.errors import choose
 from fedlib.models.parts import ExtractorHead, num_features
 from fedlib.models.pool import MaxPool2x2
 

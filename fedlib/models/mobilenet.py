@@ -4,15 +4,15 @@ M. Sandler, A. Howard, M. Zhu, A. Zhmoginov, L.-C. Chen. "MobileNetV2: Inverted 
 2018. pFedSim's Table 9 prints a stem of stride 1 and some impossible pairs of channels; its text says that torchvision's
 network is meant, which is what is here.
 
-Differences from torchvision: see `fedlib.models.zoo`. In particular there is no dropout (torchvision: 0.2 before the
+Differences from torchvision: see `fedlib.models.torchvision_nets`. In particular there is no dropout (torchvision: 0.2 before the
 head). Images are standardised with the data set's own statistics, not with ImageNet's, also for pretrained weights.
 """
 
 from __future__ import annotations
 
-from fedlib.errors import choose
+from fedlib.base.errors import choose
 from fedlib.models.parts import ExtractorHead
-from fedlib.models.zoo import load_imagenet, split, torchvision_models
+from fedlib.models.torchvision_nets import load_imagenet, split, torchvision_models
 
 
 def mobilenetv2(shape: tuple[int, int, int], num_classes: int, weights: str = "random") -> ExtractorHead:

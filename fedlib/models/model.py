@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedlib.errors import BadValue
+from fedlib.base.errors import BadValue
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
 

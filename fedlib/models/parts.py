@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from fedlib.errors import BadValue
+from fedlib.base.errors import BadValue
 
 LARGEST = 1024  # pixels; up to here the smallest accepted input is looked for
 SMALL = 1_000_000  # parameters; up to here shapes are found by computing an image

@@ -1,16 +1,16 @@
 """ResNet-18, the backbone of PFedCS for Tiny-ImageNet, and ResNet-34, whose communication pFedSV counts.
 
 K. He, X. Zhang, S. Ren, J. Sun. "Deep Residual Learning for Image Recognition." CVPR 2016. Both are torchvision's, with
-random initial weights; differences from torchvision: see `fedlib.models.zoo`.
+random initial weights; differences from torchvision: see `fedlib.models.torchvision_nets`.
 """
 
 from __future__ import annotations
 
 from torch import nn
 
-from fedlib.errors import choose
+from fedlib.base.errors import choose
 from fedlib.models.parts import ExtractorHead
-from fedlib.models.zoo import split, torchvision_models
+from fedlib.models.torchvision_nets import split, torchvision_models
 
 
 def resnet18(shape: tuple[int, int, int], num_classes: int, stem: str = "imagenet") -> ExtractorHead:

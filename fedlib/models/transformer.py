@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import BadValue, choose
+from fedlib.base.errors import BadValue, choose
 from fedlib.models.parts import ExtractorHead
 
 PATCH, WIDTH, HEADS, HIDDEN, LAYERS = 4, 64, 4, 128, 2

@@ -1,13 +1,13 @@
 """VGG-19, whose communication pFedSV counts.
 
 K. Simonyan, A. Zisserman. "Very Deep Convolutional Networks for Large-Scale Image Recognition." ICLR 2015. It is
-torchvision's; differences: see `fedlib.models.zoo`, in particular there is no dropout (torchvision: 0.5, twice).
+torchvision's; differences: see `fedlib.models.torchvision_nets`, in particular there is no dropout (torchvision: 0.5, twice).
 """
 
 from __future__ import annotations
 
 from fedlib.models.parts import ExtractorHead
-from fedlib.models.zoo import split, torchvision_models
+from fedlib.models.torchvision_nets import split, torchvision_models
 
 
 def vgg19(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:

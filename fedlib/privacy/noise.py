@@ -38,9 +38,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import tree
-from fedlib.draws import rng
-from fedlib.errors import BadValue, choose, require
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.errors import BadValue, choose, require
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
 KINDS = ("none", "record", "client", *UNCLIPPED)

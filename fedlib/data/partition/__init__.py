@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.base.errors import choose, like, require
 from fedlib.data.describe import label_entropy
 from fedlib.data.partition.basic import Iid, Manual, Shards
 from fedlib.data.partition.dealing import Scheme
 from fedlib.data.partition.dirichlet import Dirichlet, dirichlet_counts, dirichlet_tries
 from fedlib.data.partition.natural import Domain, Writer
 from fedlib.data.partition.pathological import PatBalanced, PatGrouped, RandomClasses, Ring
-from fedlib.errors import choose, like, require
 
 SCHEMES: dict[str, type[Scheme]] = {
     "dirichlet": Dirichlet,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.base.draws import rng
+from fedlib.base.errors import InfeasiblePartition, require
 from fedlib.data.partition.dealing import Scheme, deal
-from fedlib.draws import rng
-from fedlib.errors import InfeasiblePartition, require
 
 
 @dataclass(frozen=True)

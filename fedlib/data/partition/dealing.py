@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.draws import rng
-from fedlib.errors import InfeasiblePartition, require
+from fedlib.base.draws import rng
+from fedlib.base.errors import InfeasiblePartition, require
 
 
 class Scheme:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from tqdm import tqdm
 
+from fedlib.base.draws import rng
+from fedlib.base.errors import InfeasiblePartition, choose, require
 from fedlib.data.partition.dealing import Scheme, deal
-from fedlib.draws import rng
-from fedlib.errors import InfeasiblePartition, choose, require
 
 HOPELESS = 1e-8  # give up when a try is accepted with a smaller chance than this: one million would find none
 

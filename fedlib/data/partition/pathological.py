@@ -10,9 +10,9 @@ from math import comb
 
 import numpy as np
 
+from fedlib.base.draws import rng
+from fedlib.base.errors import InfeasiblePartition, choose, require
 from fedlib.data.partition.dealing import Scheme, classes_present, deal, divided, even_parts, uneven_parts
-from fedlib.draws import rng
-from fedlib.errors import InfeasiblePartition, choose, require
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.experiments.pfedsim.study import spearman
 from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, over_seeds, presets, run_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 METHODS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import data, figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.experiments.pfedsim.accuracy import METHODS, SINGLE_MODEL, needing
 from fedlib.experiments.pfedsim.task import SETTINGS, over_seeds, presets
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 SPLIT_MODEL = ("fedper", "fedrep", "fedfomo", "perfedavg")

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.choices import CHANCE, Choice, Study, hyper
-from fedlib.experiments.drawing import draw, known_class_sizes
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
+from fedlib.experiments.partition_draws import draw, known_class_sizes
 from fedlib.experiments.pfedsim.accuracy import METHODS, printed, table3_specs, without
 from fedlib.experiments.pfedsim.study import spearman
 from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, run_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 SMOKED = ("local", "fedavg", "pfedsim")  # in smoke, which must be quick

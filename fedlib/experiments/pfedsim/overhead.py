@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, paper_table, verdict
 from fedlib.experiments.pfedsim.task import SETTINGS, run_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 METHODS = ("fedavg", "fedfomo", "fedgen", "pfedsim")

@@ -11,9 +11,9 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.data.partition import dirichlet_counts, label_entropy
-from fedlib.experiments.drawing import class_sizes
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
-from fedlib.results import RunResult
+from fedlib.experiments.partition_draws import class_sizes
 
 DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose classes are equally large
 ALPHAS = (0.1, 0.5)

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.draws import participants
-from fedlib.engine.prefix import beginning
+from fedlib.base.draws import participants
+from fedlib.engine.result import RunResult
+from fedlib.engine.shared_beginnings import beginning
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.experiments.pfedsim.accuracy import needing
 from fedlib.experiments.pfedsim.task import ALPHAS, SETTINGS, SMALLER, over_seeds, run_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 RHOS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

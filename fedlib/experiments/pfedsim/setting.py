@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib import figures, models
+from fedlib.base.errors import BadValue
 from fedlib.data import DATASETS
-from fedlib.errors import BadValue
-from fedlib.experiments.drawing import class_sizes, span
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
+from fedlib.experiments.partition_draws import class_sizes, span
 from fedlib.experiments.pfedsim.partitions import (
     ALPHAS,
     CLIENTS,
@@ -21,7 +22,6 @@ from fedlib.experiments.pfedsim.partitions import (
     printed_std_inside,
     size_statistics,
 )
-from fedlib.results import RunResult
 
 LENET, MOBILENET = ("lenet5_bn", "cifar10"), ("mobilenetv2", "tiny_imagenet")  # as Tables 5 and 9 describe them
 NETWORKS = {

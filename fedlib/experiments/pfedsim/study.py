@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, paper_table, verdict
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "head")  # the paper's layers 0 to 4

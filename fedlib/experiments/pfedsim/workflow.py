@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib import draws, figures, tree
+from fedlib import figures
+from fedlib.base import draws, tree
 from fedlib.engine.simulate import first_state, set_up, watched_round
 from fedlib.experiments.items import Claim, Item, Verdict, verdict
 from fedlib.experiments.pfedsim.task import SETTINGS, run_spec

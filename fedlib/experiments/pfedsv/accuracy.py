@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, paper_table, verdict
 from fedlib.experiments.pfedsim.accuracy import needing as needing_at
 from fedlib.experiments.pfedsim.study import spearman
@@ -22,7 +23,6 @@ from fedlib.experiments.pfedsv.task import (
     run_spec,
     shown_dataset,
 )
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 SINGLE_MODEL = ("fedavg", "fedprox")

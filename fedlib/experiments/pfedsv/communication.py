@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures, models
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
 from fedlib.experiments.pfedsv.relevance import learner_spec
 from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, ring_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 # figure -> network, input, its options, and the share of its parameters that the paper calls the classifier's

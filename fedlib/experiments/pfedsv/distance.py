@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.experiments.pfedsv.ring import CLIENTS, SETTINGS, mean_auc, share_a_label, task_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 # A, B and C as printed; the others' labels are unstated and continue the ring, in which each label has two owners.

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.experiments.pfedsv.ring import MNIST, SETTINGS, task_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 LABELS = {"A": [0, 2, 4, 6, 8], "B": [0, 2, 4], "C": [6, 8], "D": [1, 3, 5], "E": [7, 9]}

@@ -22,15 +22,16 @@ import torch
 from tqdm import tqdm
 
 from fedlib import figures
+from fedlib.attacks import inversion, perceptual
+from fedlib.attacks.inversion import COSINE, DLG, IDLG, Attack, score, study, victim
+from fedlib.base.draws import rng
+from fedlib.base.errors import require
+from fedlib.base.files import cache_root, write_atomically
 from fedlib.data import load
-from fedlib.draws import rng
-from fedlib.engine.checkpoint import cache_root, write_atomically
-from fedlib.engine.workers import Workers
-from fedlib.errors import require
+from fedlib.engine.worker_processes import Workers
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.models import build
-from fedlib.privacy import inversion, noise, perceptual
-from fedlib.privacy.inversion import COSINE, DLG, IDLG, Attack, score, study, victim
+from fedlib.privacy import noise
 from fedlib.privacy.noise import Mechanism
 
 SMOOTH = "lenet_dlg"

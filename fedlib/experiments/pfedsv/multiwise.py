@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.experiments.pfedsv.ring import SETTINGS, ring_spec
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 KNOWN = 2  # others with a common label, on the ring

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.algorithms.parts.similarity import label_cosines
+from fedlib.engine.result import RunResult
 from fedlib.experiments.choices import BASE, CHANCE, Choice, Study, hyper
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
 from fedlib.experiments.pfedsim.study import spearman
 from fedlib.experiments.pfedsv.relevance import K, game_costs
 from fedlib.experiments.pfedsv.ring import CLIENTS, SETTINGS, mean_auc, others, ring_spec, share_a_label, task_spec
-from fedlib.results import RunResult
-from fedlib.similarity import label_cosines
 from fedlib.spec import RunSpec
 
 RING, DIRICHLET = "two labels each", "Dir(0.1)"

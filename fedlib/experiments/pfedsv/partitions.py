@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures
-from fedlib.experiments.drawing import draw, known_class_sizes, long_form, panels, span, statistics
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, only, verdict
-from fedlib.results import RunResult
+from fedlib.experiments.partition_draws import draw, known_class_sizes, long_form, panels, span, statistics
 
 ALPHAS = (0.1, 0.5, 1.0, 10.0)  # the paper names only 0.1, and that for its tables
 PICTURED = (0.1, 1.0, 10.0)

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, only, paper_table, verdict
+from fedlib.experiments.pfedsv.accounting import PRINTED, budgets, table4
 from fedlib.experiments.pfedsv.accuracy import listed
 from fedlib.experiments.pfedsv.task import (
     SCALES,
@@ -22,8 +24,7 @@ from fedlib.experiments.pfedsv.task import (
     scale_of,
     shown_dataset,
 )
-from fedlib.privacy.accounting import PRINTED, budgets, epsilon, table4
-from fedlib.results import RunResult
+from fedlib.privacy.accounting import epsilon
 from fedlib.spec import RunSpec
 
 DELTA = 1e-5

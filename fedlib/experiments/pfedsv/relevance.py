@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib import figures, shapley
-from fedlib.draws import rng
+from fedlib import figures
+from fedlib.algorithms.parts import shapley
+from fedlib.algorithms.parts.peers import ZERO
+from fedlib.base.draws import rng
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, mean_auc, others, ring_spec, share_a_label
-from fedlib.peers import ZERO
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 K = 5  # downloads at most, for both methods

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedlib.errors import choose
+from fedlib.base.errors import choose
+from fedlib.engine.result import RunResult
 from fedlib.experiments.items import only, paper_table
 from fedlib.experiments.pfedsim.task import over_seeds
-from fedlib.results import RunResult
 from fedlib.spec import RunSpec
 
 METHODS = (

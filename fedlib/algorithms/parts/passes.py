@@ -1,0 +1,70 @@
+"""Passes over one client's data that methods share: LocalSGD, and means over a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def local_sgd(
+    model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None
+) -> dict:
+    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all).
+
+    epochs, lr: None stands for the run's. loss: as in `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
+    """
+
+    rate = data.lr if lr is None else lr
+    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, rate, train, loss), theta, epochs, noise=noise)
+
+
+def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part: str = "val") -> Tensor:
+    """Means over one part of a client's data of `count` numbers a sample, float64 [count]; 0 if the part is empty.
+
+    values(x, y) -> [count, B] for images x [B, c, h, w] and labels y [B].
+    """
+
+    def step(totals, batch):
+        found = values(batch.x, batch.y).double()
+        rows = torch.ones_like(batch.y) if batch.mask is None else batch.mask.to(batch.y.dtype)
+        if batch.mask is not None:
+            found = torch.where(batch.mask, found, 0)
+        return totals[0] + found.sum(1), totals[1] + rows.sum()
+
+    device = data.device
+    zeros = torch.zeros(count, dtype=torch.float64, device=device), torch.zeros((), dtype=torch.int64, device=device)
+    sums, rows = data.scan(step, zeros, part)
+    return sums / rows.clamp(min=1)
+
+
+def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tensor:
+    """Mean cross-entropy of several models on one part of a client's data, float64 [number of models]; 0 if the part is empty."""
+
+    def losses(x, y):
+        return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
+
+    return part_mean(losses, len(thetas), data, part)
+
+
+def count_correct(scores, data, num_classes: int):
+    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores: x -> [B, C]."""
+
+    def step(totals, batch):
+        logits = scores(batch.x)
+        classes = torch.arange(num_classes, device=logits.device)
+        hit = logits.argmax(1) == batch.y
+        loss = functional.cross_entropy(logits, batch.y, reduction="none").double()
+        if batch.mask is not None:
+            hit, loss = hit & batch.mask, torch.where(batch.mask, loss, 0)
+        per_class = (hit[:, None] & (batch.y[:, None] == classes)).sum(0)
+        return totals[0] + per_class, totals[1] + loss.sum()
+
+    device = data.device
+    zeros = (
+        torch.zeros(num_classes, dtype=torch.int64, device=device),
+        torch.zeros((), dtype=torch.float64, device=device),
+    )
+    return data.scan(step, zeros, "test")

@@ -1,0 +1,59 @@
+"""Networks beside a client's model that score together with it: whose is which, how they start and how scores are joined (FedSimSup)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor
+
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.errors import require
+from fedlib.base.options import Options, option
+from fedlib.models import check_model
+
+
+@dataclass(frozen=True)
+class Supervised(Options):
+    """Every client has a supervisor, a network of its own, as options of a method.
+
+    supervisors: name of the supervisor's network; several joined by "+" are drawn for the clients with equal chances, and
+    every client keeps one of each, of which it uses its own. shared_sup_init: all of one kind start equal; by default each is
+    a draw of its own. combine: "logits" are added, or class probabilities averaged ("prob").
+    """
+
+    supervisors: str = "supervisor_sixth"
+    shared_sup_init: bool = False
+    combine: str = option("logits", "logits", "prob")
+
+    def __post_init__(self):
+        super().__post_init__()
+        different = len(set(self.siblings)) == len(self.siblings) and all(self.siblings)
+        require(different, "supervisors", self.supervisors, "different names of models, joined by +")
+        for name in self.siblings:
+            check_model(name)
+
+    @property
+    def siblings(self) -> list[str]:
+        """Architectures of supervisors."""
+        return self.supervisors.split("+")
+
+    def groups(self, setting) -> list[str]:
+        """The architecture of each client's supervisor."""
+        draw = rng(setting.seed, "supervisors").integers(len(self.siblings), size=setting.num_clients)
+        return [self.siblings[k] for k in draw]
+
+    def first_supervisors(self, model, N: int) -> dict:
+        """Initial values by architecture, for all clients, stacked [N, ...]."""
+        networks = {kind: model.sibling(kind) for kind in self.siblings}
+        if self.shared_sup_init:
+            return {kind: tree.repeat(network.theta0, N) for kind, network in networks.items()}
+        return {kind: tree.stack([network.independent(i + 1) for i in range(N)]) for kind, network in networks.items()}
+
+    def joint_scores(self, a: Tensor, b: Tensor) -> Tensor:
+        """Scores [B, C] of two networks as those of one: their sum, or with "prob" the log of the mean of their probabilities."""
+        if self.combine == "logits":
+            return a + b
+        return torch.logaddexp(a.log_softmax(-1), b.log_softmax(-1)) - log(2)

@@ -1,0 +1,53 @@
+"""How different two pictures look to people, as a trained network judges: ST-LPIPS.
+
+LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that AlexNet has of
+two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu, ECCV 2022,
+arXiv:2207.13686) is less disturbed by shifts of a pixel; its authors' package brings all weights along, where LPIPS would download
+AlexNet's.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedlib.base.errors import require
+
+SIDE = 64  # pixels to which pictures are enlarged: smaller ones are less than AlexNet's filters ask for
+AT_ONCE = 64  # pictures in one forward pass, which bounds the memory
+
+
+def distances(originals, recovered) -> np.ndarray:
+    """ST-LPIPS of every pair, float64 [n]: 0 for equal pictures, about 1 for a picture and noise.
+
+    originals, recovered: arrays or tensors [n, c, h, w] in [0, 1], c 1 (grey) or 3. Pictures are enlarged to SIDE pixels first, so
+    that only numbers of pictures of one size can be compared. Raises BadValue for other shapes.
+    """
+    pair = [torch.as_tensor(images).float() for images in (originals, recovered)]
+    a, b = (tuple(images.shape) for images in pair)
+    require(
+        a == b and len(a) == 4 and a[0] and a[1] in (1, 3),
+        "shapes",
+        (a, b),
+        "twice [n, c, h, w], n of at least 1, c 1 or 3",
+    )
+    with torch.no_grad():
+        parts = zip(*(images.split(AT_ONCE) for images in pair))
+        found = [_network()(*map(_enlarged, part), normalize=True).flatten() for part in parts]
+    return torch.cat(found).double().numpy()
+
+
+def _enlarged(images: Tensor) -> Tensor:
+    large = functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=False)
+    return large.expand(-1, 3, -1, -1)
+
+
+@functools.cache
+def _network():
+    from stlpips_pytorch.stlpips import LPIPS
+
+    return LPIPS(net="alex", variant="shift_tolerant", verbose=False)

@@ -1,0 +1,53 @@
+"""Where fedlib's files lie, and how they are written: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
+    if os.environ.get("FEDLIB_CACHE"):
+        return Path(os.environ["FEDLIB_CACHE"]).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("fedlib"))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+@functools.cache
+def source_hash() -> str:
+    """8 hex digits of the hash of fedlib's source files."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+PACKAGE = Path(__file__).resolve().parent.parent
+CHECKOUT = PACKAGE.parent
+
+
+def home() -> Path:
+    """The project folder, where results/, figures/ and notebooks/ lie: $FEDLIB_HOME, else the checkout, else the working directory."""
+    if os.environ.get("FEDLIB_HOME"):
+        return Path(os.environ["FEDLIB_HOME"]).expanduser()
+    return CHECKOUT if (CHECKOUT / "notebooks").is_dir() else Path.cwd()

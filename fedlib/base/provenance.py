@@ -1,0 +1,68 @@
+"""Where a number comes from: versions, commit, device."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from fedlib.base.files import PACKAGE
+
+PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
+
+
+@functools.cache
+def commit() -> tuple[str, bool]:
+    """(commit, dirty) of the checkout that this package runs from; ("unknown", True) outside one. Results and figures do not count as changes."""
+
+    def git(*args: str) -> str:
+        return subprocess.run(
+            ["git", *args], cwd=PACKAGE, capture_output=True, text=True, timeout=20, check=True
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", "."))
+    except (OSError, subprocess.SubprocessError):
+        return "unknown", True
+
+
+def provenance(device, backend: str) -> dict:
+    """What a result file says about how it came to be."""
+    import torch
+
+    versions = {
+        "python": platform.python_version(),
+        "fedlib": _version("fedlib"),
+        **{name: _version(name) for name in PACKAGES},
+    }
+    revision, dirty = commit()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {_cpu_model()}"
+    return {
+        "commit": revision,
+        "dirty": dirty,
+        "versions": versions,
+        "device": name,
+        "backend": backend,
+        "threads": torch.get_num_threads(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%MZ"),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@functools.cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"

@@ -1,0 +1,120 @@
+"""Which samples a client sees when: the data set on its device, and the plan of a client's minibatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.base.draws import rng
+from fedlib.data.batch import Batch
+from fedlib.data.datasets import Dataset
+from fedlib.privacy.noise import Mechanism, poisson_batches
+
+SCAN_BATCH = 512  # rows of a batch where nothing is trained
+
+
+TRAIN = 0  # first number of the draws of a round's training
+
+
+KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
+
+
+class Source:
+    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] and standardised per channel on the fly."""
+
+    def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype):
+        self.dataset, self.device, self.dtype = dataset, device, dtype
+        self.images, self.labels = dataset.images, dataset.labels.to(device)
+        if device.type != "cpu":
+            self.images = self.images.contiguous().to(device)
+        mean, std = dataset.channel_stats
+        self.scale = (1 / (255 * std)).to(device, dtype)
+        self.shift = (-mean / std).to(device, dtype)
+
+    def __reduce__(self):
+        return Source, (self.dataset, self.device, self.dtype)
+
+    def batch(self, index: Tensor, mask: Tensor | None = None) -> Batch:
+        """The samples `index` int64 [B] as a Batch."""
+        x = self.images[index].to(self.dtype, memory_format=torch.contiguous_format)
+        return Batch(x.mul_(self.scale).add_(self.shift), self.labels[index], mask)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What every client of a run shares: E local epochs, B batch size, lr, the run's seed, smallest batch that is trained on."""
+
+    local_epochs: int
+    batch_size: int
+    lr: float
+    seed: int
+    min_batch: int  # 2 for models with batch norm: a batch of one sample is skipped
+    privacy: Mechanism = Mechanism()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings, the name of its draws."""
+
+    source: Source
+    training: Training
+    parts: dict[str, np.ndarray]
+    draw: tuple[int, ...]  # (purpose, round, client)
+    group: str = ""  # clients of different groups are never stacked together
+
+    def plan(
+        self, phase: int, epochs: int, steps: int | None = None, together: int = 1
+    ) -> list[tuple[np.ndarray, ...]]:
+        """Positions in the client's training part of all minibatches, `together` at a time.
+
+        Shuffled anew every epoch, the last partial batch kept. An epoch of b batches makes max(1, b // together) steps;
+        `steps` says how many there are in all, with as many epochs as that takes. No steps without a batch to train on.
+        Where training is DP-SGD batches are Poisson samples, as many as the epoch has otherwise.
+        """
+        generator = rng(self.training.seed, "batches", *self.draw, phase)
+        size, count, plan = self.training.batch_size, len(self.parts["train"]), []
+        while (epochs > 0) if steps is None else (len(plan) < steps):
+            if self.guarded:
+                batches = poisson_batches(generator, count, size, -(-count // size))
+            else:
+                order = generator.permutation(count)
+                batches = [order[start : start + size] for start in range(0, count, size)]
+                batches = [batch for batch in batches if len(batch) >= self.training.min_batch]
+            if not batches:
+                return []
+            for first in range(0, max(1, len(batches) // together) * together, together):
+                plan.append(tuple(batches[k % len(batches)] for k in range(first, first + together)))
+            epochs -= 1
+        return plan[:steps]
+
+    def noise(
+        self, phase: int, plan: list[tuple[np.ndarray, ...]], numbers: int
+    ) -> list[tuple[np.ndarray | None, ...]]:
+        """Standard normal numbers [B, numbers] for every minibatch of a plan; None if `numbers` is 0."""
+        if not numbers:
+            return [(None,) * len(batches) for batches in plan]
+        generator = rng(self.training.seed, "noise", *self.draw, phase)
+        return [tuple(generator.standard_normal((len(batch), numbers)) for batch in batches) for batches in plan]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether this turn's steps are DP-SGD."""
+        return self.training.privacy.in_steps and self.draw[0] == TRAIN
+
+    @property
+    def expected_batch(self) -> float:
+        """Mean size of a Poisson sample."""
+        return float(min(self.training.batch_size, len(self.parts["train"])))
+
+    def step_noise(self, phase: int, step: int) -> np.random.Generator:
+        """The stream of DP-SGD's noise in one step."""
+        return rng(self.training.seed, "privacy noise", *self.draw, phase, step)
+
+    @property
+    def class_counts(self) -> Tensor:
+        """Training samples of every class, int64 [C]."""
+        labels = self.source.dataset.labels[torch.from_numpy(self.parts["train"])]
+        return labels.bincount(minlength=len(self.source.dataset.classes))

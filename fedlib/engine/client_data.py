@@ -1,0 +1,202 @@
+"""The paper's "for each minibatch": one client's data, in a plain form and in a form for clients stacked under vmap.
+
+Time is booked on a clock, seconds by purpose: "data" (which samples, look-up, scaling) and "step" (everything else in a
+pass). On a GPU, where work is only queued, both are the time it takes to queue it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.base import tree
+from fedlib.data.batch import Batch
+from fedlib.engine.batches import KEPT, SCAN_BATCH, Turn
+from fedlib.engine.cuda_graph import repeated
+from fedlib.privacy.noise import Guard
+
+
+class PlainData:
+    """One client's data, one minibatch after the other (contract: `fedlib.algorithms.api.ClientData`)."""
+
+    def __init__(self, turn: Turn, clock: Counter | None = None, watch: Callable | None = None):
+        self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
+        self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
+        self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
+        self.group, self.device = turn.group, turn.source.device
+
+    @property
+    def class_counts(self) -> Tensor:
+        return self.turn.class_counts.to(self.turn.source.device)
+
+    def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
+        start = time.perf_counter()
+        epochs = self.local_epochs if epochs is None else epochs
+        plan = self.turn.plan(self.phase, epochs, steps, together)
+        noises = self.turn.noise(self.phase, plan, noise)
+        guard = functools.partial(self._guard, self.phase) if self.turn.guarded else None
+        self.phase += 1
+        look_up = self._training_samples(keep=epochs > 1 or steps is not None)
+        return self._run(step, state, plan, noises, look_up, start, self.watch, guard)
+
+    def scan(self, step, state, part: str = "train"):
+        start, indices = time.perf_counter(), self.turn.parts[part]
+        plan = [(index,) for index in np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH))]
+        return self._run(step, state, plan, [(None,)] * len(plan), self.turn.source.batch, start)
+
+    def _training_samples(self, keep: bool) -> Callable[[Tensor], Batch]:
+        """Positions -> Batch. For several passes the client's scaled images are kept, if they are not too many."""
+        source, own = self.turn.source, torch.from_numpy(self.turn.parts["train"])
+        if self.kept is None and keep and source.images[0].numel() * len(own) <= KEPT:
+            self.kept = source.batch(own)
+        if self.kept is None:
+            return lambda positions: source.batch(own[positions])
+        x, y = self.kept.x, self.kept.y
+        return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
+
+    def _guard(self, phase: int, step: int) -> Guard:
+        generator, source = self.turn.step_noise(phase, step), self.turn.source
+
+        def normal(count: int) -> Tensor:
+            return torch.from_numpy(generator.standard_normal(count, np.float32)).to(source.device, source.dtype)
+
+        return Guard(self.turn.training.privacy, self.turn.expected_batch, normal)
+
+    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None, guard=None):
+        for number, (chosen, noise) in enumerate(zip(plan, noises)):
+            batches = [look_up(torch.from_numpy(rows)) for rows in chosen]
+            batches = [self._with_noise(batch, numbers) for batch, numbers in zip(batches, noise)]
+            if guard:
+                shared = guard(number)
+                batches = [replace(batch, guard=shared) for batch in batches]
+            ready = time.perf_counter()
+            self.clock["data"] += ready - start
+            state = step(state, *batches)
+            start = time.perf_counter()
+            self.clock["step"] += start - ready
+            if watch:
+                watch(number, state)
+        return state
+
+    def _with_noise(self, batch: Batch, numbers: np.ndarray | None) -> Batch:
+        if numbers is None:
+            return batch
+        return replace(batch, noise=torch.from_numpy(numbers).to(self.turn.source.device, self.turn.source.dtype))
+
+
+class StackedData:
+    """K clients' data, used inside torch.func.vmap with `slot` (0..K-1, batched) saying which client is meant.
+
+    Minibatches are padded to the longest and masked. Where a client has no minibatch left, its old state is selected.
+    """
+
+    def __init__(self, turns: Sequence[Turn], slot: Tensor, clock: Counter, capture: bool | None = None):
+        self.turns, self.slot, self.clock, self.capture = turns, slot, clock, capture
+        training = turns[0].training
+        self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size
+        self.phase, self.group, self.device = 0, turns[0].group, slot.device
+
+    @property
+    def num_samples(self) -> Tensor:
+        return self._mine(torch.tensor([len(turn.parts["train"]) for turn in self.turns]))
+
+    @property
+    def class_counts(self) -> Tensor:
+        return self._mine(torch.stack([turn.class_counts for turn in self.turns]))
+
+    def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
+        start = time.perf_counter()
+        epochs = self.local_epochs if epochs is None else epochs
+        plans = [turn.plan(self.phase, epochs, steps, together) for turn in self.turns]
+        noises = [turn.noise(self.phase, plan, noise) for turn, plan in zip(self.turns, plans)]
+        own = [turn.parts["train"] for turn in self.turns]
+        plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
+        guard, width = None, self.batch_size
+        if self.turns[0].guarded:
+            guard = functools.partial(self._guard, self.phase)
+            width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
+        self.phase += 1
+        return self._run(step, state, plans, width, together, start, noises if noise else None, guard)
+
+    def scan(self, step, state, part: str = "train"):
+        start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
+        plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
+        return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
+
+    def _guard(self, phase: int, step: int) -> Guard:
+        generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
+
+        def normal(count: int) -> Tensor:
+            with ThreadPoolExecutor(os.cpu_count() if source.device.type == "cuda" else 1) as pool:
+                numbers = np.stack(list(pool.map(lambda g: g.standard_normal(count, np.float32), generators)))
+            return self._mine(torch.from_numpy(numbers).to(source.dtype))
+
+        sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=source.dtype)
+        return Guard(self.turns[0].training.privacy, self._mine(sizes), normal)
+
+    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, guard=None):
+        index, real = (
+            self._mine(table) for table in padded(plans, width, together)
+        )  # [S, together, B], for all steps at once
+        source = self.turns[0].source
+        noise = (
+            None
+            if noises is None
+            else self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
+        )
+        lengths = self._mine(torch.tensor([len(plan) for plan in plans]))
+        ready = time.perf_counter()
+        self.clock["data"] += ready - start
+
+        def padded_step(state, s):
+            rows, mask = index.index_select(0, s)[0], real.index_select(0, s)[0]
+            batches = [source.batch(rows[k], mask[k]) for k in range(together)]
+            if noise is not None:
+                numbers = noise.index_select(0, s)[0]
+                batches = [replace(batch, noise=numbers[k]) for k, batch in enumerate(batches)]
+            if guard is None:
+                return tree.where(mask[0].any(), step(state, *batches), state)
+            shared = guard(int(s))  # drawn by NumPy: such a step cannot be recorded
+            batches = [replace(batch, guard=shared) for batch in batches]
+            return tree.where(s[0] < lengths, step(state, *batches), state)
+
+        capture = self.capture if guard is None else False
+        state = repeated(padded_step, state, len(index), self.slot.device, capture)
+        self.clock["step"] += time.perf_counter() - ready
+        return state
+
+    def _mine(self, table: Tensor) -> Tensor:
+        """This client's row of a table [K, ...]."""
+        return table.to(self.slot.device).index_select(0, self.slot.reshape(1))[0]
+
+
+def padded(plans: list[list[tuple[np.ndarray, ...]]], width: int, together: int = 1) -> tuple[Tensor, Tensor]:
+    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape, S the most steps."""
+    steps = max((len(plan) for plan in plans), default=0)
+    index = np.zeros((len(plans), steps, together, width), dtype=np.int64)
+    real = np.zeros(index.shape, dtype=bool)
+    for k, plan in enumerate(plans):
+        for s, batches in enumerate(plan):
+            for g, batch in enumerate(batches):
+                index[k, s, g, : len(batch)], real[k, s, g, : len(batch)] = batch, True
+    return torch.from_numpy(index), torch.from_numpy(real)
+
+
+def stacked_noise(noises: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, ...]) -> np.ndarray:
+    """Noise of K clients' minibatches, padded with zeros: [K, S, together, B, numbers]; shape: (S, together, B)."""
+    numbers = next(batch.shape[1] for plan in noises for batches in plan for batch in batches)
+    table = np.zeros((len(noises), *shape, numbers))
+    for k, plan in enumerate(noises):
+        for s, batches in enumerate(plan):
+            for g, batch in enumerate(batches):
+                table[k, s, g, : len(batch)] = batch
+    return table

@@ -1,0 +1,118 @@
+"""Worker processes of one thread each, that survive Ctrl-C in the parent, leave with it, and are replaced when killed."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from fedlib.base.errors import FedlibError
+
+DEATHS = 3  # so many times in a row may workers die without anything being finished
+
+
+class Workers:
+    """`count` processes for functions of picklable arguments."""
+
+    def __init__(self, count: int, setup: Callable | None = None, *setup_arguments):
+        """setup(*setup_arguments) is called once in every new worker."""
+        self.count, self.setup, self.setup_arguments = count, setup, setup_arguments
+        self.pool, self.folder = None, None
+
+    def share(self, thing) -> None:
+        """Make `thing` the first argument of every job. It travels once, through a file."""
+        self.stop()
+        self.folder = tempfile.TemporaryDirectory(prefix="fedlib-")
+        (Path(self.folder.name) / "shared").write_bytes(pickle.dumps(thing, protocol=5))
+
+    def map(self, fn: Callable, jobs: dict[Hashable, tuple], done: Callable | None = None) -> dict:
+        """Results of fn(*arguments) by key, jobs started in their order; `done(key, result)` as each is finished.
+
+        A job whose worker was killed is done again. Raises FedlibError if workers keep dying.
+        """
+        results, deaths = {}, 0
+        while left := {key: arguments for key, arguments in jobs.items() if key not in results}:
+            before = len(results)
+            try:
+                futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
+                for future in as_completed(futures):
+                    key = futures[future]
+                    results[key] = future.result()
+                    if done:
+                        done(key, results[key])
+            except BrokenProcessPool:
+                self._kill_pool()
+                deaths = 1 if len(results) > before else deaths + 1
+                if deaths == DEATHS:
+                    raise FedlibError(
+                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: {len(left)} jobs"
+                    ) from None
+            except BaseException:
+                self._kill_pool()
+                self.stop()
+                raise
+        return results
+
+    def stop(self) -> None:
+        """End the workers, which have nothing to do any more."""
+        if self.pool is not None:
+            pool, self.pool = self.pool, None
+            pool.shutdown(wait=True, cancel_futures=True)
+        if self.folder:
+            self.folder.cleanup()
+        self.folder = None
+
+    def _pool(self) -> ProcessPoolExecutor:
+        if self.pool is None:
+            place = str(Path(self.folder.name) / "shared") if self.folder else None
+            self.pool = ProcessPoolExecutor(
+                self.count,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start,
+                initargs=(os.getpid(), place, self.setup, self.setup_arguments),
+            )
+        return self.pool
+
+    def _kill_pool(self) -> None:
+        """End the workers at once, whatever they do."""
+        if self.pool is None:
+            return
+        pool, self.pool = self.pool, None
+        for process in list((pool._processes or {}).values()):
+            with contextlib.suppress(OSError, ValueError):
+                process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_shared: list = []  # in a worker: the thing that was shared, if any
+
+
+def _start(parent: int, place: str | None, setup: Callable | None, setup_arguments: tuple) -> None:
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    torch.set_num_threads(1)
+    if place:
+        _shared.append(pickle.loads(Path(place).read_bytes()))
+    if setup:
+        setup(*setup_arguments)
+
+    def leave_with_parent():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+
+
+def _call(fn: Callable, *arguments):
+    return fn(*_shared, *arguments)

@@ -1,0 +1,118 @@
+"""Measurements on the final models: functions (run, thetas) -> arrays by name.
+
+run: `fedlib.engine.simulate.Run`; thetas: all clients' models [N, ...], at the headline point of evaluation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations_with_replacement
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedlib.algorithms.parts import similarity
+from fedlib.algorithms.parts.passes import count_correct
+from fedlib.base import tree
+from fedlib.base.draws import rng
+from fedlib.base.errors import require
+
+PROBE = 2000  # most images on which activations are compared
+
+
+def probe_images(run) -> np.ndarray:
+    """Indices of at most PROBE images drawn from all clients' test parts: every class, and no client trained on any of them."""
+    pool = np.concatenate([parts["test"] for parts in run.work.parts])
+    pool = pool[np.sort(np.unique(pool, return_index=True)[1])]  # each image once, where clients share test images
+    return np.sort(rng(run.spec.partition_seed, "probe").permutation(pool)[:PROBE])
+
+
+def cka(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Linear CKA between all clients' models, layer by layer: `cka` [layers, N, N] (pFedSim Fig. 1)."""
+    model, x, N = run.work.model, run.work.source.batch(torch.from_numpy(probe_images(run))).x, run.setting.num_clients
+    outputs = [model.layer_outputs(tree.rows(thetas, i), x) for i in range(N)]
+    matrix = np.zeros((len(outputs[0]), N, N))
+    for layer, name in enumerate(outputs[0]):
+        grams = [similarity.centred_gram(output[name]) for output in outputs]  # [s, s] each, one layer at a time
+        for i, j in combinations_with_replacement(range(N), 2):
+            matrix[layer, i, j] = matrix[layer, j, i] = similarity.gram_cka(grams[i], grams[j])
+    return {"cka": matrix}
+
+
+def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Measures between all pairs of clients, each [N, N] (pFedSim Table 2), and cosines by class [N, N, C] (Fig. 2).
+
+    data (Eq. 1, on all of a client's samples), label_cosine (cosine of the class counts, a finer reference), cs (Eq. 2), mdb, wdb (each model on its own training images), ldb (row a:
+    on the test part of client a, which no model of this run was trained on).
+    """
+    model, source, N = run.work.model, run.work.source, run.setting.num_clients
+    heads = similarity.class_vectors(thetas)
+    by_class = similarity.class_cosines(heads, heads).cpu().numpy()
+    each = [tree.rows(thetas, i) for i in range(N)]
+    inputs = {
+        part: [source.batch(torch.from_numpy(parts[part])) for parts in run.work.parts] for part in ("train", "test")
+    }
+    norms = [similarity.norm_statistics(model, theta, batch.x) for theta, batch in zip(each, inputs["train"])]
+    losses = np.array(
+        [
+            [float(cross_entropy(model.logits(theta, batch.x).double(), batch.y)) for theta in each]
+            for batch in inputs["test"]
+        ]
+    )
+    out = {name: np.full((N, N), np.nan) for name in ("data", "mdb", "wdb", "ldb")}
+    for a in range(N):
+        for b in range(N):
+            out["data"][a, b] = similarity.data_similarity(run.partition.counts[a], run.partition.counts[b])
+            if a != b:
+                out["mdb"][a, b] = similarity.model_difference_similarity(
+                    each[a], each[b], model.theta0, model.trainable
+                )
+                out["wdb"][a, b] = similarity.wasserstein_similarity(norms[a], norms[b])
+                out["ldb"][a, b] = similarity.loss_difference_similarity(
+                    losses[a, a], losses[a, b], each[a], each[b], model.trainable
+                )
+    shares = run.partition.counts / np.linalg.norm(run.partition.counts, axis=1, keepdims=True)
+    return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
+
+
+def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Every client's model on the test parts of all clients together, which is `test_distribution="global"` without a second training.
+
+    common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
+    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own `predict`.
+    """
+    require(not run.groups, "measure", "common_test", "a method whose clients have one network")
+    generic = "glob" in run.spec.eval_points[:1] and hasattr(run.method, "generic_model")
+    require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
+    pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
+    predict = partial(run.method.predict, run.work.model) if hasattr(run.method, "predict") else run.work.model.logits
+    correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
+    for i in range(run.setting.num_clients):
+        scores = partial(predict, tree.rows(thetas, i))
+        correct[i] = count_correct(scores, run.data_of(i, test=pool), run.setting.num_classes)[0].cpu().numpy()
+    labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
+    return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
+
+
+def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Between all clients' models, each [N, N]: `squared_distance` of all trainable parameters (pFedSV Fig. 3) and
+    `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq. 2)."""
+    names, heads = run.work.model.trainable, similarity.class_vectors(thetas)
+    return {
+        "squared_distance": similarity.squared_distances(thetas, thetas, names).cpu().numpy(),
+        "squared_distance_head": similarity.squared_distances(
+            thetas, thetas, [n for n in names if n.startswith("head.")]
+        )
+        .cpu()
+        .numpy(),
+        "classifier_cosine": similarity.class_cosines(heads, heads).mean(-1).cpu().numpy(),
+    }
+
+
+FINAL_MEASURES = {
+    "cka": cka,
+    "client_similarity": client_similarity,
+    "model_distances": model_distances,
+    "common_test": common_test,
+}

@@ -1,0 +1,100 @@
+"""The table of all methods, read off the code: what travels, what stays on a client, where a method is tested, who published it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+
+import pandas as pd
+
+from fedlib import algorithms
+from fedlib.base import tree
+from fedlib.engine.simulate import first_state, set_up, watched_round
+from fedlib.models import MODELS
+from fedlib.spec import RunSpec
+
+# Everybody takes part. In the second round every warm-up is over (half of the rounds at most), and there is something to
+# send for methods that send nothing in the first.
+TASK = dict(
+    num_clients=6, join_ratio=1.0, rounds=2, local_epochs=1, batch_size=128, test_fraction=0.8,
+    partition={"alpha": 1.0, "min_size": 50},
+)  # fmt: skip
+
+
+def methods_table(names: Iterable[str]) -> pd.DataFrame:
+    """One row for each of these methods, in the order of publication; read off two rounds that six clients play on digits.
+
+    | column | |
+    |---|---|
+    | method | its name here |
+    | down, up | what a client's message holds, and its numbers in units of a model's parameters |
+    | personal | what a client keeps from round to round |
+    | tested | evaluation points after training, the headline first |
+    | published | place and year; empty for local training, which nobody invented |
+    | title | of the paper |
+    """
+    rows = [_row(name) for name in names]
+    return pd.DataFrame(rows).sort_values(
+        "published", key=lambda places: places.str[-4:], kind="stable", ignore_index=True
+    )
+
+
+def _row(name: str) -> dict:
+    run = set_up(RunSpec(name, **TASK), "serial")
+    state = first_state(run)
+    for t in range(1, run.spec.rounds + 1):
+        acting = run.acting(state)
+        seen = watched_round(run, state, t)
+    down, up = _counted(run, acting, "floats_down", seen.messages), _counted(run, acting, "floats_up", seen.uploads)
+    place, title = citation(name)
+    return {
+        "method": name,
+        "down": _amount(run, down),
+        "up": _amount(run, up),
+        "personal": contents(run, seen.clients),
+        "tested": ", ".join(run.points(state)),
+        "published": place,
+        "title": title,
+    }
+
+
+def _counted(run, method, count: str, stacked):
+    """What the first participant's message is counted as."""
+    message = run.transport.travelling(tree.rows(stacked, 0))
+    return getattr(method, count, lambda message: message)(message)
+
+
+def _amount(run, message) -> str:
+    models = run.transport.floats(message) / run.work.model.num_parameters["model"]
+    return f"{models:.2f} ({contents(run, message)})" if models else "nothing"
+
+
+def contents(run, node) -> str:
+    """What a tree holds, in words: model, extractor, head, batch norm, and everything else by its own name."""
+    model = run.work.model
+    weights, others = set(), {}
+    for key, part in run.transport.travelling(node).items():
+        names = {name for name, _ in tree.leaves(part)} if isinstance(part, (dict, tuple)) else {key}
+        if names <= model.theta0.keys() and key not in MODELS:  # clients may keep another backbone besides
+            weights |= names
+        else:
+            others[key.split(".")[0]] = None
+    return ", ".join([*_parts(model, weights), *others]) or "nothing"
+
+
+def _parts(model, weights: set[str]) -> list[str]:
+    """Which parts of a model these weights are."""
+    norms = weights & set(model.norm_names)
+    parts = [part for part in ("extractor", "head") if any(name.startswith(f"{part}.") for name in weights - norms)]
+    if norms and "extractor" not in parts:
+        return [*parts, "batch norm"]
+    names = ["model"] if len(parts) == 2 else parts
+    return [f"{names[0]} without batch norm"] if "extractor" in parts and model.norms and not norms else names
+
+
+def citation(name: str) -> tuple[str, str]:
+    """(place of publication with the year at its end, title) of the first paper that a method's file names, or empty texts."""
+    second = (sys.modules[algorithms.find(name).__module__].__doc__ or "").split("\n\n")[1].replace("\n", " ")
+    found = re.match(r'[^"]+"(?P<title>[^"]+?)\.?" (?P<place>.*?\b20\d\d\b)', second)
+    return (found["place"], found["title"]) if found else ("", "")

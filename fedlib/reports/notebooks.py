@@ -1,0 +1,135 @@
+"""Running the notebooks in batch: papermill, one parameters cell, results beside the runs they show."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fedlib.base.files import CHECKOUT
+from fedlib.experiments import OpenItem
+
+TIMEOUT = 3600  # seconds for one cell
+
+
+def source_path(name: str) -> Path:
+    """The notebook of an item, which lies in the checkout also when results go elsewhere (FEDLIB_HOME)."""
+    return CHECKOUT / "notebooks" / f"{name}.ipynb"
+
+
+def output_path(item: OpenItem) -> Path:
+    """Where an item's executed notebook goes."""
+    return item.root / "results" / item.place / "notebooks" / f"{item.item.name}.ipynb"
+
+
+def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
+    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged", "skipped: why" or "failed: why".
+
+    A notebook starts as soon as its item is there, while the iterable still works on the next one.
+    """
+    pool = ThreadPoolExecutor(max_workers=max(1, jobs))
+    try:
+        started = {item.item.name: pool.submit(_execute, item) for item in items}
+        return {name: run.result() for name, run in started.items()}
+    finally:  # after Ctrl-C no further one is begun
+        pool.shutdown(cancel_futures=True)
+
+
+def _execute(item: OpenItem) -> str:
+    source, output = source_path(item.item.name), output_path(item)
+    if not source.exists():
+        return f"failed: there is no {source}"
+    parameters = (
+        {} if item.profile == "quick" else {"profile": item.profile}
+    )  # quick is what the notebooks say themselves
+    parameters |= {name: _plain(value) for name, value in item.changed.items()}
+    unknown = [name for name in parameters if name not in _parameters_of(source)]
+    if unknown:  # it would show the unchanged settings
+        return f"skipped: the notebook has no parameter {', '.join(unknown)}"
+    stamp = _stamp(source, parameters, item)
+    if _stamp_of(output) == stamp:
+        return "unchanged"
+    import nbformat
+    import papermill
+
+    os.environ["FEDLIB_PROFILE"] = item.profile  # what the kernels inherit
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # side by side, several threads each make small networks many times slower
+    output.parent.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedlib-") as sockets:
+            warnings.simplefilter("ignore")
+            papermill.execute_notebook(
+                str(source), str(output), parameters, kernel_name="python3", progress_bar=False, log_output=False,
+                execution_timeout=TIMEOUT, kernel_manager_class=_kernel_manager(sockets), shutdown_kernel="immediate",
+                coalesce_streams=True,
+            )  # fmt: skip
+    except Exception as error:  # a cell's error, a dead kernel, a timeout: the others still run
+        return f"failed: {type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"
+    notebook = nbformat.read(output, as_version=4)
+    notebook.metadata["fedlib"] = {"stamp": stamp}
+    nbformat.write(notebook, output)
+    return "executed"
+
+
+def _kernel_manager(folder: str) -> type:
+    """Kernels that talk through sockets in `folder`, one for each kernel: nothing is open to the network, nothing warns."""
+    from jupyter_client import AsyncKernelManager
+
+    local = {"transport": "ipc", "ip": f"{folder}/kernel"}
+
+    class LocalKernelManager(AsyncKernelManager):
+        def __init__(self, **options):
+            super().__init__(**options | (local if os.name == "posix" else {}))
+
+    return LocalKernelManager
+
+
+def _parameters_of(source: Path) -> set[str]:
+    """Names assigned in a notebook's parameters cell."""
+    cells = json.loads(source.read_text())["cells"]
+    text = "".join("".join(c["source"]) + "\n" for c in cells if "parameters" in c["metadata"].get("tags", []))
+    return {target.id for node in ast.parse(text).body if isinstance(node, ast.Assign) for target in node.targets}
+
+
+def _plain(value):
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
+    """Changes when the notebook's cells, its parameters or the item's saved tables and claims change."""
+    paper, name = item.item.name.split("/")
+    cells = [cell["source"] for cell in json.loads(source.read_text())["cells"]]
+    saved = (item.root / "results" / item.place / paper / f"{name}.json").read_text()
+    tables = [frame.to_csv(index=False) for frame in item.tables.values()]
+    return hashlib.sha256(json.dumps([cells, parameters, saved, tables]).encode()).hexdigest()[:16]
+
+
+def _stamp_of(output: Path) -> str | None:
+    try:
+        return json.loads(output.read_text())["metadata"]["fedlib"]["stamp"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def refresh_source(item: OpenItem) -> None:
+    """Write the outputs of an executed notebook back to its source, without the traces of this execution."""
+    import nbformat
+
+    notebook = nbformat.read(output_path(item), as_version=4)
+    for trace in ("papermill", "fedlib", "widgets"):
+        notebook.metadata.pop(trace, None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+    nbformat.write(notebook, source_path(item.item.name))

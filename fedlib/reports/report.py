@@ -1,0 +1,252 @@
+"""Ours beside the papers, claim by claim, from what `reproduce` saved. Nothing is computed or typed here."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.base.errors import BadValue, FedlibError, choose
+from fedlib.base.files import home, write_atomically
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.reports.methods_table import citation
+
+BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
+
+
+def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
+    """Summaries of the items saved under results/<place>, by name; damaged ones raise FedlibError."""
+    summaries = []
+    for path in sorted((home() / "results" / place).glob(f"{pattern}.json")):
+        if path.parent.name in ("runs", "notebooks"):  # no items
+            continue
+        try:
+            summaries.append({**json.loads(path.read_text()), "path": path})
+        except ValueError as error:
+            raise FedlibError(f"{path} is damaged ({error}); run `fedlib reproduce` again") from error
+    return summaries
+
+
+def tally(claims: list[dict]) -> str:
+    """For example "3 reproduced, 1 not reproduced (own: 1 reproduced)"; claims of our own begin with "(Ours)" and are counted apart."""
+    own = [c for c in claims if c["claim"].startswith("(Ours)")]
+    if own and len(own) < len(claims):
+        return f"{tally([c for c in claims if c not in own])} (own: {tally(own)})"
+    counts = [
+        (status, sum(c["verdict"] == status for c in claims)) for status in (REPRODUCED, NOT_REPRODUCED, NOT_TESTED)
+    ]
+    return ", ".join(f"{count} {status}" for status, count in counts if count)
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """A table in Markdown."""
+    cells = [
+        [str(v).replace("|", "\\|") for v in row] for row in [frame.columns, *frame.astype(object).fillna("").values]
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(frame.columns), *lines[1:]])
+
+
+def write_report(place: str) -> Path:
+    """Write results/<place>/report.md: scoreboard, then every item with figure, comparison, claims and provenance.
+
+    Raises BadValue if nothing has been saved for this profile.
+    """
+    items = saved_items(place)
+    if not items:
+        raise BadValue(
+            f"there are no results of profile {place!r} in {home() / 'results'}; run `fedlib reproduce --profile {place}` first"
+        )
+    parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
+    parts += [part for item in items for part in section(item, "../../")]
+    path = home() / "results" / place / "report.md"
+    write_atomically(path, ("\n\n".join(parts) + "\n").encode())
+    return path
+
+
+def counted(labels: list[str]) -> str:
+    """Labels with commas between them, each once; how often it is there, where that is more than once."""
+    return ", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items())
+
+
+def section(item: dict, to_home: str) -> list[str]:
+    """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
+    settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
+    changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
+    missing = item.get("missing")
+    parts = [
+        f"## {item['title']}",
+        *(
+            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{counted(missing)}</sub>"]
+            if missing
+            else []
+        ),
+        *([item["answer"]] if item.get("answer") else []),
+        f"Profile `{item['profile']}`: {settings}.{changed}",
+        f"![{item['title']}]({to_home}{item['figure']})",
+        markdown(_table(item, "compare")),
+    ]
+    for name, caption in item.get("shown", {}).items():
+        frame = _table(item, name)
+        parts += [f"**{caption}**", markdown(frame) if len(frame) else "None."]
+    return [
+        *parts,
+        markdown(pd.DataFrame(item["claims"])),
+        f"<sub>{len(item['runs'])} runs. {' · '.join(origin(p) for p in item['provenance'])}</sub>",
+    ]
+
+
+def _table(item: dict, name: str) -> pd.DataFrame:
+    """One of the tables saved with an item, as text."""
+    path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
+    return pd.read_csv(path, dtype=str, keep_default_na=False).map(_short)
+
+
+def _short(text: str) -> str:
+    """A number with many decimals as one with few; anything else as it is."""
+    if not re.fullmatch(r"-?\d+\.\d{3,}", text):
+        return text
+    return f"{float(text):.2f}" if abs(float(text)) >= 1 else f"{float(text):.3f}"
+
+
+# one page a paper ----------------------------------------------------------------------------------------------------
+
+
+def write_page(paper: str) -> tuple[Path, Path]:
+    """Write `page` as results/<paper>.md and as results/<paper>.html (figures inside). Raises BadValue as that does."""
+    text, path = page(paper), home() / "results" / f"{paper}.md"
+    write_atomically(path, text.encode())
+    html_path = path.with_suffix(".html")
+    write_atomically(html_path, as_html(text, path.parent).encode())
+    return path, html_path
+
+
+def page(paper: str) -> str:
+    """One paper's items in Markdown, at its own settings where they were run.
+
+    Raises BadValue for a paper without saved results.
+    """
+    saved = {profile: saved_items(profile) for profile in ("quick", "paper")}
+    choose("paper with saved results", paper, sorted({i["item"].split("/")[0] for own in saved.values() for i in own}))
+    every = [i for own in saved.values() for i in own if i["item"].split("/")[0] == paper]
+    items = {item["item"]: item for item in every}  # the paper's settings win
+    unfinished = {item["item"] for item in items.values() if item.get("missing")}
+    telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished]
+    parts = _page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order))
+    return "\n\n".join(parts) + "\n"
+
+
+def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
+    """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are not all there."""
+    own = [item for item in items if item["profile"] == "paper"]
+    claims = [claim for item in own for claim in item["claims"]]
+    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] != "paper")
+    place, title = citation(paper)
+    return [
+        f"# What could be reproduced of {title.partition(':')[0]}",
+        f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored run, and every"
+        ' claim is checked by a function on these runs. "(Ours)" marks questions that we asked beyond the paper.',
+        f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
+        + (
+            f"Only in the quick profile, on small data, so that the paper's numbers cannot be expected: {', '.join(small)}."
+            if small
+            else ""
+        ),
+        *_answers(telling),
+        "## Scoreboard",
+        readme_block(f"{paper}/*", "../"),
+        *(part for item in items for part in section(item, "../")),
+    ]
+
+
+def _answers(items: list[dict]) -> list[str]:
+    """What items say in sentences, each with the profile that it was run in and how many of its runs are there."""
+    said = [
+        f"- **{item['title'].partition(': ')[2]}** (`{item['profile']}`{_so_far(item)}). {item['answer']}"
+        for item in items
+        if item.get("answer")
+    ]
+    return ["## In short", "\n".join(said)] if said else []
+
+
+def _reading_order(item: dict) -> tuple:
+    """Notes first: they are the answer; then as in the paper, tables after figures."""
+    name = item["item"].split("/")[1]
+    number = re.search(r"\d+", name)
+    return name != "notes", name.startswith("table"), int(number[0]) if number else 0, name
+
+
+STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto;margin:1rem 0}td,th{border:1px solid #ddd;padding:.3em .6em;
+text-align:left;vertical-align:top}th{background:#f5f5f5}img{max-width:100%}sub{color:#777;font-size:12px}h2{margin-top:2.5rem}"""
+
+
+def as_html(text: str, folder: Path) -> str:
+    """A page of Markdown as one HTML file. Pictures, whose paths are relative to `folder`, are put inside."""
+    from markdown_it import MarkdownIt
+
+    def embedded(match: re.Match) -> str:
+        data = base64.b64encode((folder / match["path"]).read_bytes()).decode()
+        return f'src="data:image/png;base64,{data}"'
+
+    body = MarkdownIt("commonmark").enable("table").render(text)
+    body = re.sub(r'src="(?P<path>[^"]+\.png)"', embedded, body)
+    title = html.escape(text.splitlines()[0].lstrip("# "))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def origin(p: dict) -> str:
+    """One line of provenance."""
+    versions = ", ".join(f"{name} {version}" for name, version in p["versions"].items())
+    return f"commit {p['commit']}{' with local changes' if p['dirty'] else ''}; {versions}; {p['device']}, {p['threads']} thread, backend {p['backend']}"
+
+
+def scoreboard(items: list[dict]) -> str:
+    """One row an item: how many of its claims were reproduced."""
+    rows = [
+        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "claims": tally(i["claims"])}
+        for i in items
+    ]
+    return markdown(pd.DataFrame(rows))
+
+
+def _data(item: dict) -> list[str]:
+    settings = item["settings"]
+    return settings["datasets"] if "datasets" in settings else [settings["dataset"]]
+
+
+def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
+    """What is replicated and how well: the scoreboards of the two profiles side by side; to_home: where notebooks/ lies."""
+    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in ("quick", "paper")}
+    names = sorted(set(by_profile["quick"]) | set(by_profile["paper"]))
+    rows = []
+    for name in names:
+        row = {
+            "item": f"[`{name}`]({to_home}notebooks/{name}.ipynb)",
+            "what": next(i[name] for i in by_profile.values() if name in i)["title"],
+        }
+        for profile, title in (("quick", "quick profile"), ("paper", "paper's settings")):
+            item = by_profile[profile].get(name)
+            row[title] = f"{', '.join(_data(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
+        rows.append(row)
+    return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
+
+
+def _so_far(item: dict) -> str:
+    missing, needed = len(item.get("missing") or ()), len(item["runs"])
+    return f" ({needed - missing} of {needed} runs so far)" if missing else ""
+
+
+def readme_with_block(text: str, block: str) -> str:
+    """The README with the text between its two markers replaced. Raises FedlibError if a marker is missing."""
+    if BEGIN not in text or END not in text:
+        raise FedlibError(f"README.md lacks the lines {BEGIN!r} and {END!r}")
+    return text[: text.index(BEGIN) + len(BEGIN)] + "\n" + block + "\n" + text[text.index(END) :]

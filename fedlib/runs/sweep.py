@@ -1,0 +1,187 @@
+"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable, with one progress bar."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+
+from tqdm import tqdm
+
+from fedlib.base.errors import FedlibError, require
+from fedlib.base.files import cache_root
+from fedlib.data import load
+from fedlib.engine.backends import pick
+from fedlib.engine.result import RunResult
+from fedlib.engine.shared_beginnings import leaders, prefix_id
+from fedlib.engine.worker_processes import Workers
+from fedlib.runs.store import Store
+from fedlib.spec import RunSpec
+
+Done = dict[str, RunResult | FedlibError]
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    jobs: int | None = None,
+    device: str = "cpu",
+    backend: str = "auto",
+    engine: str = "",
+    gpu_share: float = 1.0,
+    share: bool = True,
+) -> Done:
+    """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
+
+    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the runs
+    are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that begin alike once;
+    without it a run's seconds are its own, and runs are done in the given order. Interrupted by Ctrl-C or killed, the next call continues.
+    """
+    from fedlib.engine.simulate import find_device
+
+    unique = {spec.id: spec for spec in specs}
+    where = find_device("cpu" if engine else device)
+    jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
+    require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
+    done: Done = {key: found for key, spec in unique.items() if (found := store.get(spec)) is not None}
+    pending = [spec for key, spec in unique.items() if key not in done]
+    if not pending:
+        return done
+    check_inputs(pending)
+    with tqdm(
+        total=sum(spec.rounds for spec in pending),
+        unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
+    ) as bar:  # fmt: skip
+        if engine:
+            from fedlib.runs.cluster import run_on_cluster
+
+            run_on_cluster(pending, store, engine, device, backend, gpu_share, bar, done)
+            return done
+        alike = leaders(pending) if share else {}
+        milestones = {id: rounds for id, (rounds, _) in alike.items()}
+        waiting = {id for _, others in alike.values() for id in others}
+        try:
+            for stage in ([s for s in pending if s.id not in waiting], [s for s in pending if s.id in waiting]):
+                _stage(stage, milestones, store, jobs, device, where, backend, bar, done)
+        finally:
+            remove_milestones(pending, milestones)
+    return done
+
+
+def _stage(
+    specs: list[RunSpec], milestones: dict, store: Store, jobs: int, device: str, where, backend: str, bar, done: Done
+):
+    """Do runs that do not wait for each other: those whose beginning others share first."""
+    if not specs:
+        return
+    specs = sorted(specs, key=lambda spec: spec.id not in milestones)
+    alone = len(specs) == 1 and jobs > 1
+    name, why = pick(backend, where, training_samples(specs[0]) if alone else 0, jobs if alone else 1)
+    groups = same_but_seed(specs) if name == "vmap" else [[spec] for spec in specs]
+    side_by_side = 1 if name == "process" else min(jobs, len(groups))
+    shared = sum(spec.id in milestones for spec in specs)
+    bar.write(
+        f"backend {name} on {where} ({why}); {len(specs)} runs, {side_by_side} at a time"
+        + (f"; {shared} of them also for runs that begin alike" if shared else ""),
+        file=sys.stderr,
+    )
+    options = dict(device=device, backend=name)
+    jobs_by_id = {
+        group[0].id: (group, store, sorted({t for spec in group for t in milestones.get(spec.id, ())}), options)
+        for group in groups
+    }
+    if side_by_side == 1:
+        for group, *arguments in jobs_by_id.values():
+            bar.set_postfix_str(group[0].label)
+            done |= _do(_advance(bar.update, len(group)), group, *arguments, workers=jobs)
+    else:
+        done |= _in_processes(jobs_by_id, side_by_side, bar)
+
+
+def _do(
+    progress, group: list[RunSpec], store: Store, milestones: list[int], options: dict, workers: int | None = None
+) -> Done:
+    """Results of runs that are trained together, or the error that each of them met."""
+    try:
+        results = store.get_or_run_together(group, progress=progress, milestones=milestones, workers=workers, **options)
+        return {spec.id: result for spec, result in zip(group, results)}
+    except FedlibError as error:
+        return {spec.id: error for spec in group}
+    except Exception as error:  # the other runs go on: memory or disk may suffice for them
+        traceback.print_exc()
+        return {spec.id: FedlibError(f"{type(error).__name__}: {error}") for spec in group}
+
+
+def _advance(update, runs: int = 1):
+    """A progress callback (rounds done in a group of runs) that moves a bar shared by all runs."""
+    last = [0]
+
+    def progress(rounds: int) -> None:
+        update(runs * (rounds - last[0]))
+        last[0] = rounds
+
+    return progress
+
+
+def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
+    """Do groups of runs in `count` processes, which report the rounds that they have done."""
+    queue = multiprocessing.get_context("spawn").SimpleQueue()
+    listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
+    listener.start()
+    workers = Workers(count, _connect, queue)
+    try:
+        results = workers.map(_job, jobs)
+    finally:
+        workers.stop()
+        queue.put(None)
+        listener.join(timeout=5)
+    return {id: result for group in results.values() for id, result in group.items()}
+
+
+_queue = None  # in a worker: where rounds done are sent
+
+
+def _connect(queue) -> None:
+    global _queue
+    _queue = queue
+
+
+def _job(group: list[RunSpec], store: Store, milestones: list[int], options: dict) -> Done:
+    return _do(_advance(_queue.put, len(group)), group, store, milestones, options)
+
+
+def check_inputs(specs: Sequence[RunSpec]) -> None:
+    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
+    seen = set()
+    for spec in specs:
+        division = (spec.test_fraction, spec.hyper.get("val_fraction"), spec.stratified, spec.test_distribution)
+        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
+        if key not in seen:
+            spec.divide(load(spec.dataset))
+            seen.add(key)
+
+
+def same_but_seed(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    """Runs grouped by everything but their seeds: they can be trained in one stack."""
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault(spec.but(seed=0, partition_seed=0).id, []).append(spec)
+    return list(groups.values())
+
+
+def training_samples(spec: RunSpec) -> int:
+    """About how many samples a run trains on, every epoch counted."""
+    per_epoch = len(load(spec.dataset).labels) * (1 - spec.test_fraction) * spec.join_ratio
+    return int(per_epoch * spec.local_epochs * spec.rounds)
+
+
+def remove_milestones(specs: Sequence[RunSpec], milestones: dict[str, list[int]]) -> None:
+    """Delete the states that were kept for runs that begin alike."""
+    for spec in specs:
+        for rounds in milestones.get(spec.id, ()):
+            for leftover in (cache_root() / "checkpoints").glob(f"{prefix_id(spec, rounds)}-*"):
+                leftover.unlink(missing_ok=True)
