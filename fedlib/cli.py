@@ -31,10 +31,10 @@ Items = Annotated[
     list[str] | None,
     typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
 ]
-Dataset = Annotated[str, typer.Option(help="Use another data set (see `fedlib data`).")]
-Seeds = Annotated[int, typer.Option(help="Use another number of seeds.")]
-Rounds = Annotated[int, typer.Option(help="Use another number of rounds.")]
-Methods = Annotated[str, typer.Option(help="Use other methods, separated by commas.")]
+Dataset = Annotated[str | None, typer.Option(help="Use another data set (see `fedlib data`).")]
+Seeds = Annotated[int | None, typer.Option(help="Use another number of seeds.")]
+Rounds = Annotated[int | None, typer.Option(help="Use another number of rounds.")]
+Methods = Annotated[str | None, typer.Option(help="Use other methods, separated by commas.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
@@ -65,10 +65,10 @@ def reproduce(
     profile: Profile = "quick",
     jobs: Jobs = None,
     device: Device = "cpu",
-    dataset: Dataset = "",
-    seeds: Seeds = 0,
-    rounds: Rounds = 0,
-    methods: Methods = "",
+    dataset: Dataset = None,
+    seeds: Seeds = None,
+    rounds: Rounds = None,
+    methods: Methods = None,
     set_: Set = None,
     finished: Annotated[
         bool, typer.Option("--finished", help="Train nothing: show the runs that are there, and say what is missing.")
@@ -84,62 +84,34 @@ def reproduce(
     Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are written,
     its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
     """
-    import torch
-
-    from fedlib.reports.notebooks import execute_all, refresh_source
-    from fedlib.reports.report import tally, write_report
+    from fedlib.reports.report import tally
+    from fedlib.reports.reproduce import reproduce as carry_out
 
     started = time.monotonic()
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
-    failures = {} if finished else _failed_items(opened, _train(opened, jobs=jobs, device=device))
-    absent = [item.item.name for item in opened if finished and not item.can_be_shown]
-    torch.set_num_threads(1)  # notebooks run beside the analyses
-    summaries = {}
-
-    def saved():
-        for item in opened:
-            if item.item.name not in failures and item.item.name not in absent:
-                try:
-                    summaries[item.item.name] = item.save()
-                except FedlibError as error:
-                    failures[item.item.name] = str(error)
-                except Exception as error:
-                    failures[item.item.name] = f"{type(error).__name__}: {error}"
-                else:
-                    yield item
-
-    # a notebook would train what is missing, or make a study again
-    whole = (item for item in saved() if notebooks and not item.missing and not item.reads_tables)
-    executed = execute_all(whole, jobs or 2)
-    shown = [item for item in opened if item.item.name in summaries]
-    failures |= {name: f"its notebook {how}" for name, how in executed.items() if how.startswith("failed")}
-    for name, how in executed.items():
+    done = carry_out(opened, jobs, device, finished, notebooks, refresh)
+    for name, how in done.notebooks.items():
         if how.startswith("skipped"):
             print(f"{name}: notebook {how}")
-    if refresh:
-        for item in shown:
-            if executed.get(item.item.name) in ("executed", "unchanged"):
-                refresh_source(item)
-    reports = sorted({str(write_report(place)) for place in {item.place for item in shown}})
-
     print()
     for item in opened:
         name = item.item.name
-        said = tally(summaries[name]["claims"]) if name in summaries else "not run yet"
-        said = f"FAILED: {failures[name]}" if name in failures else said
+        said = tally(done.summaries[name]["claims"]) if name in done.summaries else "not run yet"
+        said = f"FAILED: {done.failures[name]}" if name in done.failures else said
         missing = f" ({item.lacks})" if item.missing else ""
-        print(f"  {name:<40} {said}{missing if name not in failures else ''}")
-    done = f"{len(summaries.keys() - failures.keys())} of {len(opened)} items in {time.monotonic() - started:.0f} s"
+        print(f"  {name:<40} {said}{missing if name not in done.failures else ''}")
     places = sorted({item.place for item in opened})
+    fine = len(done.summaries.keys() - done.failures.keys())
+    print(f"\n{fine} of {len(opened)} items in {time.monotonic() - started:.0f} s")
     print(
-        f"\n{done}\nfigures: {', '.join(f'figures/{p}/' for p in places)}\ntables:  {', '.join(f'results/{p}/' for p in places)}"
+        f"figures: {', '.join(f'figures/{p}/' for p in places)}\ntables:  {', '.join(f'results/{p}/' for p in places)}"
     )
-    if set(executed.values()) & {"executed", "unchanged"}:
+    if set(done.notebooks.values()) & {"executed", "unchanged"}:
         print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
-    for path in reports:
+    for path in done.reports:
         print(f"report:  {path}")
-    if failures or not summaries:
+    if done.failures or not done.summaries:
         raise typer.Exit(1)
 
 
@@ -150,10 +122,10 @@ def sweep(
     profile: Profile = "quick",
     jobs: Jobs = None,
     device: Device = "cpu",
-    dataset: Dataset = "",
-    seeds: Seeds = 0,
-    rounds: Rounds = 0,
-    methods: Methods = "",
+    dataset: Dataset = None,
+    seeds: Seeds = None,
+    rounds: Rounds = None,
+    methods: Methods = None,
     set_: Set = None,
     engine: Annotated[
         str, typer.Option(help="Do the runs on the workers of the Dask scheduler at tcp://HOST:PORT.")
@@ -166,6 +138,8 @@ def sweep(
 
     Finished runs are reused and a failing run does not stop the others; `fedlib reproduce` then finds everything done.
     """
+    from fedlib.reports.reproduce import train
+
     started = time.monotonic()
     require(
         not engine or jobs is None,
@@ -178,7 +152,7 @@ def sweep(
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = _opened(items, profile, jobs, device, changes, set_)
     there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.path(spec).exists()}
-    outcomes = _train(opened, jobs=jobs, device=device, engine=engine, gpu_share=gpu_share)
+    outcomes = train(opened, jobs=jobs, device=device, engine=engine, gpu_share=gpu_share)
     failed = {path: why for path, (_, why) in outcomes.items() if why}
     for path, why in failed.items():
         print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
@@ -191,38 +165,36 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _opened(items, profile, jobs, device, changes, set_, finished=False) -> list:
-    """The items that were asked for, with the settings that were changed."""
-    overrides = {name: value for name, value in changes.items() if value} | _assignments(set_)
-    names = _matching(items)
-    options = dict(device=device, jobs=jobs, finished=finished)
-    return [_open(name, profile, options, overrides, alone=len(names) == 1) for name in names]
+def _opened(patterns, profile, jobs, device, changes, set_, finished=False) -> list:
+    """The items that were asked for, with the settings that were changed; drafts only where they are named."""
+    from fedlib.experiments import PROFILES, OpenItem, find
+
+    overrides = {name: value for name, value in changes.items() if value is not None} | _assignments(set_)
+    choose("profile", profile, PROFILES)
+    items = [find(name) for name in _matching(patterns)]
+    items = [item for item in items if not item.draft or item.name in (patterns or ())]
+    opened = []
+    for item in items:
+        own = {key: value for key, value in overrides.items() if key in item.settings[profile] or len(items) == 1}
+        if left_out := [key for key in overrides if key not in own]:
+            print(f"{item.name}: has no setting {', '.join(left_out)}, which is left as it is")
+        opened.append(OpenItem(item, profile, device=device, jobs=jobs, finished=finished, **own))
+    return opened
 
 
 def _matching(patterns: list[str] | None) -> list[str]:
-    from fedlib.experiments import ITEMS
+    """Names of items, each once, in the order in which they were asked for."""
+    from fedlib.experiments import names
 
-    if not patterns:
-        return list(ITEMS)
     chosen = []
-    for pattern in patterns:
-        found = fnmatch.filter(ITEMS, pattern) if any(c in pattern for c in "*?[") else [choose("item", pattern, ITEMS)]
+    for pattern in patterns or ["*"]:
+        found = (
+            fnmatch.filter(names(), pattern) if any(c in pattern for c in "*?[") else [choose("item", pattern, names())]
+        )
         if not found:
-            raise BadValue(f"no item matches {pattern!r}; items: {', '.join(ITEMS)}")
-        chosen += [name for name in found if name not in chosen]
-    return chosen
-
-
-def _open(name, profile, options, overrides, alone):
-    from fedlib.experiments import ITEMS, OpenItem
-    from fedlib.experiments.items import PROFILES
-
-    has = ITEMS[name].settings[choose("profile", profile, PROFILES)]
-    left_out = [key for key in overrides if key not in has]
-    if left_out and not alone:
-        print(f"{name}: has no setting {', '.join(left_out)}, which is left as it is")
-        overrides = {key: value for key, value in overrides.items() if key in has}
-    return OpenItem(ITEMS[name], profile, **options, **overrides)
+            raise BadValue(f"no item matches {pattern!r}; items: {', '.join(names())}")
+        chosen += found
+    return list(dict.fromkeys(chosen))
 
 
 def _assignments(texts: list[str] | None) -> dict:
@@ -234,34 +206,6 @@ def _assignments(texts: list[str] | None) -> dict:
             raise BadValue(f"--set {text!r} is not accepted; expected NAME=VALUE")
         pairs[name] = _value(value)
     return pairs
-
-
-def _train(opened, **options) -> dict:
-    """All runs of all items, shared ones once, timed ones last and alone: (run, why it failed or "") by the place of its result."""
-    from fedlib.runs.sweep import run_all
-
-    outcomes = {}
-    for place, timed in dict.fromkeys(
-        (item.place, item.item.timed) for item in sorted(opened, key=lambda i: i.item.timed)
-    ):
-        here = [item for item in opened if (item.place, item.item.timed) == (place, timed)]
-        specs = {spec.id: spec for item in here for spec in item.specs}
-        alone = {"jobs": 1, "share": False} if timed and not options.get("engine") else {}
-        for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
-            why = str(result) if isinstance(result, FedlibError) else result.error
-            outcomes[here[0].store.path(specs[id])] = specs[id], why
-    return outcomes
-
-
-def _failed_items(opened, outcomes) -> dict[str, str]:
-    """The items of which a run failed, and why."""
-    failures = {}
-    for item in opened:
-        for spec in item.specs:
-            _, why = outcomes[item.store.path(spec)]
-            if why:
-                failures.setdefault(item.item.name, f"run {spec.label}: {why}")
-    return failures
 
 
 @app.command("list")
@@ -282,17 +226,18 @@ def list_everything(
 
 
 def _list_items() -> None:
-    from fedlib.experiments import ITEMS, OpenItem
+    from fedlib.experiments import OpenItem, find, names
 
     print("items (runs finished / needed, minutes on 2 cores)")
-    for name, item in ITEMS.items():
-        cells = []
+    for name in names():
+        cells, item = [], find(name)
         for profile in ("quick", "paper"):
             opened = OpenItem(item, profile)
-            ids = {spec.id: spec for spec in opened.specs}
-            done = sum(opened.store.path(spec).exists() for spec in ids.values())
-            cells.append(f"{profile} {done}/{len(ids)}, {item.minutes[profile]:g} min")
-        print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
+            finished = len(opened.specs) - len(opened.missing)
+            cells.append(f"{profile} {finished}/{len(opened.specs)}, {item.minutes[profile]:g} min")
+        print(
+            f"  {name:<40} {'; '.join(cells)}{'; a draft, only run by name' if item.draft else ''}\n      {item.claim}"
+        )
 
 
 def _list_methods() -> None:

@@ -16,7 +16,7 @@ from fedlib.base.errors import BadValue
 from fedlib.data import DATASETS
 from fedlib.experiments import ITEMS, PROFILES, OpenItem, at_paper_scale, open_item, paper_table
 from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.experiments.partition_draws import class_sizes, known_class_sizes, long_form, panels, span, statistics
+from fedlib.analysis.partitions import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.pfedsim import setting, study
 from fedlib.reports import notebooks, report
 

@@ -326,7 +326,7 @@ def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
     return out
 
 
-def study(
+def attack_clients(
     victim: Victim,
     dataset,
     indices: np.ndarray,

@@ -23,7 +23,12 @@ def torch_seeded(seed: int, purpose: str, make):
         return make()
 
 
+def num_participants(num_clients: int, join_ratio: float) -> int:
+    """Clients that take part in a round: max(1, floor(r N))."""
+    return max(1, int(join_ratio * num_clients + 1e-9))
+
+
 def participants(seed: int, round: int, num_clients: int, join_ratio: float) -> np.ndarray:
-    """S_t: max(1, floor(r n)) clients of round t, uniform without replacement, sorted. Same for every method."""
-    count = max(1, int(join_ratio * num_clients + 1e-9))
-    return np.sort(rng(seed, "participants", round).choice(num_clients, size=count, replace=False))
+    """S_t: the clients of round t, uniform without replacement, sorted. Same for every method."""
+    size = num_participants(num_clients, join_ratio)
+    return np.sort(rng(seed, "participants", round).choice(num_clients, size=size, replace=False))

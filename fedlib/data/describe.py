@@ -54,3 +54,23 @@ def label_cosine(counts: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(counts, axis=1, keepdims=True)
     unit = counts / np.where(norms > 0, norms, 1)
     return unit @ unit.T
+
+
+def statistics(counts: np.ndarray) -> dict[str, float]:
+    """How unequal clients are, in one row. counts: int [N, C]; entropies in nats; cosines of the label counts, over all pairs."""
+    sizes, owned = counts.sum(1), (counts > 0).sum(1)
+    cosines = label_cosine(counts)[np.triu_indices(len(counts), 1)]
+    return {
+        "samples": int(sizes.sum()),
+        "mean_size": sizes.mean(),
+        "std_size": sizes.std(),
+        "smallest": int(sizes.min()),
+        "largest": int(sizes.max()),
+        "largest_class": counts.max(1).sum() / sizes.sum(),
+        "fewest_classes": int(owned.min()),
+        "mean_classes": owned.mean(),
+        "most_classes": int(owned.max()),
+        "label_entropy": label_entropy(counts).mean(),
+        "label_cosine": cosines.mean(),
+        "distinct_cosines": len(np.unique(cosines.round(2))),
+    }

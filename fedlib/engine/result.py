@@ -38,6 +38,14 @@ class RunResult:
         ]
         return last[0][metric] if last else float("nan")
 
+    def by_client(self, point: str | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+        """Correct predictions and test samples of every client after the last round, int64 [N] each, at a point (default: the
+        headline's); None where the result does not hold them."""
+        name = "correct" if point in (None, self.point) else f"correct_{point}"
+        if name not in self.arrays:
+            return None
+        return self.arrays[name].sum(1), self.arrays["tests"].sum(1)
+
     @property
     def point(self) -> str:
         """The headline evaluation point of the last round."""

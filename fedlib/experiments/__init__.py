@@ -1,8 +1,59 @@
-"""Tables and figures of the papers as items that can be run, drawn, compared and checked."""
+"""Tables and figures of the papers as items that can be run, drawn, compared and checked.
 
-from fedlib.experiments import fedsimsup, pfedsim, pfedsv
-from fedlib.experiments.items import PROFILES, Claim, Item, OpenItem, Verdict, at_paper_scale, open_item, paper_table
+An item is a file <paper>/<item>.py with an `ITEM`, named like its notebook; it is found by its name, nothing is registered by hand.
+"""
 
-ITEMS: dict[str, Item] = {item.name: item for module in (pfedsim, fedsimsup, pfedsv) for item in module.ITEMS}
+from __future__ import annotations
 
-__all__ = ["ITEMS", "PROFILES", "Claim", "Item", "OpenItem", "Verdict", "at_paper_scale", "open_item", "paper_table"]
+import dataclasses
+import os
+import pkgutil
+import re
+from importlib import import_module
+
+from fedlib.base.errors import choose
+from fedlib.experiments.item import PROFILES, Item, OpenItem
+from fedlib.experiments.paper_numbers import paper_table
+
+FILES = re.compile(r"(fig|table)s?\d\w*|notes")  # other files of a paper's folder are what its items share
+
+
+def names() -> list[str]:
+    """Names of all items, "<paper>/<item>": figures, tables and notes of each paper in the order of their numbers."""
+    found = []
+    for paper in pkgutil.iter_modules(__path__):
+        if paper.ispkg:
+            files = pkgutil.iter_modules([os.path.join(__path__[0], paper.name)])
+            found += [f"{paper.name}/{file.name}" for file in files if FILES.fullmatch(file.name)]
+    return sorted(found, key=_reading_order)
+
+
+def _reading_order(name: str) -> tuple:
+    paper, item = name.split("/")
+    number = re.search(r"\d+", item)
+    return paper, item == "notes", item.startswith("table"), int(number[0]) if number else 0, item
+
+
+def find(name: str) -> Item:
+    """An item by its name. Raises BadValue for an unknown one."""
+    module = import_module(f"{__name__}.{choose('item', name, names()).replace('/', '.')}")
+    return dataclasses.replace(module.ITEM, name=name)
+
+
+def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
+    """Open an item by name; `profile` gives way to the environment variable FEDLIB_PROFILE. Raises BadValue for unknown names."""
+    return OpenItem(find(name), os.environ.get("FEDLIB_PROFILE") or profile, **options)
+
+
+def at_paper_scale(name: str) -> OpenItem | None:
+    """An item at the paper's own settings, made of the runs that are there, without training; prints how many that are.
+
+    None if there are none, or not all and the item needs all. Raises BadValue for unknown names.
+    """
+    item = OpenItem(find(name), "paper", finished=True)
+    needed = len(item.specs)
+    print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
+    return item if item.can_be_shown else None
+
+
+__all__ = ["PROFILES", "Item", "OpenItem", "at_paper_scale", "find", "names", "open_item", "paper_table"]

@@ -6,14 +6,14 @@ A function is imported where it is first asked for, so that a command or a worke
 from importlib import import_module
 
 _BY_MODULE = {
-    "accuracy": "accuracies accuracies_by_scale",
+    "accuracy": "accuracies parameter_curve",
     "base": "show",
     "choices": "choices_by_task",
     "clients": "client_matrices clusters_found groups label_similarity partitions shares_of_others",
     "lessons": "accuracy_by_round curves feature_plane idle_shares local_paths parabolas sampling_errors split_models",
-    "pfedsim": "cka_by_layer classifier_similarity data_and_networks domains open_choices overhead rho_curve similarity_measures workflow",
+    "pfedsim": "cka_by_layer classifier_similarity data_and_networks domains open_choices overhead similarity_measures workflow",
     "pfedsv_relevance": "collaboration distances_to_a domain_curves relevance_matrices traffic",
-    "privacy": "budgets inversion private_accuracies",
+    "privacy": "budgets inversion",
     "speed": "scaling",
 }
 _PLACES = {name: module for module, names in _BY_MODULE.items() for name in names.split()}

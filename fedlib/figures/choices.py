@@ -13,7 +13,7 @@ from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
     """What every choice does to accuracy, one panel a task.
 
-    effects: task, code, choice, method, seed, effect (of `fedlib.experiments.choices.Study.effects`).
+    effects: task, code, choice, method, seed, effect (of `fedlib.experiments.choices.Sensitivity.effects`).
     """
     tasks, names = list(effects["task"].unique()), effects.loc[effects["code"] != "", "choice"].unique()
     figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, max(1, len(tasks)), sharey=True)
@@ -27,7 +27,7 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
 def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     """What every choice does to accuracy, in points, with the range over seeds; grey: what chance does to `method`; names: from top to bottom.
 
-    effects: code, choice, method, seed, effect (of `fedlib.experiments.choices.Study.effects`).
+    effects: code, choice, method, seed, effect (of `fedlib.experiments.choices.Sensitivity.effects`).
     """
     shown = effects[effects["code"] != ""]
     names = list(names)

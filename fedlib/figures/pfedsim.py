@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 from fedlib.figures.choices import effects_of_choices
 
@@ -120,13 +119,13 @@ def similarity_measures(
 def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd.DataFrame) -> Figure:
     """Spread of the clients' sizes, printed and drawn with and without cap; and in which layers the networks' numbers are.
 
-    stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, partition_param, value, std;
+    stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, alpha, value, std;
     parameters: network, then one column for each part of it, `all`, `statistics`.
     """
     figure, ((left, right),) = axes_of(12.5, 3.2, 1, 2, width_ratios=[1, 1.15])
-    cells = list(printed[["dataset", "partition_param", "value", "std"]].itertuples(index=False))
+    cells = list(printed[["dataset", "alpha", "value", "std"]].itertuples(index=False))
     for y, cell in enumerate(cells):
-        own = stats[(stats["dataset"] == cell.dataset) & (stats["alpha"] == cell.partition_param)]
+        own = stats[(stats["dataset"] == cell.dataset) & (stats["alpha"] == cell.alpha)]
         for cap, colour, shift in ((True, INK, -0.17), (False, PAPER, 0.17)):
             spread = own[own["cap"] == cap].eval("std_size / mean_size")
             if len(spread):
@@ -135,7 +134,7 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
         left.plot(
             cell.std / cell.value, y, marker="D", color=REFERENCE, linestyle="", label="paper" if y == 0 else None
         )
-    left.set_yticks(range(len(cells)), [f"{c.dataset}, Dir({c.partition_param:g})" for c in cells])
+    left.set_yticks(range(len(cells)), [f"{c.dataset}, Dir({c.alpha:g})" for c in cells])
     left.set(title="std of the clients' sizes / mean (lines: range of the draws)", xlim=(0, None))
     left.invert_yaxis()
     left.legend(frameon=False, loc="lower right")
@@ -227,75 +226,45 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
 
 
 @styled
-def domains(tidy: pd.DataFrame, printed: pd.DataFrame, methods: Sequence[str]) -> Figure:
-    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond); the last column is the average.
+def domains(cells: pd.DataFrame) -> Figure:
+    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond); the first column is the average.
 
-    tidy: method, domain, accuracy; printed: the paper's Table 8.
+    cells: as in `fedlib.figures.accuracies`, a column a domain.
     """
-    shown = [m for m in methods if m in set(tidy["method"])]
-    ours = 100 * tidy.groupby(["method", "domain"], sort=False)["accuracy"].mean().unstack().loc[shown]
-    paper = printed.pivot(index="method", columns="domain", values="value").reindex(shown)
-    paper = paper[[c for c in paper.columns if c != "average"] + ["average"]]
-    figure, (axes,) = axes_of(10.5, 0.3 * len(shown) + 1.5, 1, 2, sharey=True)
-    for ax, table, title in ((axes[0], ours, "ours"), (axes[1], paper, "paper, DomainNet")):
+    tables = {series: own.pivot(index="row", columns="column", values="mean") for series, own in cells.groupby("series", sort=False)}
+    rows = list(dict.fromkeys(cells["row"]))
+    figure, (axes,) = axes_of(10.5, 0.3 * len(rows) + 1.5, 1, len(tables), sharey=True)
+    for ax, (series, table) in zip(axes, tables.items()):
+        table = table.reindex(index=rows)[sorted(table, key=lambda column: column != "average")]
         centred = table - table.mean()  # who is good within a domain; domains are not equally hard
-        sns.heatmap(
-            centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7}
-        )
-        ax.set(title=f"{title}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
+        sns.heatmap(centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7})
+        ax.set(title=f"{series}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
         ax.tick_params(axis="x", rotation=30)
-        ax.axvline(table.shape[1] - 1, color="white", linewidth=3)
+        ax.axvline(1, color="white", linewidth=3)
     return figure
 
 
 @styled
-def rho_curve(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
-    """Accuracy against rho with the std over seeds, one column for each alpha; the paper's CIFAR-10 numbers below.
+def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Figure:
+    """Left: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`. Right: the method's lead over the
+    best other one with its 95 % interval, however the accuracy is read off.
 
-    tidy: alpha, seed, method, rho, pooled; printed: the paper's Table 6.
-    """
-    alphas = sorted(tidy["alpha"].unique())
-    figure, axes = axes_of(4.6 * len(alphas), 5.2, 2, len(alphas), sharex=True)
-    for (ours, theirs), alpha in zip(axes.T, alphas):
-        mine = tidy[tidy["alpha"] == alpha]
-        sweep = 100 * mine[mine["method"] == "pfedsim"].groupby("rho")["pooled"].agg(["mean", "std"])
-        _dots(ours, sweep.index, sweep["mean"], sweep["std"].fillna(0), INK, "pFedSim")
-        for style, method in zip((":", "-."), sorted(set(mine["method"]) - {"pfedsim"})):
-            accuracy = 100 * mine[mine["method"] == method]["pooled"].mean()
-            ours.axhline(accuracy, color=REFERENCE, linestyle=style, linewidth=1.2, label=method)
-        paper = printed[(printed["dataset"] == "cifar10") & (printed["partition_param"] == alpha)]
-        _dots(theirs, paper["rho"].astype(float), paper["value"], paper["std"], PAPER, "pFedSim")
-        ours.set(title=f"Dir({alpha:g}), ours", ylabel="accuracy, %")
-        theirs.set(title=f"Dir({alpha:g}), paper, CIFAR-10", ylabel="accuracy, %", xlabel="rho (rho = 1 is FedAvg)")
-    axes[0, 0].legend(frameon=False, loc="lower left")
-    return figure
-
-
-def _dots(ax, x, y, spread, colour: str, label: str) -> None:
-    ax.errorbar(x, y, yerr=spread, color=colour, marker="o", markersize=4, capsize=3, label=label)
-
-
-@styled
-def open_choices(effects: pd.DataFrame, leads: pd.DataFrame) -> Figure:
-    """Left: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`. Right: pFedSim's lead over the
-    best other method, however the accuracy is read off.
-
-    effects: of `fedlib.experiments.choices.Study.effects`; leads: rule, alpha, lead.
+    effects: as there; leads: rule, column, lead, low, high.
     """
     names = effects.loc[effects["code"] != "", "choice"].unique()
     rules = list(leads["rule"].unique())
     figure, ((left, right),) = axes_of(11.5, 0.3 * max(len(names), len(rules), 3) + 1.2, 1, 2)
-    effects_of_choices(left, effects, "pfedsim", names)
+    effects_of_choices(left, effects, method, names)
     left.invert_yaxis()
     left.set_title("Decided otherwise")
-    for alpha, style in zip(sorted(leads["alpha"].unique()), ("full", "none")):
-        own = leads[leads["alpha"] == alpha].set_index("rule").loc[rules]
-        y = np.arange(len(rules)) + (0.1 if style == "none" else -0.1)
-        right.plot(own["lead"], y, "o", color=INK, markersize=5, label=f"Dir({alpha:g})", fillstyle=style)
+    for k, (column, own) in enumerate(leads.groupby("column", sort=False)):
+        own = own.set_index("rule").loc[rules].rename(columns={"lead": "mean"})
+        y = np.arange(len(rules)) + (0.15 if k else -0.15)
+        interval(right, y, own, "s" if k else "o", REFERENCE if k else INK, 5, column, horizontal=True)
     right.axvline(0, color="black", linewidth=0.8)
     right.set_yticks(range(len(rules)), rules)
     right.invert_yaxis()
     if rules:
         right.legend(frameon=False, loc="best")
-    right.set(xlabel="pFedSim minus the best other method, points", title="The same runs, read off differently")
+    right.set(xlabel=f"{method} minus the best other method, points", title="The same runs, read off differently")
     return figure

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.accuracy import cells, dot_panels, mean_and_std
+from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
 
 
 @styled
-def private_accuracies(tidy: pd.DataFrame, printed: pd.DataFrame, rows: Sequence[str]) -> Figure:
-    """Accuracy by row (method and mechanism) with the std over seeds, one panel a scale, beside the paper's CIFAR-10 numbers.
+def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
+    """Accuracy against the noise level, ours and the paper's; and what has been spent after every round.
 
-    tidy: scale, clients, seed, row, accuracy; printed: `row` in place of `method` for the paper's cells.
-    """
-    panels = {}
-    for scale, clients in (("few", 10), ("many", 100)):
-        own = tidy[tidy["scale"] == scale]
-        paper = printed[(printed["dataset"] == "cifar10") & (printed["clients"] == clients)]
-        panels[f"{own['clients'].iloc[0]} clients (paper: {clients})"] = {
-            "ours": mean_and_std(own, "accuracy", "row"),
-            "paper, CIFAR-10": cells(paper),
-        }
-    figure = dot_panels(panels, [r for r in rows if r in set(tidy["row"])], "accuracy, %, mean over clients")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
-
-
-@styled
-def budgets(tidy: pd.DataFrame, by_round: pd.DataFrame, printed: pd.DataFrame) -> Figure:
-    """Accuracy against the noise level, ours and the paper's on CIFAR-10; and what has been spent after every round.
-
-    tidy: method, sigma, accuracy; by_round: setting, sigma, round, epsilon; printed: method, sigma (number), value, std.
+    cells: as in `fedlib.figures.accuracies`, rows "method, σ = level"; by_round: setting, sigma, round, epsilon.
     """
     figure, (axes,) = axes_of(11.5, 3.0, 1, 2, width_ratios=[1, 1.2])
-    colours, left, right = {"fedavg": REFERENCE, "pfedsv": INK}, *axes
-    for method, colour in colours.items():
-        ours = mean_and_std(tidy[tidy["method"] == method], "accuracy", "sigma")
-        left.errorbar(
-            ours.index, ours["mean"], yerr=ours["std"].fillna(0), color=colour, marker="o", label=f"{method}, ours"
-        )
-        paper = printed[printed["method"] == method]
-        left.errorbar(
-            paper["sigma"], paper["value"], yerr=paper["std"], color=colour, marker="D", markersize=4,
-            linestyle=":", alpha=0.7, label=f"{method}, paper, CIFAR-10",
-        )  # fmt: skip
+    (left, right), names = axes, cells["row"].str.split(", σ = ", expand=True)
+    cells = cells.assign(method=names[0], sigma=names[1].astype(float))
+    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK}.items():
+        for series, marker, style in (("ours", "o", "-"), ("paper", "D", ":")):
+            own = cells[(cells["method"] == method) & (cells["series"] == series)]
+            left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, alpha=0.7)
+            interval(left, own["sigma"], own, marker, colour, 5, f"{method}, {series}")
     left.set(title="accuracy", xlabel="noise level σ", ylabel="%, mean over clients", xticks=[0, 1, 2], ylim=(0, 100))
     styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
     for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):

@@ -89,6 +89,19 @@ def layers(name: str, shape: tuple[int, int, int], num_classes: int, **options) 
     return layer_rows(_without_numbers(name, shape, num_classes, checked_options(check_model(name), options)), shape)
 
 
+def parameters_by_part(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> dict[str, int]:
+    """Where the trainable parameters of a model are, counted without making them. Raises BadValue as `build`."""
+    size, kinds = sizes(name, shape, num_classes, **options), {"Conv2D": 0, "BatchNorm2D": 0}
+    for layer in layers(name, shape, num_classes, **options):
+        kinds[layer["kind"]] = kinds.get(layer["kind"], 0) + (layer["parameters"] or 0)
+    return {
+        "convolutions": kinds["Conv2D"],
+        "batch norm": kinds["BatchNorm2D"],
+        "linear layers of the extractor": size["linear"] - size["head"],
+        "classifier": size["head"],
+    }
+
+
 def check_model(name: str) -> str:
     """Return `name` if it names a backbone. Raises BadValue otherwise, with the nearest names."""
     if not str(name).startswith(PREFIX):
@@ -131,4 +144,14 @@ def options_of(name: str) -> dict[str, object]:
     return {p.name: p.default for p in list(inspect.signature(maker(name)).parameters.values())[2:]}
 
 
-__all__ = ["MODELS", "Model", "build", "check_model", "checked_options", "layers", "options_of", "sizes"]
+__all__ = [
+    "MODELS",
+    "Model",
+    "build",
+    "check_model",
+    "checked_options",
+    "layers",
+    "options_of",
+    "parameters_by_part",
+    "sizes",
+]

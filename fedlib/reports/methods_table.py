@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterable
 
 import pandas as pd
 
-from fedlib import algorithms
+from fedlib.algorithms import citation
 from fedlib.base import tree
 from fedlib.engine.simulate import first_state, set_up, watched_round
 from fedlib.models import MODELS
@@ -91,10 +89,3 @@ def _parts(model, weights: set[str]) -> list[str]:
         return [*parts, "batch norm"]
     names = ["model"] if len(parts) == 2 else parts
     return [f"{names[0]} without batch norm"] if "extractor" in parts and model.norms and not norms else names
-
-
-def citation(name: str) -> tuple[str, str]:
-    """(place of publication with the year at its end, title) of the first paper that a method's file names, or empty texts."""
-    second = (sys.modules[algorithms.find(name).__module__].__doc__ or "").split("\n\n")[1].replace("\n", " ")
-    found = re.match(r'[^"]+"(?P<title>[^"]+?)\.?" (?P<place>.*?\b20\d\d\b)', second)
-    return (found["place"], found["title"]) if found else ("", "")

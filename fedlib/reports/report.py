@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedlib.algorithms import citation
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.reports.methods_table import citation
 
 BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
 
@@ -33,14 +32,25 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 not reproduced (own: 1 reproduced)"; claims of our own begin with "(Ours)" and are counted apart."""
-    own = [c for c in claims if c["claim"].startswith("(Ours)")]
-    if own and len(own) < len(claims):
-        return f"{tally([c for c in claims if c not in own])} (own: {tally(own)})"
-    counts = [
-        (status, sum(c["verdict"] == status for c in claims)) for status in (REPRODUCED, NOT_REPRODUCED, NOT_TESTED)
-    ]
-    return ", ".join(f"{count} {status}" for status, count in counts if count)
+    """For example "3 reproduced, 1 undecided (own: 1 holds; checks: 2 passed)": claims of the paper, and apart from them our own
+    questions and checks of the implementation."""
+    texts = {}
+    for kind, title in (("paper", ""), ("own", "own: "), ("check", "checks: ")):
+        counts = Counter(claim["verdict"] for claim in claims if claim["kind"] == kind)
+        if counts:
+            texts[kind] = title + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    first = texts.pop("paper", "")
+    others = "; ".join(texts.values())
+    return f"{first} ({others})" if first and others else first or others
+
+
+def margin(item: dict) -> str:
+    """By how much the item's first claim holds: the smallest difference and its interval, in points where they are accuracies."""
+    if not item["claims"] or "margin" not in item["claims"][0]:
+        return ""
+    value, low, high = item["claims"][0]["margin"]
+    form = "+.1f" if abs(value) >= 1 else "+.2f"
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def markdown(frame: pd.DataFrame) -> str:
@@ -150,7 +160,8 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     return [
         f"# What could be reproduced of {title.partition(':')[0]}",
         f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored run, and every"
-        ' claim is checked by a function on these runs. "(Ours)" marks questions that we asked beyond the paper.',
+        " claim is checked by a function on these runs. A claim is undecided where a 95 % interval, over seeds and clients, reaches over"
+        ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and tests this code.',
         f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
         + (
             f"Only in the quick profile, on small data, so that the paper's numbers cannot be expected: {', '.join(small)}."
@@ -212,7 +223,8 @@ def origin(p: dict) -> str:
 def scoreboard(items: list[dict]) -> str:
     """One row an item: how many of its claims were reproduced."""
     rows = [
-        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "claims": tally(i["claims"])}
+        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "intervals over": i["seeds"]}
+        | {"claims": tally(i["claims"]), "margin of the first claim": margin(i)}
         for i in items
     ]
     return markdown(pd.DataFrame(rows))

@@ -156,6 +156,19 @@ def each_once(game: Game) -> Game:
     return asked
 
 
+def coalitions_asked(players: int, samples: int | None = None) -> int:
+    """Coalitions with members that a game of so many players is asked for, for exact values or an estimate; counted by playing one."""
+    asked = 0
+
+    def counted(members: Tensor) -> Tensor:
+        nonlocal asked
+        asked += int(members.any(1).sum())
+        return members.sum(1).double()
+
+    shapley(counted, players, samples=samples)
+    return asked
+
+
 def values_of_present(game: Game, present: Tensor, permutations: Tensor | None = None, stacked: bool = False) -> Tensor:
     """Shapley values [p] of those who are there, estimated from permutations, or exact if none are given.
 

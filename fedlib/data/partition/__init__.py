@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,6 +101,13 @@ def _common_groups(groups: np.ndarray, clients: tuple[np.ndarray, ...]) -> np.nd
     return np.array([own[0] if len(own) == 1 else -1 for own in owned], dtype=np.int64)
 
 
+def draw_counts(sizes: Sequence[int], num_clients: int, scheme: str, seed: int, **parameters) -> np.ndarray:
+    """Samples per client and class, int64 [N, C], of a partition of classes of these sizes. Raises as `make_partition`."""
+    if scheme == "dirichlet":  # needs no labels, only how many there are
+        return dirichlet_counts(sizes, num_clients, seed, **parameters)[0]
+    return make_partition(np.repeat(np.arange(len(sizes)), sizes), num_clients, scheme, seed, **parameters).counts
+
+
 def find_scheme(scheme: str, parameters: dict) -> Scheme:
     """The scheme of that name with these parameters. Raises BadValue for an unknown name or a value out of range."""
     make = SCHEMES[choose("partition scheme", scheme, SCHEMES)]
@@ -126,6 +134,7 @@ __all__ = [
     "Partition",
     "checked_parameters",
     "dirichlet_counts",
+    "draw_counts",
     "dirichlet_tries",
     "find_scheme",
     "label_entropy",

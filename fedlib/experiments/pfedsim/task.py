@@ -1,12 +1,15 @@
-"""The federated task that pFedSim's Tables 3, 6 and 7 share, in three sizes."""
+"""What pFedSim's Tables 3, 6, 7 and 8 share: the federated task in three sizes, and the methods."""
 
 from __future__ import annotations
 
-import pandas as pd
-
-from fedlib.spec import RunSpec
-
-ALPHAS = (0.1, 0.5)
+METHODS = (
+    "local", "fedavg", "fedprox", "feddyn", "fedgen", "fedbn", "perfedavg", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim",
+)  # as in the paper, from top to bottom  # fmt: skip
+SINGLE_MODEL = ("fedavg", "fedprox", "feddyn", "fedgen")
+OTHERS = tuple(method for method in METHODS if method not in SINGLE_MODEL)  # clients' models differ
+PERSONAL = ("fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")
+DIRICHLET = {"Dir(0.1)": 0.1, "Dir(0.5)": 0.5}
+ALPHAS = tuple(DIRICHLET.values())
 
 # What every profile says of the task; pools: max-pools of LeNet5-BN, 1 as the paper's Table 5 prints it, 2 as the authors' code has it.
 SETTINGS = {
@@ -23,7 +26,25 @@ SETTINGS = {
         "min_size": 40, "pools": 2, "eval_every": 10,
     },
 }  # fmt: skip
-SMALLER = "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 15 rounds, instead of 100, 10 and 200; lr 0.05 instead of 0.01"
+SMALLER = (
+    "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 15 rounds, instead of 100, 10 and 200; "
+    "lr 0.05 instead of 0.01"
+)
+
+
+def settings(**more) -> dict[str, dict]:
+    """The task in every profile, with more settings, one seed unless they say otherwise."""
+    return {profile: {**own, "seeds": 1, **more} for profile, own in SETTINGS.items()}
+
+
+def task(s: dict, column: str) -> dict:
+    """What the runs of a column have in common."""
+    return {**s, "alpha": DIRICHLET[column]}
+
+
+def column_of(cell) -> str:
+    """The column of a printed cell."""
+    return f"Dir({cell['partition_param']:g})"
 
 
 def presets(s: dict) -> dict[str, dict]:
@@ -34,24 +55,6 @@ def presets(s: dict) -> dict[str, dict]:
     return {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}
 
 
-def over_seeds(percent: pd.Series) -> str:
-    """ "mean (std, n=seeds)", without the std for a single seed; "not run" for none."""
-    if not len(percent):
-        return "not run"
-    spread = f"{percent.std(ddof=1):.2f}, " if len(percent) > 1 else ""
-    return f"{percent.mean():.2f} ({spread}n={len(percent)})"
-
-
-def run_spec(s: dict, method: str, alpha: float, seed: int, **hyper) -> RunSpec:
-    """One run of a profile's task."""
-    return RunSpec(
-        method,
-        hyper=hyper,
-        seed=seed,
-        partition={"alpha": alpha, "min_size": s["min_size"]},
-        model_options={"pools": s["pools"]},
-        **{
-            name: s[name]
-            for name in ("dataset", "num_clients", "join_ratio", "rounds", "local_epochs", "lr", "eval_every")
-        },
-    )
+def every_method(s: dict) -> dict[str, dict]:
+    """The rows of a table of methods."""
+    return {method: {"method": method, **presets(s).get(method, {})} for method in s["methods"]}

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.algorithms.parts.similarity import label_cosines
+from fedlib.analysis.tables import only, spearman
+from fedlib.data.describe import label_cosine
 from fedlib.engine.result import RunResult
-from fedlib.experiments.choices import BASE, CHANCE, Choice, Study, hyper
-from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, only, verdict
-from fedlib.experiments.pfedsim.study import spearman
-from fedlib.experiments.pfedsv.relevance import K, game_costs
+from fedlib.experiments.choices import BASE, CHANCE, Choice, Sensitivity, hyper
+from fedlib.experiments.claims import Verdict, apart, decided, not_tested, ours, verdict
+from fedlib.experiments.item import Item
+from fedlib.experiments.pfedsv.fig7_relevance import K, game_costs
 from fedlib.experiments.pfedsv.ring import CLIENTS, SETTINGS, mean_auc, others, ring_spec, share_a_label, task_spec
 from fedlib.spec import RunSpec
 
@@ -41,34 +42,17 @@ def task_of(spec: RunSpec) -> str:
     return RING if spec.scheme == "ring" else DIRICHLET
 
 
-STUDY = Study("pfedsv", CHOICES, task_of=task_of)
+SENSITIVITY = Sensitivity("pfedsv", CHOICES, task_of=task_of, metric="client_mean")
 
 
-def base_specs(s: dict) -> list[RunSpec]:
+def bases(s: dict) -> list[RunSpec]:
     """The runs in which one thing is changed, in both tasks; relevance and downloads are kept after every round."""
     kept = {"measures": ("relevance", "downloads")}
-    drawn = {"scheme": "dirichlet", "partition": {"alpha": 0.1, "min_size": s["min_size"]}, "eval_every": s["rounds"]}
-    return [
-        spec
-        for seed in range(s["seeds"])
-        for spec in (ring_spec(s, "pfedsv", seed, **kept), task_spec(s, "pfedsv", seed, **drawn, **kept))
-    ]
-
-
-def client_mean(result: RunResult) -> float:
-    """Mean accuracy over clients after the last round, in percent: the paper's MTA."""
-    return 100 * result.final("client_mean")
-
-
-def analyse_notes(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
-    found, bases = {r.spec.id: r for r in results}, base_specs(s)
-    tidy, work = STUDY.effects(s, bases, found, client_mean), searches(s, bases, found)
-    compare = STUDY.compared(tidy, s["dataset"], {})
-    means = work.groupby(["task", "choice"], sort=False)[list(COLUMNS)].mean()
-    keys = list(zip(compare["task"], compare["decided otherwise"]))
-    for column, title in COLUMNS.items():
-        compare[title] = [f"{means.loc[key, column]:.2f}" if key in means.index else "" for key in keys]
-    return {"tidy": tidy, "search": work, "compare": compare}
+    drawn = {"scheme": "dirichlet", "alpha": 0.1, "eval_every": s["rounds"], **kept}
+    pairs = (
+        (ring_spec(s, "pfedsv", seed, **kept), task_spec(s, "pfedsv", seed, **drawn)) for seed in range(s["seeds"])
+    )
+    return [spec for pair in pairs for spec in pair]
 
 
 COLUMNS = {
@@ -78,23 +62,35 @@ COLUMNS = {
 }
 
 
-def searches(s: dict, bases: list[RunSpec], found: dict[str, RunResult]) -> pd.DataFrame:
+def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the effects: search, see `searches`."""
+    found = {r.spec.id: r for r in results}
+    effects, search = SENSITIVITY.effects(s, bases(s), found), searches(s, found)
+    compare, means = (
+        SENSITIVITY.compared(effects, s["dataset"], {}),
+        search.groupby(["task", "choice"], sort=False)[list(COLUMNS)].mean(),
+    )
+    keys = list(zip(compare["task"], compare["decided otherwise"]))
+    for column, title in COLUMNS.items():
+        compare[title] = [f"{means.loc[key, column]:.2f}" if key in means.index else "" for key in keys]
+    return {**effects, "search": search, "compare": compare}
+
+
+def searches(s: dict, found: dict[str, RunResult]) -> pd.DataFrame:
     """One row a task, choice and seed.
 
     finds: how well relevance tells who is relevant (`finding`); complete: share of the relevant others that were ever
     downloaded; models: downloads a client and round.
     """
-    pairs = [(BASE, base, base) for base in bases]
-    pairs += [(choice.name, base, spec) for choice, base, spec in STUDY.changed(s, bases)]
-    rows = []
+    pairs, lines = [(BASE, base, base) for base in bases(s)], []
+    pairs += [(choice.name, base, spec) for choice, base, spec in SENSITIVITY.changed(s, bases(s))]
     for name, base, spec in pairs:
         if spec.id in found and base.id in found:
             r = found[spec.id]
             sent, relevant = r.arrays["downloads"], share_a_label(r.arrays["counts"])
-            complete = sent.any(0)[relevant].mean()
-            row = (finding(r), complete, sent.sum() / len(sent) / len(relevant))
-            rows.append((task_of(base), name, base.seed, *row))
-    return pd.DataFrame(rows, columns=["task", "choice", "seed", *COLUMNS])
+            numbers = (finding(r), sent.any(0)[relevant].mean(), sent.sum() / len(sent) / len(relevant))
+            lines.append((task_of(base), name, base.seed, *numbers))
+    return pd.DataFrame(lines, columns=["task", "choice", "seed", *COLUMNS])
 
 
 def finding(r: RunResult) -> float:
@@ -106,92 +102,96 @@ def finding(r: RunResult) -> float:
     score = r.arrays["relevance"][-1]
     if task_of(r.spec) == RING:
         return mean_auc(score, share_a_label(r.arrays["counts"]))
-    import torch
-
-    alike = label_cosines(torch.from_numpy(np.asarray(r.arrays["counts"]))).numpy()
-    rows = [spearman(a, b) if np.ptp(a) > 0 else 0.0 for a, b in zip(others(score), others(alike))]
-    return float(np.mean(rows))
+    alike = label_cosine(r.arrays["counts"])
+    return float(np.mean([spearman(a, b) if np.ptp(a) > 0 else 0.0 for a, b in zip(others(score), others(alike))]))
 
 
 # claims --------------------------------------------------------------------------------------------------------------
 
 
-def _of(tables, choice: str, column: str) -> pd.Series:
+def of(tables, choice: str, column: str) -> pd.Series:
     """Mean over seeds by task; of BASE or a choice."""
     return only(tables["search"], choice=choice).groupby("task", sort=False)[column].mean()
 
 
-def _effect(tables, choice: str) -> pd.Series:
-    return only(tables["tidy"], choice=choice).groupby("task", sort=False)["effect"].mean()
+def effect(tables, choice: str) -> dict[str, pd.Series]:
+    """What a choice does to the accuracy, by task, as draws."""
+    return {task: e for (task, _, name), e in tables["_effects"].items() if name == choice}
 
 
-def _each(series: pd.Series, form: str = "+.2f") -> str:
-    return ", ".join(f"{value:{form}} ({task})" for task, value in series.items())
+def each(numbers: pd.Series, form: str = ".2f") -> str:
+    return ", ".join(f"{value:{form}} ({task})" for task, value in numbers.items())
 
 
-def needing(check):
-    """A check that is made only where every choice was tried."""
+def apart_each(effects: dict[str, pd.Series]) -> str:
+    return ", ".join(f"{apart(e, '.2f')} ({task})" for task, e in effects.items())
+
+
+def with_all(check):
+    """A check that is made only where every choice was tried; it gets what chance moves the accuracy by, too."""
 
     def checked(tables) -> Verdict:
-        lacks = STUDY.missing(tables["tidy"])
-        return Verdict(NOT_TESTED, lacks) if lacks else check(tables)
+        lacks = SENSITIVITY.missing(tables)
+        return not_tested(lacks) if lacks else check(tables, SENSITIVITY.chance(tables))
 
     return checked
 
 
-@needing
-def check_dropping_saves(tables) -> Verdict:
-    fixed, dynamic, change = _of(tables, FIXED, "models"), _of(tables, BASE, "models"), _effect(tables, FIXED)
-    chance = STUDY.chance(tables["tidy"])
-    holds = (dynamic < fixed).all() and (change < chance).all()
-    return verdict(
-        bool(holds),
-        f"models a client and round {_each(dynamic, '.2f')} instead of {_each(fixed, '.2f')}; with k fixed accuracy changes by {_each(change)}, by chance {chance:.2f}",
+@with_all
+def dropping_saves(tables, chance: float) -> Verdict:
+    fixed, dynamic, change = of(tables, FIXED, "models"), of(tables, BASE, "models"), effect(tables, FIXED)
+    evidence = f"models a client and round {each(dynamic)} instead of {each(fixed)}; with k fixed accuracy changes by {apart_each(change)}, by chance {chance:.2f}"
+    margins = {f"accuracy, {task}": chance - e for task, e in change.items()}
+    return decided(margins, evidence) if (dynamic < fixed).all() else verdict(False, evidence)
+
+
+@with_all
+def estimate_is_enough(tables, chance: float) -> Verdict:
+    change, found = effect(tables, EXACT), of(tables, EXACT, "finds") - of(tables, BASE, "finds")
+    cost = only(game_costs(), players=K + 1).iloc[0]
+    asks = f"a game of {K + 1} asks for {cost['exact']} coalitions, estimated for {cost['estimate']}"
+    margins = {
+        f"{side}{task}": chance - sign * e
+        for task, e in change.items()
+        for side, sign in (("more, ", 1), ("less, ", -1))
+    }
+    return decided(
+        margins, f"accuracy {apart_each(change)}, by chance {chance:.2f}; finding {each(found, '+.2f')}; {asks}"
     )
 
 
-@needing
-def check_estimate_is_enough(tables) -> Verdict:
-    change, chance = _effect(tables, EXACT), STUDY.chance(tables["tidy"])
-    found, cost = _of(tables, EXACT, "finds") - _of(tables, BASE, "finds"), only(game_costs(), players=K + 1).iloc[0]
+@with_all
+def literal_stops_searching(tables, chance: float) -> Verdict:
+    literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
     return verdict(
-        bool((change.abs() < chance).all()),
-        f"accuracy {_each(change)}, by chance {chance:.2f}; finding {_each(found)}; a game of {K + 1} asks for {cost['exact']} coalitions, estimated for {cost['estimate']}",
+        (literal < rule).all(), f"relevant ones found: {each(literal, '.0%')}, by our rule {each(rule, '.0%')}"
     )
 
 
-@needing
-def check_literal_stops_searching(tables) -> Verdict:
-    literal, rule = _of(tables, LITERAL, "complete"), _of(tables, BASE, "complete")
-    return verdict(
-        bool((literal < rule).all()), f"relevant ones found: {_each(literal, '.0%')}, by our rule {_each(rule, '.0%')}"
-    )
-
-
-@needing
-def check_own_distance_matters(tables) -> Verdict:
-    names = [choice.name for choice in CHOICES if choice.code == "V5"]
-    moved, chance = {name: _effect(tables, name) for name in names}, STUDY.chance(tables["tidy"])
-    listed = "; ".join(f"{name}: {_each(change)}" for name, change in moved.items())
-    return verdict(max(change.abs().max() for change in moved.values()) > chance, f"{listed}; by chance {chance:.2f}")
+@with_all
+def own_distance_matters(tables, chance: float) -> Verdict:
+    moved = {f"{c.name}, {task}": e for c in CHOICES if c.code == "V5" for task, e in effect(tables, c.name).items()}
+    largest = max(moved, key=lambda name: abs(moved[name].iloc[0]))
+    sign = np.sign(moved[largest].iloc[0])
+    listing = "; ".join(f"{name} {apart(e, '.2f')}" for name, e in moved.items())
+    return decided({largest: sign * moved[largest] - chance}, f"{listing}; by chance {chance:.2f}")
 
 
 def answer(tables) -> str:
     """Which choice matters, what the search costs and whether it ends, in sentences from the numbers."""
-    sentences = [STUDY.in_words(tables["tidy"])]
-    if not STUDY.missing(tables["tidy"]):
-        sentences.append(
-            f"Dropping clients leaves {_each(_of(tables, BASE, 'models'), '.1f')} downloads a client and round, instead of {_each(_of(tables, FIXED, 'models'), '.1f')}."
-        )
+    sentences = [SENSITIVITY.in_words(tables)]
+    if not SENSITIVITY.missing(tables):
         cost = only(game_costs(), players=K + 1).iloc[0]
         sentences.append(
-            f"Exact Shapley values change accuracy by {_each(_effect(tables, EXACT))} points and ask for {cost['exact']} coalitions a game, estimated ones for {cost['estimate']}."
+            f"Dropping clients leaves {each(of(tables, BASE, 'models'), '.1f')} downloads a client and round, instead of {each(of(tables, FIXED, 'models'), '.1f')}."
+        )
+        sentences.append(
+            f"Exact Shapley values change accuracy by {apart_each(effect(tables, EXACT))} points and ask for {cost['exact']} coalitions a game, estimated ones for {cost['estimate']}."
         )
     return " ".join(sentences)
 
 
-NOTES = Item(
-    name="pfedsv/notes",
+ITEM = Item(
     title="pFedSV: replication notes",
     claim="What the paper leaves open is decided in several ways, and each decision's effect is measured.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs instead of 20 of 5, one seed",
@@ -202,26 +202,17 @@ NOTES = Item(
     },
     minutes={"smoke": 0.3, "quick": 0.8, "paper": 5000},
     partial=True,
-    specs=lambda s: STUDY.specs(s, base_specs(s)),
-    analyse=analyse_notes,
+    specs=lambda s: SENSITIVITY.specs(s, bases(s)),
+    analyse=analyse,
     figure=lambda tables: figures.choices_by_task(tables["tidy"], "pfedsv"),
     answer=answer,
     claims=(
-        Claim("(Ours) A choice that the paper leaves open moves pFedSV more than chance does.", STUDY.check_matter),
-        Claim(
-            "(Ours) Dropping irrelevant clients saves downloads, and fixed k is not more accurate.",
-            check_dropping_saves,
+        ours("A choice that the paper leaves open moves pFedSV more than chance does.", SENSITIVITY.check_matter),
+        ours("Dropping irrelevant clients saves downloads, and fixed k is not more accurate.", dropping_saves),
+        ours("Estimated Shapley values are as good as exact ones, within chance.", estimate_is_enough),
+        ours(
+            "With k literally the number of positive scores, fewer relevant clients are found.", literal_stops_searching
         ),
-        Claim("(Ours) Estimated Shapley values are as good as exact ones, within chance.", check_estimate_is_enough),
-        Claim(
-            "(Ours) With k literally the number of positive scores, fewer relevant clients are found.",
-            check_literal_stops_searching,
-        ),
-        Claim(
-            "(Ours) How far a client is from itself, which Eq. 6 needs and leaves open, matters.",
-            check_own_distance_matters,
-        ),
+        ours("How far a client is from itself, which Eq. 6 needs and leaves open, matters.", own_distance_matters),
     ),
 )
-
-ITEMS = (NOTES,)

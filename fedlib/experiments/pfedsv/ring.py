@@ -1,13 +1,14 @@
-"""What pFedSV's Figures 3, 4 and 7 to 10 share: ten clients with two labels each, and how well a score finds those who share one."""
+"""What pFedSV's Figures 2, 3, 4 and 7 to 10 and the notes share: ten clients with two labels each, and how well a score finds those
+who share one."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fedlib.experiments.accuracy_table import run_spec
 from fedlib.spec import RunSpec
 
 CLIENTS = 10
-BASE = {"num_clients": CLIENTS, "join_ratio": 1.0, "stratified": True}
 
 # What every profile says of the task. Shares of test samples and batch sizes are unstated in the paper.
 SETTINGS = {
@@ -25,21 +26,19 @@ SETTINGS = {
     },
 }  # fmt: skip
 MNIST = {**SETTINGS["paper"], "dataset": "mnist", "lr": 0.01}  # the paper profile of the figures that use MNIST
-OPTIONS = {"mcmahan_cnn": {"padding": "same"}}  # as in the paper that it is taken from
 
 
-def task_spec(s: dict, method: str, seed: int, **fields) -> RunSpec:
-    """One run of a profile's settings; partition, weights and batches vary with the seed. Clients are CLIENTS unless told otherwise."""
-    given = ("dataset", "model", "rounds", "local_epochs", "batch_size", "lr", "test_fraction")
-    named = {name: s[name] for name in given}
-    seeds = {"seed": seed, "partition_seed": seed}
-    return RunSpec(method, **{**BASE, **named, **seeds, "model_options": OPTIONS.get(s["model"], {}), **fields})
+def task_spec(s: dict, method: str, seed: int, hyper: dict | None = None, **fields) -> RunSpec:
+    """One run of a profile's settings; partition, weights and batches vary with the seed. McMahan's CNN is padded as its authors have it."""
+    task = {"num_clients": CLIENTS, "join_ratio": 1.0, "stratified": True, "padding": "same", **s, **fields}
+    return run_spec({**task, "seed": seed, "partition_seed": seed}, method, **hyper or {})
 
 
 def ring_spec(s: dict, method: str, seed: int, **fields) -> RunSpec:
     """One run in which every client shares one label with each of two others; evaluated at the end unless told otherwise."""
-    ring = {"scheme": "ring", "partition": {"classes_per_client": 2}, "eval_every": s["rounds"]}
-    return task_spec(s, method, seed, **{**ring, **fields})
+    return task_spec(
+        s, method, seed, **{"scheme": "ring", "classes_per_client": 2, "eval_every": s["rounds"], **fields}
+    )
 
 
 def share_a_label(counts: np.ndarray) -> np.ndarray:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import numpy as np
 
-from fedlib.base.errors import choose
+from fedlib.analysis.readings import Reading, last_round
 from fedlib.engine.result import RunResult
-from fedlib.experiments.items import only, paper_table
-from fedlib.experiments.pfedsim.task import over_seeds
-from fedlib.spec import RunSpec
+from fedlib.experiments.accuracy_table import AccuracyTable
+from fedlib.experiments.claims import Claim, best, falls, like_the_paper, ours
 
 METHODS = (
     "local", "fedavg", "fedprox", "ifca", "fedem", "fedavg_ft", "pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv",
 )  # as in the paper, from top to bottom  # fmt: skip
-SCALES = ("few", "many")  # clients; the paper's 10, all of which take part, and its 100, of which 10 do
-PRINTED_CLIENTS = {"few": 10, "many": 100}
-TESTED_ON = {"own": "its own test part", "all": "the test parts of all clients"}  # test_distribution matched, global
-PARTITIONS = {"ring": ("classes_per_client",), "dirichlet": ("alpha", "min_size")}  # and their settings
+SMOKED = ("local", "fedavg", "fedfomo", "fedamp", "pfedsv")  # in smoke, which must be quick
+SINGLE_MODEL = ("fedavg", "fedprox")
+OTHERS = tuple(method for method in METHODS if method not in SINGLE_MODEL)
+SCALES = {"few": 10, "many": 100}  # the paper's clients; at the first scale all of them take part, at the second 10
 
 # What every profile says of the task. Unpublished, and ours: batch_size, test_fraction, min_size; the network's name is published.
 SETTINGS = {
@@ -40,75 +39,34 @@ SMALLER = (
     "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and 20 clients of which 6 "
     "take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of each client's data for testing"
 )
-MODEL_OPTIONS = {"mcmahan_cnn": {"padding": "same"}}  # as its authors have it
+SEEDS = {"smoke": 1, "quick": 1, "paper": 5}
 
 # Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50 bounds nothing
 # at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it learns.
 PRESETS = {"fedprox": {"mu": 0.01}, "fedamp": {"sigma_mode": "median"}, "pfedhn": {"clip": 1.0}}
+OWN, ALL = {"tested_on": "own"}, {"tested_on": "all"}  # a client's own test part; the test parts of all clients
 
 
-def run_spec(s: dict, method: str, scale: str, partition: str, seed: int, privacy: dict | None = None) -> RunSpec:
-    """One run of a profile's task. privacy: the privacy fields of RunSpec, default none; the partition is drawn anew for every seed.
-
-    Raises BadValue for an unknown scale or partition.
-    """
-    choose("scale", scale, SCALES)
-    choose("partition", partition, PARTITIONS)
+def task(s: dict, scale: str, scheme: str) -> dict:
+    """What the runs at a scale have in common; McMahan's CNN is padded as its authors have it."""
     rounds = s[f"{scale}_rounds"]
-    return RunSpec(
-        method,
-        hyper=PRESETS.get(method, {}),
-        scheme=partition,
-        partition={name: s[name] for name in PARTITIONS[partition]},
-        num_clients=s[f"{scale}_clients"],
-        join_ratio=1.0 if scale == "few" else s["many_join"],
-        rounds=rounds,
-        eval_every=rounds,
-        model_options=MODEL_OPTIONS.get(s["model"], {}),
-        measures=("common_test",),
-        seed=seed,
-        partition_seed=seed,
-        **{name: s[name] for name in ("dataset", "local_epochs", "batch_size", "lr", "test_fraction", "model")},
-        **(privacy or {}),
-    )
+    return {
+        **{name: value for name, value in s.items() if name not in ("seeds", "methods")},
+        "scheme": scheme,
+        "num_clients": s[f"{scale}_clients"],
+        "join_ratio": 1.0 if scale == "few" else s["many_join"],
+        "rounds": rounds,
+        "eval_every": rounds,
+        "measures": ("common_test",),
+        "padding": "same",
+    }
 
 
-def scale_of(spec: RunSpec) -> str:
-    """ "few" or "many": all take part at the first scale only."""
-    return "few" if spec.join_ratio == 1 else "many"
-
-
-def final_rows(r: RunResult) -> list[dict]:
-    """One row for each evaluation point of the last round, tested on the clients' own test parts, and one for the headline on all test parts.
-
-    Keys: partition, scale, clients, seed, method, point, headline, tested_on ("own" or "all"), accuracy (mean over clients,
-    the paper's MTA, a fraction).
-    """
-    spec = r.spec
-    about = {"partition": spec.scheme, "scale": scale_of(spec), "clients": spec.num_clients, "seed": spec.seed}
-    rows = [
-        {**about, "method": spec.method, "point": h["point"], "headline": h["headline"], "tested_on": "own"}
-        | {"accuracy": h["client_mean"]}
-        for h in r.history
-        if h["round"] == spec.rounds
-    ]
-    common = (r.arrays["common_correct"].sum(1) / r.arrays["common_tests"].sum()).mean()
-    headline = next(row for row in rows if row["headline"])
-    return [*rows, {**headline, "tested_on": "all", "accuracy": float(common)}]
-
-
-def means(tables: dict, **values) -> pd.Series:
-    """Mean accuracy in percent over seeds at the headline point by method, best first; values: columns of "tidy"."""
-    rows = only(tables["tidy"], headline=True, **values)
-    return 100 * rows.groupby("method", sort=False)["accuracy"].mean().sort_values(ascending=False)
-
-
-def printed(table: str, s: dict, scale: str, method: str) -> pd.Series | None:
-    """The paper's cell (value, std) of `shown_dataset`, or None for one that it does not have or that cannot be read."""
-    cells = only(
-        paper_table("pfedsv", table), dataset=shown_dataset(s), clients=PRINTED_CLIENTS[scale], method=method
-    ).dropna(subset="value")
-    return cells.iloc[0] if len(cells) else None
+def read(r: RunResult, scale: str) -> list[Reading]:
+    """The mean accuracy over clients (the paper's MTA) at every point on the clients' own test parts, and of the headline on all of them."""
+    own = [Reading(x.point, x.headline, x.accuracy, x.values, x.weights, OWN) for x in last_round("client_mean")(r)]
+    values = r.arrays["common_correct"].sum(1) / r.arrays["common_tests"].sum()
+    return [*own, Reading(r.point, True, float(values.mean()), values, np.ones(len(values)), ALL)]
 
 
 def shown_dataset(s: dict) -> str:
@@ -116,17 +74,35 @@ def shown_dataset(s: dict) -> str:
     return s["dataset"] if s["dataset"] in ("mnist", "fmnist", "cifar10", "cifar100") else "cifar10"
 
 
-def beside(paper: pd.Series | None, percent: pd.Series) -> tuple[str, str, str]:
-    """Paper | ours | difference, as text; a cell of the paper that is None stays empty."""
-    if paper is None:
-        return "", over_seeds(percent), ""
-    return (
-        f"{paper['value']:.2f} ({paper['std']:.2f})",
-        over_seeds(percent),
-        f"{percent.mean() - paper['value']:+.2f}",
-    )
+def table(number: str, scheme: str, rows=None) -> AccuracyTable:
+    """One of the tables; rows: by name, default all methods of the settings."""
+    return AccuracyTable(
+        "pfedsv", (number,), tuple(SCALES),
+        task=lambda s, scale: task(s, scale, scheme),
+        rows=rows or (lambda s: {method: {"method": method, **PRESETS.get(method, {})} for method in s["methods"]}),
+        column_of=lambda cell: {clients: scale for scale, clients in SCALES.items()}[cell["clients"]],
+        read=read, where=OWN, also={"ours, all classes": ALL}, dataset=shown_dataset, seeded=("seed", "partition_seed"),
+    )  # fmt: skip
 
 
-def clients_of(s: dict, scale: str) -> str:
-    """How a scale is called in tables: its number of clients."""
-    return f"{s[f'{scale}_clients']} clients"
+COMMON = dict(
+    smaller=SMALLER,
+    minutes={"smoke": 0.3, "quick": 1.5, "paper": 600},
+    settings={
+        p: {**own, "methods": SMOKED if p == "smoke" else METHODS, "seeds": SEEDS[p]} for p, own in SETTINGS.items()
+    },
+    shown={
+        "points": "At every point that was evaluated, %",
+        "ranks": "Rank correlation of the methods' order with the paper's",
+    },
+)
+BEST = Claim("pFedSV is the most accurate of all eleven methods at both scales.", best("pfedsv", METHODS, **OWN))
+FEWER = Claim("Every method is less accurate with many clients than with few.", falls(*METHODS, **OWN))
+AT_POST = ours(
+    "pFedSV is also the best of those methods that have a trained model of each client, all tested at `post`.",
+    best("pfedsv", ("local", "fedfomo", "fedamp"), point="post", **OWN),
+)
+ORDER = ours(
+    "The methods' order is that of the paper's readable cells: rank correlation above 0.8 at both scales.",
+    like_the_paper(0.8, OTHERS, METHODS, **OWN),
+)

@@ -1,0 +1,120 @@
+"""AttackSpec: everything that decides what an attacker recovers. Like a training run it has an id and is kept in the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fedlib.attacks.inversion import Attack, attack_clients, score, victim
+from fedlib.attacks.perceptual import distances
+from fedlib.base.draws import rng
+from fedlib.base.errors import choose, like, require
+from fedlib.data import load
+from fedlib.models import build, check_model
+from fedlib.privacy.noise import Mechanism
+
+
+@dataclass(frozen=True)
+class AttackSpec:
+    """One attack on clients that hold the same network and one or more images each, under several defences.
+
+    Raises BadValue for an unknown field value or one out of range, before anything is loaded.
+    """
+
+    dataset: str = "digits"
+    network: str = "lenet_dlg"  # untrained
+    images: int = 6  # attacked in all, other ones for every seed
+    plan: tuple[tuple[int, ...], ...] = ((0,),)  # the client's images by local step
+    lr: float = 0.1  # the client's
+    attack: dict = field(default_factory=dict)  # fields of `fedlib.attacks.inversion.Attack`
+    defences: dict = field(default_factory=lambda: {"none": {}})  # fields of `fedlib.privacy.noise.Mechanism` by name
+    kept: int = 0  # recovered images that the result keeps, of every defence
+    seed: int = 0  # initial weights, images, the attack's starts
+    kind: ClassVar = "attack"
+    rounds: ClassVar = 1  # what a progress bar counts
+
+    def __post_init__(self):
+        def put(name, value):
+            object.__setattr__(self, name, value)
+
+        for f in dataclasses.fields(self):
+            if isinstance(f.default, (int, float, str)):
+                put(f.name, like(f.default, f.name, getattr(self, f.name)))
+        put("plan", tuple(tuple(map(int, rows)) for rows in self.plan))
+        put("attack", dataclasses.asdict(Attack(**self.attack)))
+        put("defences", {name: dataclasses.asdict(Mechanism(**how)) for name, how in self.defences.items()})
+        check_model(self.network)
+        require(
+            bool(self.plan) and all(self.plan),
+            "plan",
+            self.plan,
+            "one step at least, each with the numbers of its images",
+        )
+        behind = 1 + max(max(rows) for rows in self.plan)
+        require(
+            self.images >= 1 and self.images % behind == 0,
+            "images",
+            self.images,
+            f"a multiple of the client's {behind}",
+        )
+        require(self.lr > 0, "lr", self.lr, "a positive number")
+        require(0 <= self.kept <= self.images, "kept", self.kept, f"a number from 0 to the {self.images} images")
+
+    @property
+    def id(self) -> str:
+        """16 hex digits of the hash of the canonical JSON."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """A short name for progress bars and errors."""
+        a = self.attack
+        return f"attack {a['match']} {a['labels']} {a['optimiser']} on {self.network}, {len(self.plan)} steps, seed {self.seed}"
+
+    def to_dict(self) -> dict:
+        """The fields as JSON types, and the kind."""
+        return {"kind": self.kind, **json.loads(json.dumps(dataclasses.asdict(self)))}
+
+    @classmethod
+    def from_dict(cls, values: dict) -> AttackSpec:
+        """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""
+        values = {name: value for name, value in values.items() if name != "kind"}
+        for name in values:
+            choose("attack field", name, [f.name for f in dataclasses.fields(cls)])
+        return cls(**values)
+
+    def carry_out(self) -> tuple[list[dict], dict[str, np.ndarray]]:
+        """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and `recovered`, uint8
+        [kept, c, h, w] and [defences, kept, c, h, w]. Raises BadValue for a data set with fewer images."""
+        dataset = load(self.dataset)
+        model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed)
+        client = victim(model, dataset, lr=self.lr, plan=self.plan)
+        indices = attacked_images(len(dataset.labels), self.images, self.seed).reshape(-1, client.images)
+        mechanisms = [Mechanism(**how) for how in self.defences.values()]
+        found, originals, rows = attack_clients(client, dataset, indices, Attack(**self.attack), mechanisms, self.seed)
+        order = torch.from_numpy(score(originals, found.images)["order"])
+        matched = torch.stack([images[places] for images, places in zip(found.images, order)])
+        flat = [images.flatten(0, 1).float().numpy() for images in (matched, originals)]
+        names = np.repeat(list(self.defences), self.images)
+        rows = [
+            {"defence": str(name), **row, "lpips": float(d)}
+            for name, row, d in zip(names, rows, distances(flat[1], flat[0]))
+        ]
+        pixels = [(255 * images).round().clip(0, 255).astype(np.uint8) for images in flat]
+        recovered, true = (
+            images.reshape(len(self.defences), self.images, *dataset.shape)[:, : self.kept] for images in pixels
+        )
+        return rows, {"recovered": recovered, "originals": true[0]}
+
+
+def attacked_images(number: int, images: int, seed: int) -> np.ndarray:
+    """Which images are attacked under a seed: other ones for every seed while there are enough. Raises BadValue if there are too few."""
+    require(images <= number, "images", images, f"at most the {number} of the data set")
+    shuffled = rng(0, "attacked images").permutation(number)
+    return np.take(shuffled, range(seed * images, (seed + 1) * images), mode="wrap")

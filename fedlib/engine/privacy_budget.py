@@ -1,0 +1,38 @@
+"""What the noise of a run guarantees its clients."""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+import numpy as np
+
+from fedlib.base import draws
+from fedlib.data import load
+from fedlib.privacy.accounting import epsilon
+from fedlib.spec import RunSpec
+
+
+def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp") -> np.ndarray:
+    """ε of every client of a run, float64 [N], for what it releases in the rounds in which it takes part (0 if in none).
+
+    record: E ⌈N_i/B⌉ steps a round at rate min(1, B/N_i), the steps of a method that goes E times through the data. client: one
+    release a round, `exact`. Clients' ε are those of an observer who knows who takes part. Without noise or without
+    clipping all are ∞. δ: as in `epsilon`. Loads the data set, for the sizes.
+    Raises BadValue as `epsilon`, and as loading and dividing the data does.
+    """
+    N, mechanism = spec.num_clients, spec.mechanism
+    takes_part = np.zeros(N, dtype=int)
+    for t in range(1, spec.rounds + 1):
+        takes_part[draws.participants(spec.seed, t, N, spec.join_ratio)] += 1
+    if mechanism.kind not in ("record", "client") or mechanism.sigma == 0:
+        return np.where(takes_part > 0, inf, 0.0)
+    if mechanism.kind == "client":
+        return np.array([epsilon(mechanism.sigma, 1, int(count), delta, "exact") for count in takes_part])
+    sizes = [len(parts["train"]) for parts in spec.divide(load(spec.dataset))[1]]
+    known: dict[tuple, float] = {}
+    for key in zip(sizes, takes_part.tolist()):
+        size, count = key
+        if key not in known:
+            steps = count * spec.local_epochs * ceil(size / spec.batch_size)
+            known[key] = epsilon(mechanism.sigma, min(1.0, spec.batch_size / max(1, size)), steps, delta, bound)
+    return np.array([known[key] for key in zip(sizes, takes_part.tolist())])

@@ -1,0 +1,228 @@
+"""What an item is: a table or figure of a paper, with its settings per profile, its analysis and its claims."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import torch
+
+from fedlib import algorithms
+from fedlib.analysis.uncertainty import units
+from fedlib.base.errors import FedlibError, choose, like, require
+from fedlib.base.files import home, write_atomically
+from fedlib.base.provenance import provenance
+from fedlib.engine.result import RunResult
+from fedlib.experiments.claims import NOT_TESTED, Claim, Verdict, in_words
+from fedlib.runs.store import Store
+from fedlib.runs.sweep import run_all
+from fedlib.spec import RunSpec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedlib.experiments.accuracy_table import AccuracyTable
+
+PROFILES = ("smoke", "quick", "paper")
+STAND_INS = ("digits", "digits_looks")  # embedded data, which are none of the papers'
+
+Tables = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table or figure, declared in a file of its own. settings: per profile, plain scalars; `specs` and `analyse` are functions
+    of them. Tables: "tidy" (one observation a row) and "compare" (paper | ours | difference) always; those whose names begin with
+    "_" are for claims and figures and are not saved."""
+
+    title: str
+    claim: str  # the claim in one sentence
+    smaller: str  # what the quick profile has smaller than the paper
+    settings: dict[str, dict]
+    minutes: dict[str, float]  # rough time per profile on two cores
+    specs: Callable[[dict], list[RunSpec]]
+    analyse: Callable[[dict, list[RunResult]], Tables]  # trains nothing
+    figure: Callable[[Tables], Figure]
+    claims: tuple[Claim, ...] = ()
+    shown: dict[str, str] = field(default_factory=dict)  # more tables for the report: caption by name
+    answer: Callable[[Tables], str] | None = None  # what the tables say, in sentences made of their numbers
+    partial: bool = False  # `analyse` and the claims cope with runs that are missing
+    timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
+    draft: bool = False  # declared, but without notebook and results: only done when it is named
+    table: AccuracyTable | None = None  # where it is one
+    name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
+
+
+class OpenItem:
+    """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
+
+    def __init__(
+        self, item: Item, profile: str = "quick", device: str = "cpu", jobs: int | None = None, root: Path | None = None,
+        finished: bool = False, **overrides,
+    ):  # fmt: skip
+        """overrides: settings; None, "" and () stand for the profile's own. finished: train nothing; items that can do so show the
+        runs that are there, and say which are missing. Raises BadValue for an unknown setting or a value out of range."""
+        self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
+        self.finished, own = finished, item.settings[profile]
+        given = {name: value for name, value in overrides.items() if value is not None and value != "" and value != ()}
+        for name in given:
+            choose(f"setting of {item.name}", name, own)
+        given = {name: _like_setting(own[name], name, value) for name, value in given.items()}
+        self.changed = {name: value for name, value in given.items() if value != own[name]}
+        self.settings = {**own, **self.changed}
+        named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
+        # folder under results/ and figures/: changed settings never mix with the profile's
+        self.place = "".join([profile, *named]).replace("/", "_")  # as in dataset=folder:/some/where
+        self.root = home() if root is None else Path(root)
+        # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again
+        self.store = Store(self.place, self.root / "results", also=profile)
+        self.specs = list({spec.id: spec for spec in item.specs(self.settings)}.values())
+
+    def describe(self) -> None:
+        """Print what will be run, and what is already there."""
+        print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
+        print("; ".join(f"{name} = {value}" for name, value in self.settings.items()))
+        finished = len(self.specs) - len(self.missing)
+        print(f"{len(self.specs)} training runs, {finished} of them finished" if self.specs else "no training")
+
+    @property
+    def missing(self) -> list[str]:
+        """Runs, by their labels, that are not there."""
+        return [spec.label for spec in self.specs if not self.store.path(spec).exists()]
+
+    @property
+    def lacks(self) -> str:
+        """How much is missing, in words."""
+        return f"{len(self.missing)} of {len(self.specs)} runs are missing"
+
+    @property
+    def can_be_shown(self) -> bool:
+        """Whether there is something to show without training: all runs, or some if that is enough for the item."""
+        return not self.missing or (self.item.partial and len(self.missing) < len(self.specs))
+
+    def run(self) -> list[RunResult]:
+        """The results of all runs, computed or read. Raises FedlibError if one failed or diverged.
+
+        With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`).
+        """
+        if self.finished and not self.can_be_shown:
+            raise FedlibError(f"{self.item.name}: {self.lacks}")
+        specs = [spec for spec in self.specs if not self.finished or self.store.path(spec).exists()]
+        timed = self.item.timed
+        results = run_all(specs, self.store, jobs=1 if timed else self.jobs, device=self.device, share=not timed)
+        for spec in specs:
+            result = results[spec.id]
+            if isinstance(result, FedlibError) or result.status != "finished":
+                why = result if isinstance(result, FedlibError) else result.error
+                raise FedlibError(f"{self.item.name}: run {spec.label} failed: {why}")
+        return [results[spec.id] for spec in specs]
+
+    @functools.cached_property
+    def results(self) -> list[RunResult]:
+        return self.run()
+
+    @functools.cached_property
+    def tables(self) -> Tables:
+        """The item's tables by name."""
+        return self.item.analyse(self.settings, self.results)
+
+    def figure(self) -> Figure:
+        """The item's picture, drawn from its tables."""
+        return self.item.figure(self.tables)
+
+    def compare(self) -> pd.DataFrame:
+        """Paper | ours | difference."""
+        return self.tables["compare"]
+
+    def answer(self) -> str:
+        """What the tables say in sentences, for items that give an answer; else an empty text."""
+        return self.item.answer(self.tables) if self.item.answer else ""
+
+    @functools.cached_property
+    def checked(self) -> list[tuple[Claim, Verdict]]:
+        """Every claim with its verdict on our results. A smoke run only shows that the code runs: it decides nothing."""
+        found = [(claim, claim.check(self.tables)) for claim in self.item.claims]
+        if self.profile == "smoke" and self.specs:
+            found = [(claim, Verdict(NOT_TESTED, f"smoke run; {v.evidence}")) for claim, v in found]
+        return found
+
+    @property
+    def elsewhere(self) -> str:
+        """The data, where they only stand in for the paper's."""
+        return "digits" if self.settings.get("dataset") in STAND_INS else ""
+
+    def verdicts(self) -> list[tuple[str, Verdict]]:
+        """The claims' texts and verdicts, in the words that fit the data; the evidence says what intervals are over."""
+        over, found = units(self.tables), []
+        for claim, v in self.checked:
+            prefix = {"paper": "", "own": "(Ours) ", "check": "(Check) "}[claim.kind]
+            evidence = f"{v.evidence} [95 % intervals over {over}]" if v.margins and over else v.evidence
+            status = in_words(v.status, claim.kind, "" if v.anywhere else self.elsewhere)
+            found.append((prefix + claim.text, dataclasses.replace(v, status=status, evidence=evidence)))
+        return found
+
+    def claims(self) -> pd.DataFrame:
+        """The verdicts as a table."""
+        return pd.DataFrame(
+            [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()]
+        )
+
+    def save(self) -> dict:
+        """Write figure, tables and claims under figures/ and results/; returns what the report needs."""
+        paper, stem = self.item.name.split("/")
+        folder = self.root / "results" / self.place / paper
+        for table, frame in self.tables.items():
+            if not table.startswith("_"):
+                path = folder / f"{stem if table == 'tidy' else f'{stem}.{table}'}.csv"
+                write_atomically(path, frame.to_csv(index=False, float_format="%.6g").encode())
+        picture = self.root / "figures" / self.place / paper / f"{stem}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        self.figure().savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
+        summary = {
+            "item": self.item.name,
+            "title": self.item.title,
+            "profile": self.profile,
+            "changed": self.changed,
+            "settings": self.settings,
+            "seeds": units(self.tables),
+            "claims": [self._claim(*each) for each in zip(self.checked, self.verdicts())],
+            "runs": [spec.id for spec in self.specs],
+            "missing": self.missing,
+            "provenance": self._provenance(),
+            "figure": str(picture.relative_to(self.root)),
+            "shown": self.item.shown,
+            "answer": self.answer(),
+        }
+        write_atomically(folder / f"{stem}.json", (json.dumps(summary, indent=1) + "\n").encode())
+        return summary
+
+    @staticmethod
+    def _claim(checked: tuple[Claim, Verdict], spoken: tuple[str, Verdict]) -> dict:
+        claim, (text, said), closest = checked[0], spoken, checked[1].closest
+        entry = {"claim": text, "kind": claim.kind, "verdict": said.status, "evidence": said.evidence}
+        known = closest is not None and abs(closest.low) < float("inf")
+        return entry | (
+            {"margin": [round(end, 4) for end in (closest.value, closest.low, closest.high)]} if known else {}
+        )
+
+    def _provenance(self) -> list[dict]:
+        """The distinct origins of the runs, date and shared rounds left out; this process, where there are none."""
+        origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
+        kept = [{k: v for k, v in origin.items() if k not in ("date", "shared_rounds")} for origin in origins]
+        return [json.loads(text) for text in sorted({json.dumps(origin, sort_keys=True) for origin in kept})]
+
+
+def _like_setting(default, name: str, value):
+    """An override with the type of the setting it replaces; several names may come as "a,b"."""
+    if isinstance(default, tuple):
+        value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+        return tuple(choose("method", m, algorithms.names()) for m in value) if name == "methods" else value
+    value = like(default, name, value)
+    require(isinstance(value, (str, bool)) or value > 0, name, value, "a positive number")
+    return value

@@ -1,0 +1,22 @@
+"""Table 4: how clients are grouped."""
+
+from fedlib.experiments.claims import Claim, below, best, both, within
+from fedlib.experiments.pfedcs.task import PATHOLOGICAL, item, table
+
+GROUPINGS = {"kmeans": "kmeans", "hierarchical": "hier", "fixed_threshold": "fix", "gmm": "gmm"}
+CLUSTERINGS = ["kmeans", "hierarchical", "gmm"]
+COLUMNS = {
+    name: PATHOLOGICAL[name] for name in ("cifar10, 2 classes", "cifar100, 10 classes", "tiny_imagenet, 20 classes")
+}
+
+TABLE = table(
+    "4",
+    COLUMNS,
+    {name: {"method": "pfedcs", "group": how} for name, how in GROUPINGS.items()},
+    lambda cell: cell["clustering"],
+)
+ITEM = item(
+    TABLE, "Table 4: how clients are grouped", 100,
+    Claim("Clustering beats a fixed threshold.", below(["fixed_threshold"], CLUSTERINGS)),
+    Claim("The three clusterings differ by at most 0.7 points, and the mixture is best.", both(best("gmm"), within(CLUSTERINGS, 0.7))),
+)  # fmt: skip

@@ -1,0 +1,81 @@
+"""Figure 6: Dirichlet partitions of MNIST."""
+
+from __future__ import annotations
+
+from math import log
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.partitions import drawn_statistics, long_form, panels
+from fedlib.analysis.tables import span
+from fedlib.data.facts import known_class_sizes
+from fedlib.data.partition import draw_counts
+from fedlib.experiments.claims import Claim, beyond, in_order, ours, over_seeds
+from fedlib.experiments.item import Item
+
+ALPHAS = {
+    f"Dir({alpha:g})": alpha for alpha in (0.1, 0.5, 1.0, 10.0)
+}  # the paper names only 0.1, and that for its tables
+PICTURED = ("Dir(0.1)", "Dir(1)", "Dir(10)")
+CLIENTS = 10
+
+
+def analyse(s: dict, results: list) -> dict[str, pd.DataFrame]:
+    """tidy: the counts that are drawn; stats: one draw a row."""
+    sizes, draw = known_class_sizes(s["dataset"]), {"scheme": "dirichlet", "min_size": s["min_size"]}
+    drawn = {title: draw_counts(sizes, CLIENTS, seed=0, alpha=ALPHAS[title], **draw) for title in PICTURED}
+    stats = pd.concat(
+        drawn_statistics(s["dataset"], CLIENTS, seeds=range(s["seeds"]), alpha=alpha, **draw).assign(partition=title)
+        for title, alpha in ALPHAS.items()
+    )
+    compare = [
+        {
+            "partition": title,
+            "paper (in words; no numbers printed)": "the smaller alpha, the more skew",
+            "ours: classes per client": span(own["mean_classes"], ".1f"),
+            "label entropy": span(own["label_entropy"], ".2f"),
+            "mean label cosine of two clients": span(own["label_cosine"], ".2f"),
+            "std of sizes": span(own["std_size"]),
+        }
+        for title, own in stats.groupby("partition", sort=False)
+    ]
+    return {
+        "tidy": long_form(drawn),
+        "stats": stats.assign(evenness=stats["label_entropy"] / log(10)),
+        "compare": pd.DataFrame(compare),
+    }
+
+
+def rises(value: str, form: str):
+    """The mean over the draws rises from each alpha to the next larger one."""
+    return over_seeds("stats", value, "partition", in_order(list(ALPHAS)[::-1], form))
+
+
+ITEM = Item(
+    title="pFedSV Figure 6: Dirichlet partitions of MNIST",
+    claim="The smaller alpha, the more skewed are the clients' labels.",
+    smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
+    settings={
+        "smoke": {"dataset": "mnist", "seeds": 3, "min_size": 10},
+        "quick": {"dataset": "mnist", "seeds": 20, "min_size": 40},
+        "paper": {"dataset": "mnist", "seeds": 100, "min_size": 40},
+    },
+    minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.1},
+    specs=lambda s: [],
+    analyse=analyse,
+    figure=lambda tables: figures.partitions(panels(tables["tidy"])),
+    claims=(
+        Claim("The smaller alpha, the fewer classes a client has.", rises("mean_classes", ".1f")),
+        Claim("The smaller alpha, the less even are a client's classes.", rises("label_entropy", ".2f")),
+        ours("The smaller alpha, the less alike are two clients.", rises("label_cosine", ".2f")),
+        ours(
+            "The smaller alpha, the more unequal are the clients' sizes.",
+            over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f")),
+        ),
+        ours(
+            "At the largest alpha clients have nearly the same labels: 95 % of the largest possible entropy.",
+            over_seeds("stats", "evenness", "partition", beyond("Dir(10)", 95), 100),
+        ),
+    ),
+)

@@ -1,0 +1,88 @@
+"""The main job: train what is missing, then figures, tables, notebooks and the report, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from fedlib.base.errors import FedlibError
+from fedlib.experiments import OpenItem
+from fedlib.reports.notebooks import execute_all, refresh_source
+from fedlib.reports.report import write_report
+from fedlib.runs.sweep import run_all
+from fedlib.spec import RunSpec
+
+Outcomes = dict[Path, tuple[RunSpec, str]]  # by the place of a result: its run, and why it failed or an empty text
+
+
+@dataclass
+class Done:
+    """What became of the items, by name: summaries of those that were saved, why others failed, their notebooks; and the reports."""
+
+    summaries: dict[str, dict] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    notebooks: dict[str, str] = field(default_factory=dict)
+    reports: list[Path] = field(default_factory=list)
+
+
+def train(opened: Sequence[OpenItem], **options) -> Outcomes:
+    """All runs of all items, shared ones once, timed ones last and alone; options as in `fedlib.runs.sweep.run_all`."""
+    outcomes: Outcomes = {}
+    groups = dict.fromkeys((item.item.timed, item.place) for item in opened)
+    for timed, place in sorted(groups):
+        here = [item for item in opened if (item.item.timed, item.place) == (timed, place)]
+        specs = {spec.id: spec for item in here for spec in item.specs}
+        alone = {"jobs": 1, "share": False} if timed and not options.get("engine") else {}
+        for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
+            why = str(result) if isinstance(result, FedlibError) else result.error
+            outcomes[here[0].store.path(specs[id])] = specs[id], why
+    return outcomes
+
+
+def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, str]:
+    """The items of which a run failed, and why."""
+    whys = {(item.item.name, spec.label): outcomes[item.store.path(spec)][1] for item in opened for spec in item.specs}
+    return {name: f"run {label}: {why}" for (name, label), why in reversed(whys.items()) if why}
+
+
+def reproduce(
+    opened: Sequence[OpenItem],
+    jobs: int | None = None,
+    device: str = "cpu",
+    finished: bool = False,
+    notebooks: bool = True,
+    refresh: bool = False,
+) -> Done:
+    """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and notebook, and the
+    report. A failing item does not stop the others. finished: train nothing. refresh: write the notebooks' outputs back to notebooks/.
+    """
+    done = Done(failures={} if finished else failed_items(opened, train(opened, jobs=jobs, device=device)))
+    torch.set_num_threads(1)  # notebooks run beside the analyses
+    showable = [item for item in opened if item.item.name not in done.failures and (not finished or item.can_be_shown)]
+    whole = (
+        item for item in _saved(showable, done) if notebooks and not item.missing
+    )  # a notebook would train what is missing
+    done.notebooks = execute_all(whole, jobs or 2)
+    done.failures |= {name: f"its notebook {how}" for name, how in done.notebooks.items() if how.startswith("failed")}
+    shown = [item for item in opened if item.item.name in done.summaries]
+    for item in shown if refresh else ():
+        if done.notebooks.get(item.item.name) in ("executed", "unchanged"):
+            refresh_source(item)
+    done.reports = [write_report(place) for place in sorted({item.place for item in shown})]
+    return done
+
+
+def _saved(items: Sequence[OpenItem], done: Done) -> Iterator[OpenItem]:
+    """Save items one by one and yield those that could be."""
+    for item in items:
+        try:
+            done.summaries[item.item.name] = item.save()
+        except FedlibError as error:
+            done.failures[item.item.name] = str(error)
+        except Exception as error:
+            done.failures[item.item.name] = f"{type(error).__name__}: {error}"
+        else:
+            yield item

@@ -1,0 +1,181 @@
+"""Claims: every stock check holds, fails, stays undecided and is not tested where it should; verdicts' words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.experiments.claims import (
+    NOT_REPRODUCED,
+    NOT_TESTED,
+    REPRODUCED,
+    UNDECIDED,
+    Verdict,
+    below,
+    best,
+    beyond,
+    both,
+    changes,
+    falls,
+    gap,
+    in_order,
+    in_words,
+    like_the_paper,
+    negated,
+    over_seeds,
+    place,
+    rises,
+    verdict,
+    within,
+)
+
+
+def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int = 5, **more) -> dict:
+    """A table of accuracies in percent, by column and row; `spread`: how far rows scatter independently of each other over seeds."""
+    random, lines = np.random.default_rng(0), []
+    for column, rows in means.items():
+        for row, value in rows.items():
+            noise = random.normal(0, spread, seeds)
+            noise = noise - noise.mean()
+            lines += [(column, row, seed, True, "post", np.nan, (value + noise[seed]) / 100, 1.0) for seed in range(seeds)]
+    frame = pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "client", "accuracy", "weight"])
+    return {"tidy": frame.drop(columns=["client", "weight"]), "_clients": frame, **more}
+
+
+TABLE = {"one": {"a": 90.0, "b": 85.0, "c": 50.0}, "two": {"a": 80.0, "b": 79.0, "c": 60.0}}
+HOLD = [
+    best("a"),
+    best("a", ("b", "c"), columns=["one"]),
+    best("b", among=("b", "c")),
+    place("b", 2),
+    place("c", -1),
+    below(["c"], ["a", "b"]),
+    below(["c"], ["a", "b"], by=15),
+    falls("a", "b"),
+    rises("c"),
+    within(["a", "b"], 6),
+    changes({"a over b": gap("a", ["b"])}, -1),
+    changes({"a over the best other": gap("a")}, -1),
+    both(best("a"), falls("a")),
+    negated(best("b")),
+    best("a", point="post"),
+]
+FAIL = [
+    best("b"),
+    place("b", 1),
+    place("b", -1),
+    below(["b"], ["c"]),
+    below(["c"], ["a", "b"], by=30),
+    falls("c"),
+    rises("a", "c"),
+    within(["a", "b"], 3),
+    changes({"a over b": gap("a", ["b"])}, 1),
+    both(best("a"), best("b")),
+    negated(best("a")),
+]
+
+
+@pytest.mark.parametrize("check", HOLD)
+def test_checks_that_hold(check):
+    assert check(tables(TABLE)).status == REPRODUCED and check(tables(TABLE)).holds
+    exact = {"tidy": tables(TABLE, seeds=1)["tidy"]}  # printed numbers
+    assert check(exact).status == REPRODUCED
+
+
+@pytest.mark.parametrize("check", FAIL)
+def test_checks_that_fail(check):
+    assert check(tables(TABLE)).status == NOT_REPRODUCED and check(tables(TABLE)).holds is False
+
+
+@pytest.mark.parametrize("check", HOLD + FAIL)
+def test_inside_the_noise_nothing_is_decided(check):
+    """Rows scatter by 60 points over seeds: estimates are the same, and so is what they say; the verdict is gone."""
+    v = check(tables(TABLE, spread=60.0))
+    assert v.status == UNDECIDED and v.holds == (check in HOLD)
+
+
+@pytest.mark.parametrize("check", HOLD + FAIL)
+def test_one_seed_without_clients_decides_nothing(check):
+    assert check(tables(TABLE, seeds=1)).status == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("check", "lacks"),
+    [
+        (best("d"), "without d"),
+        (best("a", ("a", "e")), "without e"),
+        (below(["a"], ["d"]), "without d"),
+        (falls("a", "d"), "without d"),
+        (both(best("a"), place("d", 2)), "without d"),
+        (negated(best("d")), "without d"),
+        (best("a", point="agg"), "nothing was run"),
+        (like_the_paper(0.8), "fewer than three rows"),
+    ],
+)
+def test_what_was_not_run_is_named(check, lacks):
+    printed = pd.DataFrame({"column": ["one"], "row": ["a"], "value": [1.0]})
+    v = check(tables(TABLE, _printed=printed))
+    assert v.status == NOT_TESTED and lacks in v.evidence
+
+
+def test_a_row_that_one_column_lacks():
+    partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
+    v = best("a", ("b",))(partly)
+    assert v.status == NOT_TESTED and v.evidence == "without b (two)"
+    assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
+
+
+def test_a_tie_is_not_a_lead():
+    assert best("a")(tables({"one": {"a": 80.0, "b": 80.0}})).status == NOT_REPRODUCED
+
+
+def test_evidence_names_rival_interval_and_what_is_not_told_apart():
+    v = best("a")(tables(TABLE, spread=3.0))
+    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best other, b; two:" in v.evidence
+    assert v.evidence.endswith("not told apart from b") and v.closest.value == pytest.approx(1.0)
+    assert "the line of 15 is ours: below 19.0 reproduced, above 19.0 not" in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
+
+
+def printed(order: str) -> pd.DataFrame:
+    return pd.DataFrame({"column": "one", "row": list(order), "value": range(len(order), 0, -1)})
+
+
+def test_order_of_the_paper():
+    """Ours: a > b > c > d > e. Two swapped neighbours: Spearman's correlation 1 - 6 * 2 / (5 * 24) = 0.9; all reversed: -1."""
+    ours = {"one": dict(zip("abcde", (90.0, 80.0, 70.0, 60.0, 50.0)))}
+    same, swapped, reversed_ = (like_the_paper(0.8, among="cde")(tables(ours, _printed=printed(o))) for o in ("abcde", "bacde", "edcba"))
+    assert (same.status, swapped.status, reversed_.status) == (REPRODUCED, REPRODUCED, NOT_REPRODUCED)
+    assert "one 0.90 over 5 rows (1.00 among the 3" in swapped.evidence and "-1.00" in reversed_.evidence
+    assert like_the_paper(0.8)(tables(ours, spread=30.0, _printed=printed("abcde"))).status == UNDECIDED
+
+
+def by_seed(low, high) -> dict:
+    return {"t": pd.DataFrame({"seed": [0, 1, 2] * 2, "kind": ["low"] * 3 + ["high"] * 3, "v": [*low, *high]})}
+
+
+@pytest.mark.parametrize(
+    ("judge", "statuses"),
+    [
+        (in_order(("high", "low")), (REPRODUCED, UNDECIDED, NOT_REPRODUCED)),
+        (beyond("high", 3), (REPRODUCED, UNDECIDED, NOT_REPRODUCED)),
+        (beyond("low", 2.5, -1), (REPRODUCED, REPRODUCED, REPRODUCED)),
+    ],
+)
+def test_over_seeds(judge, statuses):
+    low, highs = (1.0, 2.0, 1.5), ((5.0, 6.0, 5.5), (9.0, -4.0, 5.0), (0.0, 0.5, 0.2))
+    assert tuple(over_seeds("t", "v", "kind", judge)(by_seed(low, high)).status for high in highs) == statuses
+
+
+def test_facts_have_no_interval():
+    assert verdict(True, "x") == Verdict(REPRODUCED, "x", True) and verdict(False, "x").closest is None
+
+
+def test_words():
+    """Small data never refute a claim about the paper's; a check of the implementation passes or fails anywhere."""
+    assert in_words(REPRODUCED, "paper") == "reproduced" and in_words(NOT_REPRODUCED, "paper") == "not reproduced"
+    assert in_words(NOT_REPRODUCED, "paper", "digits") == "does not hold on digits"
+    assert in_words(REPRODUCED, "own") == "holds" and in_words(REPRODUCED, "own", "digits") == "holds on digits"
+    assert in_words(REPRODUCED, "check", "digits") == "passed" and in_words(NOT_REPRODUCED, "check") == "failed"
+    for kind in ("paper", "own", "check"):
+        assert in_words(UNDECIDED, kind, "digits") == UNDECIDED and in_words(NOT_TESTED, kind) == NOT_TESTED
