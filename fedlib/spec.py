@@ -14,10 +14,10 @@ import numpy as np
 from fedlib import algorithms
 from fedlib.base.errors import BadValue, choose, like, require
 from fedlib.data.datasets import Dataset
-from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition
+from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
 from fedlib.data.split import check_split, split_clients
 from fedlib.measures import check_measure
-from fedlib.models import check_model, checked_options, maker
+from fedlib.models import check_model, checked_options, maker, options_of
 from fedlib.privacy.noise import Mechanism
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
@@ -127,6 +127,20 @@ class RunSpec:
         for name in values:
             choose("run field", name, [f.name for f in dataclasses.fields(cls)])
         return cls(**values)
+
+    @classmethod
+    def of_task(cls, task: dict, method: str, **row) -> RunSpec:
+        """A run of a task. task: fields of the run, parameters of its scheme, options of its model; what else it has is left out.
+
+        row: fields of the run, or hyper-parameters of the method. Raises BadValue as the class does.
+        """
+        known = {f.name for f in dataclasses.fields(cls)}
+        fields = {name: value for name, value in {**task, **row}.items() if name in known}
+        parameters = parameters_of(fields.get("scheme", cls.scheme))
+        nested = {"partition": parameters, "model_options": options_of(fields.get("model", cls.model))}
+        for name, names in nested.items():
+            fields[name] = {key: task[key] for key in names if key in task} | fields.get(name, {})
+        return cls(method, hyper={name: value for name, value in row.items() if name not in known}, **fields)
 
     def but(self, **changes) -> RunSpec:
         """A copy with some fields changed."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.experiments.claims import (
+from fedlib.claims import (
     NOT_REPRODUCED,
     NOT_TESTED,
     REPRODUCED,

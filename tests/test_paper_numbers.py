@@ -11,7 +11,7 @@ import dataclasses
 import pytest
 
 from fedlib.experiments import find, names
-from fedlib.experiments.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, means
+from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, means
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as PFEDSV1
 from fedlib.experiments.pfedsv.task import OWN
 

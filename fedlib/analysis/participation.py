@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -35,16 +33,29 @@ def drawn_since(spec: RunSpec, rounds: int) -> tuple[np.ndarray, float]:
     return drawn, 1 - (1 - num_participants(N, spec.join_ratio) / N) ** (spec.rounds - rounds)
 
 
-def after_warm_up(results: Iterable[RunResult]) -> pd.DataFrame:
-    """Clients of runs with a warm-up: whether they took part after it, or still have its model.
+def after_warm_up(r: RunResult) -> pd.DataFrame:
+    """Clients of a run with a warm-up: whether they took part after it, or still have its model.
 
-    One row a run and client: id, seed, client, drawn, expected (the share of clients), accuracy (headline), weight.
+    One row a client: client, drawn, expected (the share of clients), accuracy (headline), weight.
     """
-    frames = []
-    for r in results:
-        drawn, expected = drawn_since(r.spec, beginning(r.spec)[1])
-        correct, tests = r.by_client()
-        own = {"client": range(len(drawn)), "drawn": drawn, "accuracy": correct / tests, "weight": tests}
-        frames.append(pd.DataFrame(own).assign(id=r.spec.id, seed=r.spec.seed, expected=expected))
-    columns = ["client", "drawn", "accuracy", "weight", "id", "seed", "expected"]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    drawn, expected = drawn_since(r.spec, beginning(r.spec)[1])
+    correct, tests = r.by_client()
+    own = {"client": range(len(drawn)), "drawn": drawn, "accuracy": correct / tests, "weight": tests}
+    return pd.DataFrame(own).assign(expected=expected)
+
+
+def shares(clients: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """By group, in percent: the clients that took part after the warm-up and that should have; their accuracy, that of the others (NaN
+    if there are none), and what it would be if as many had taken part as expected. clients: see `after_warm_up`."""
+    lines = []
+    for key, own in clients.groupby(by, sort=False):
+        took_part = own["drawn"].astype(bool)
+        drawn, others = (
+            100 * np.average(g["accuracy"], weights=g["weight"]) if len(g) else np.nan
+            for g in (own[took_part], own[~took_part])
+        )
+        expected = own["expected"].iloc[0]
+        usual = expected * drawn + (1 - expected) * others
+        lines.append((*key, 100 * took_part.mean(), 100 * expected, drawn, others, usual))
+    columns = ["drawn", "expected to be", "accuracy, drawn", "accuracy, others", "if as expected"]
+    return pd.DataFrame(lines, columns=[*by, *columns])

@@ -1,10 +1,39 @@
-"""Small tools for tables: selections of rows, means as text."""
+"""Small tools for tables: from runs to rows, selections of rows, means as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
+
+from fedlib.engine.result import RunResult
+
+Rows = pd.DataFrame | Mapping[str, object]  # a table, or one row
+
+
+def rows_of(found: Mapping[tuple, RunResult], names: Sequence[str], of: Callable[[RunResult], Rows]) -> pd.DataFrame:
+    """What `of` makes of every run, below each other; the parts of a run's key stand in the columns `names`, which come first."""
+    made = ((key, of(r)) for key, r in found.items())
+    frames = [
+        (rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([rows])).assign(**dict(zip(names, key)))
+        for key, rows in made
+    ]
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(names))
+    return frame[[*names, *frame.columns.drop(list(names))]]
+
+
+def by_pair(**matrices: np.ndarray) -> pd.DataFrame:
+    """One row an ordered pair of clients: client, other, and each matrix's number; matrices [N, N]."""
+    i, j = np.nonzero(~np.eye(len(next(iter(matrices.values()))), dtype=bool))
+    return pd.DataFrame({"client": i, "other": j, **{name: matrix[i, j] for name, matrix in matrices.items()}})
+
+
+def described(frame: pd.DataFrame, by: str | Sequence[str], **columns: Callable[[pd.DataFrame], object]) -> pd.DataFrame:
+    """One row a group, in the order of the frame: its name or names, and what each function makes of the group's rows."""
+    names = [by] if isinstance(by, str) else list(by)
+    groups = frame.groupby(names, sort=False)
+    return pd.DataFrame([dict(zip(names, key)) | {name: of(own) for name, of in columns.items()} for key, own in groups])
 
 
 def only(frame: pd.DataFrame, **values) -> pd.DataFrame:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
+import pandas as pd
+
 from fedlib import models
 from fedlib.data.facts import shape_and_classes
 from fedlib.engine.result import RunResult
@@ -26,14 +31,28 @@ def counted_down(r: RunResult) -> int:
     return turns * size["extractor"] + sent * size["head"] if r.spec.hyper.get("variant") == "D+C" else sent * size["model"]
 
 
-def totals(models_sent: float, turns: int, size: int, personal: float | None = None) -> dict[str, float]:
-    """Numbers up, down and in total of a network of `size` parameters. models_sent: downloads over a run; turns: clients times rounds.
+def sent_by_network(
+    downloads: pd.DataFrame, networks: pd.DataFrame, readings: Sequence[str], turns: int, split: str
+) -> pd.DataFrame:
+    """Numbers up, down and in total over a run, by network, reading, method and seed; and total and down as multiples of what they
+    would be with one model for all (total_ratio, down_ratio).
 
-    personal: the share of the network that is downloaded from others where the rest is one for all; None if whole models are.
+    downloads: method, seed, models (sent down over the run); networks: network, parameters, and under each reading the share of
+    its parameters that is personal; turns: clients times rounds; split: the method whose clients download only the personal part
+    of others, where the rest is one for all.
     """
-    up = turns * size
-    down = models_sent * size if personal is None else up * (1 - personal) + models_sent * size * personal
-    return {"up": up, "down": down, "total": up + down}
+    lines = []
+    for network in networks.to_dict("records"):
+        size = network["parameters"]
+        for reading, run in product(readings, downloads.itertuples()):
+            up, down = turns * size, run.models * size
+            if run.method == split:
+                down = up * (1 - network[reading]) + down * network[reading]
+            sent = {"up": up, "down": down, "total": up + down}
+            ratios = {"total_ratio": (up + down) / (2 * up), "down_ratio": down / up}
+            about = {"network": network["network"], "reading": reading, "method": run.method, "seed": run.seed}
+            lines.append({**about, **sent, **ratios})
+    return pd.DataFrame(lines)
 
 
 def classifier_shares(name: str, shape: tuple[int, int, int], classes: int, **options) -> dict[str, float]:

@@ -27,18 +27,19 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and its interval; low = high where it is exact, -inf and inf where nothing is known."""
+    """A number and its interval, -inf to inf where nothing is known; exact: there is nothing to be uncertain about."""
 
     value: float
     low: float
     high: float
+    exact: bool = False
 
     @classmethod
     def of(cls, draws: pd.Series) -> Interval:
         """The estimate is the first number, what resampling made of it are the others; without any it is exact."""
         value, rest = float(draws.iloc[0]), draws.iloc[1:].to_numpy(dtype=float)
         if not len(rest):
-            return cls(value, value, value)
+            return cls(value, value, value, exact=True)
         if np.isnan(rest).all():
             return cls(value, -inf, inf)
         low, high = np.nanquantile(rest, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -46,7 +47,7 @@ class Interval:
 
     def text(self, form: str = "+.1f") -> str:
         """ "+1.3 [-0.2, +2.8]"."""
-        if self.low == self.high == self.value:
+        if self.exact:
             return f"{self.value:{form}}"
         ends = "?" if self.low == -inf else f"{self.low:{form}}, {self.high:{form}}"
         return f"{self.value:{form}} [{ends}]"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fedlib.attacks.inversion import Attack, attack_clients, score, victim
@@ -118,3 +120,30 @@ def attacked_images(number: int, images: int, seed: int) -> np.ndarray:
     require(images <= number, "images", images, f"at most the {number} of the data set")
     shuffled = rng(0, "attacked images").permutation(number)
     return np.take(shuffled, range(seed * images, (seed + 1) * images), mode="wrap")
+
+
+def psnr_of_guesses(specs: Sequence[AttackSpec]) -> pd.DataFrame:
+    """Mean PSNR on the images that these attack of what needs no upload: the mean image of the data set, uniform noise; name, psnr."""
+    dataset = load(specs[0].dataset)
+    where = [int(i) for spec in specs for i in attacked_images(len(dataset.labels), spec.images, spec.seed)]
+    true = dataset.images[where].double().div(255)
+    guesses = {
+        "mean image": dataset.images.double().div(255).mean(0).expand_as(true),
+        "uniform noise": torch.from_numpy(rng(0, "guess").random(tuple(true.shape))),
+    }
+    lines = [(name, float(score(true[:, None], images[:, None])["psnr"].mean())) for name, images in guesses.items()]
+    return pd.DataFrame(lines, columns=["name", "psnr"])
+
+
+def pictures(r) -> pd.DataFrame:
+    """The images that an attack's result keeps, for a figure: row (original, or recovered with a defence), column, channels, pixels.
+
+    pixels: 0 to 255 in hexadecimal, the image's lines apart.
+    """
+    names = [f"recovered, {name}".replace("none", "no defence") for name in r.spec.defences]
+    lines = [
+        (name, k, len(image), " ".join(line.tobytes().hex() for line in image.reshape(-1, image.shape[-1])))
+        for name, images in zip(["original", *names], [r.arrays["originals"], *r.arrays["recovered"]])
+        for k, image in enumerate(images)
+    ]
+    return pd.DataFrame(lines, columns=["row", "column", "channels", "pixels"])

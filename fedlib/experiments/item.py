@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-import torch
 
 from fedlib import algorithms
 from fedlib.analysis.uncertainty import units
 from fedlib.base.errors import FedlibError, choose, like, require
-from fedlib.base.files import home, write_atomically
-from fedlib.base.provenance import provenance
+from fedlib.base.files import home
+from fedlib.claims import NOT_TESTED, Claim, Verdict, in_words
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import NOT_TESTED, Claim, Verdict, in_words
 from fedlib.runs.store import Store
 from fedlib.runs.sweep import run_all
 from fedlib.spec import RunSpec
@@ -33,22 +30,25 @@ PROFILES = ("smoke", "quick", "paper")
 STAND_INS = ("digits", "digits_looks")  # embedded data, which are none of the papers'
 
 Tables = dict[str, pd.DataFrame]
+Runs, Found = dict[Hashable, RunSpec], dict[Hashable, RunResult]  # by what an item calls a run
 
 
 @dataclass(frozen=True)
 class Item:
-    """One table or figure, declared in a file of its own. settings: per profile, plain scalars; `specs` and `analyse` are functions
-    of them. Tables: "tidy" (one observation a row) and "compare" (paper | ours | difference) always; those whose names begin with
-    "_" are for claims and figures and are not saved."""
+    """One table or figure, declared in a file of its own. settings: per profile, plain scalars, of which the others are functions.
+
+    runs: what is trained; analyse: tables of their results, under the same keys. Always there are "tidy" (one observation a
+    row) and "compare" (paper | ours | difference); those whose names begin with "_" are for claims and figures, and not saved.
+    """
 
     title: str
     claim: str  # the claim in one sentence
     smaller: str  # what the quick profile has smaller than the paper
     settings: dict[str, dict]
     minutes: dict[str, float]  # rough time per profile on two cores
-    specs: Callable[[dict], list[RunSpec]]
-    analyse: Callable[[dict, list[RunResult]], Tables]  # trains nothing
+    analyse: Callable[[dict, Found], Tables]  # trains nothing
     figure: Callable[[Tables], Figure]
+    runs: Callable[[dict], Runs] = lambda s: {}
     claims: tuple[Claim, ...] = ()
     shown: dict[str, str] = field(default_factory=dict)  # more tables for the report: caption by name
     answer: Callable[[Tables], str] | None = None  # what the tables say, in sentences made of their numbers
@@ -57,6 +57,17 @@ class Item:
     draft: bool = False  # declared, but without notebook and results: only done when it is named
     table: AccuracyTable | None = None  # where it is one
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
+
+
+def per_profile(settings: dict[str, dict], **more) -> dict[str, dict]:
+    """Settings with more of them, or with others: the same in every profile, or a list of one for each, None for what is there."""
+    return {
+        profile: own | {
+            name: value[k] if isinstance(value, list) else value
+            for name, value in more.items() if not isinstance(value, list) or value[k] is not None
+        }
+        for k, (profile, own) in enumerate(settings.items())
+    }  # fmt: skip
 
 
 class OpenItem:
@@ -82,7 +93,8 @@ class OpenItem:
         self.root = home() if root is None else Path(root)
         # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again
         self.store = Store(self.place, self.root / "results", also=profile)
-        self.specs = list({spec.id: spec for spec in item.specs(self.settings)}.values())
+        self.runs = item.runs(self.settings)
+        self.specs = list({spec.id: spec for spec in self.runs.values()}.values())
 
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
@@ -130,7 +142,9 @@ class OpenItem:
     @functools.cached_property
     def tables(self) -> Tables:
         """The item's tables by name."""
-        return self.item.analyse(self.settings, self.results)
+        by_id = {r.spec.id: r for r in self.results}
+        found = {key: by_id[spec.id] for key, spec in self.runs.items() if spec.id in by_id}
+        return self.item.analyse(self.settings, found)
 
     def figure(self) -> Figure:
         """The item's picture, drawn from its tables."""
@@ -172,50 +186,6 @@ class OpenItem:
         return pd.DataFrame(
             [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()]
         )
-
-    def save(self) -> dict:
-        """Write figure, tables and claims under figures/ and results/; returns what the report needs."""
-        paper, stem = self.item.name.split("/")
-        folder = self.root / "results" / self.place / paper
-        for table, frame in self.tables.items():
-            if not table.startswith("_"):
-                path = folder / f"{stem if table == 'tidy' else f'{stem}.{table}'}.csv"
-                write_atomically(path, frame.to_csv(index=False, float_format="%.6g").encode())
-        picture = self.root / "figures" / self.place / paper / f"{stem}.png"
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        self.figure().savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
-        summary = {
-            "item": self.item.name,
-            "title": self.item.title,
-            "profile": self.profile,
-            "changed": self.changed,
-            "settings": self.settings,
-            "seeds": units(self.tables),
-            "claims": [self._claim(*each) for each in zip(self.checked, self.verdicts())],
-            "runs": [spec.id for spec in self.specs],
-            "missing": self.missing,
-            "provenance": self._provenance(),
-            "figure": str(picture.relative_to(self.root)),
-            "shown": self.item.shown,
-            "answer": self.answer(),
-        }
-        write_atomically(folder / f"{stem}.json", (json.dumps(summary, indent=1) + "\n").encode())
-        return summary
-
-    @staticmethod
-    def _claim(checked: tuple[Claim, Verdict], spoken: tuple[str, Verdict]) -> dict:
-        claim, (text, said), closest = checked[0], spoken, checked[1].closest
-        entry = {"claim": text, "kind": claim.kind, "verdict": said.status, "evidence": said.evidence}
-        known = closest is not None and abs(closest.low) < float("inf")
-        return entry | (
-            {"margin": [round(end, 4) for end in (closest.value, closest.low, closest.high)]} if known else {}
-        )
-
-    def _provenance(self) -> list[dict]:
-        """The distinct origins of the runs, date and shared rounds left out; this process, where there are none."""
-        origins = [r.provenance for r in self.results] or [provenance(torch.device("cpu"), "none")]
-        kept = [{k: v for k, v in origin.items() if k not in ("date", "shared_rounds")} for origin in origins]
-        return [json.loads(text) for text in sorted({json.dumps(origin, sort_keys=True) for origin in kept})]
 
 
 def _like_setting(default, name: str, value):

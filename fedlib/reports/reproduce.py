@@ -12,6 +12,7 @@ from fedlib.base.errors import FedlibError
 from fedlib.experiments import OpenItem
 from fedlib.reports.notebooks import execute_all, refresh_source
 from fedlib.reports.report import write_report
+from fedlib.reports.saved import save
 from fedlib.runs.sweep import run_all
 from fedlib.spec import RunSpec
 
@@ -79,7 +80,7 @@ def _saved(items: Sequence[OpenItem], done: Done) -> Iterator[OpenItem]:
     """Save items one by one and yield those that could be."""
     for item in items:
         try:
-            done.summaries[item.item.name] = item.save()
+            done.summaries[item.item.name] = save(item)
         except FedlibError as error:
             done.failures[item.item.name] = str(error)
         except Exception as error:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
-
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.partitions import drawn_statistics, long_form, panels
-from fedlib.analysis.tables import only, span
-from fedlib.data.facts import known_class_sizes
-from fedlib.data.partition import draw_counts
-from fedlib.experiments.claims import Check, Claim, Verdict, implementation, verdict
+from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
+from fedlib.analysis.tables import described, only, span
+from fedlib.claims import Check, Claim, Verdict, every_row, implementation, verdict
 from fedlib.experiments.item import Item
 
 CLASSES = {"2 classes": 2, "5 classes": 5}  # of a client
@@ -25,62 +20,62 @@ def schemes(min_size: int) -> dict[str, dict]:
     return pathological | {f"Dir({a:g})": {"scheme": "dirichlet", "alpha": a, "min_size": min_size} for a in (0.1, 0.5)}
 
 
-def analyse(s: dict, results: list) -> dict[str, pd.DataFrame]:
-    """tidy: the counts that are drawn; stats: one draw a row."""
-    sizes, kinds = known_class_sizes(s["dataset"]), schemes(s["min_size"])
-    drawn = {title: draw_counts(sizes, s["drawn_clients"], seed=0, **kind) for title, kind in kinds.items()}
-    stats = pd.concat(
-        drawn_statistics(s["dataset"], clients, seeds=range(s["seeds"]), **kind).assign(
-            partition=title, scheme=kind["scheme"], clients=clients, promised=CLASSES.get(title, 0)
-        )
-        for (title, kind), clients in product(kinds.items(), CLIENTS)
-    )
-    compare = [
-        {
-            "partition": title,
-            "clients": clients,
-            "paper (in words; no numbers printed)": f"{title} for every client"
-            if title in CLASSES
-            else "unequal classes and sizes",
-            "ours: classes per client": f"{own['fewest_classes'].min()} to {own['most_classes'].max()}",
-            "smallest client": span(own["smallest"]),
-            "largest": span(own["largest"]),
-            "std of sizes": span(own["std_size"]),
-            "label entropy": span(own["label_entropy"], ".2f"),
-            "distinct label cosines": span(own["distinct_cosines"]),
-        }
-        for (title, clients), own in stats.groupby(["partition", "clients"], sort=False)
-    ]
-    return {"tidy": long_form(drawn), "stats": stats, "compare": pd.DataFrame(compare)}
+def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+    """tidy: the counts that are drawn; stats: one draw a row; promised: its classes per client."""
+    kinds = schemes(s["min_size"])
+    stats = pd.concat(statistics_by_title(kinds, s["dataset"], clients, range(s["seeds"])) for clients in CLIENTS)
+    names = stats["partition"]
+    stats = stats.assign(scheme=names.map(lambda name: kinds[name]["scheme"]), promised=names.map(CLASSES).fillna(0))
+    compare = described(stats.sort_values("partition", key=lambda p: p.map(list(kinds).index), kind="stable"),
+                        ["partition", "clients"], **{
+        "paper (in words; no numbers printed)": in_words,
+        "ours: classes per client": lambda t: f"{t['fewest_classes'].min()} to {t['most_classes'].max()}",
+        "smallest client": lambda t: span(t["smallest"]),
+        "largest": lambda t: span(t["largest"]),
+        "std of sizes": lambda t: span(t["std_size"]),
+        "label entropy": lambda t: span(t["label_entropy"], ".2f"),
+        "distinct label cosines": lambda t: span(t["distinct_cosines"]),
+    })  # fmt: skip
+    return {"tidy": drawn_counts(kinds, s["dataset"], s["drawn_clients"]), "stats": stats, "compare": compare}
 
 
-def in_every_draw(scheme: str, holds: Callable[[pd.DataFrame], pd.Series], say: Callable[[pd.DataFrame], str]) -> Check:
+def in_words(t: pd.DataFrame) -> str:
+    title = t["partition"].iloc[0]
+    return f"{title} for every client" if title in CLASSES else "unequal classes and sizes"
+
+
+def in_every_draw(scheme: str, holds, say) -> Check:
     """A check that something holds in every draw of a scheme; say: of one partition's draws."""
 
-    def check(tables) -> Verdict:
-        own = only(tables["stats"], scheme=scheme)
-        listing = "; ".join(f"{title}: {say(draws)}" for title, draws in own.groupby("partition", sort=False))
-        return verdict(holds(own).all(), f"in {int(holds(own).sum())} of {len(own)} draws; {listing}")
+    def listing(t: pd.DataFrame) -> str:
+        return "; ".join(f"{title}: {say(own)}" for title, own in t.groupby("partition", sort=False))
 
-    return check
+    return every_row("stats", holds, "draws", listing, scheme=scheme)
 
 
-def class_range(own: pd.DataFrame) -> str:
-    return f"{own['fewest_classes'].min()} to {own['most_classes'].max()} classes"
+def class_range(t: pd.DataFrame) -> str:
+    return f"{t['fewest_classes'].min()} to {t['most_classes'].max()} classes"
 
 
-def times(own: pd.DataFrame) -> str:
-    ratio = own["largest"] / own["smallest"]
-    return f"{class_range(own)}, largest client {ratio.min():.1f} to {ratio.max():.1f} times the smallest"
+def times(t: pd.DataFrame) -> str:
+    ratio = t["largest"] / t["smallest"]
+    return f"{class_range(t)}, largest client {ratio.min():.1f} to {ratio.max():.1f} times the smallest"
+
+
+def as_promised(t: pd.DataFrame) -> pd.Series:
+    return (t["fewest_classes"] == t["promised"]) & (t["most_classes"] == t["promised"])
+
+
+def unequal(t: pd.DataFrame) -> pd.Series:
+    return (t["fewest_classes"] < t["most_classes"]) & (t["largest"] > 2 * t["smallest"])
 
 
 def few_cosines(tables) -> Verdict:
-    pathological, dirichlet = (only(tables["stats"], scheme=scheme) for scheme in ("pat_balanced", "dirichlet"))
+    stats = tables["stats"]
+    pathological, dirichlet = (only(stats, scheme=scheme) for scheme in ("pat_balanced", "dirichlet"))
     few = (pathological["distinct_cosines"] <= pathological["promised"] + 1).all()
     fewer = pathological["distinct_cosines"].max() < dirichlet["distinct_cosines"].min()
-    listing = "; ".join(
-        f"{t}: {span(own['distinct_cosines'])}" for t, own in tables["stats"].groupby("partition", sort=False)
-    )
+    listing = "; ".join(f"{title}: {span(own)}" for title, own in stats.groupby("partition", sort=False)["distinct_cosines"])
     return verdict(few and fewer, f"distinct values, rounded to 0.01: {listing}")
 
 
@@ -94,37 +89,17 @@ ITEM = Item(
         "paper": {"dataset": "cifar10", "seeds": 50, "drawn_clients": 20, "min_size": 40},
     },
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.5},
-    specs=lambda s: [],
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
-        implementation(
-            "(a) Pathological: every client has the same number of classes.",
-            in_every_draw(
-                "pat_balanced",
-                lambda t: (t["fewest_classes"] == t["promised"]) & (t["most_classes"] == t["promised"]),
-                class_range,
-            ),
-        ),
-        implementation(
-            "Pathological: all samples are used.",
-            in_every_draw(
-                "pat_balanced",
-                lambda t: t["samples"] == t["available"],
-                lambda t: f"{t['samples'].min():,} of {t['available'].max():,}",
-            ),
-        ),
-        Claim(
-            "(b) Dirichlet: clients have unequal numbers of classes and unequal sizes (the largest more than twice the smallest).",
-            in_every_draw(
-                "dirichlet",
-                lambda t: (t["fewest_classes"] < t["most_classes"]) & (t["largest"] > 2 * t["smallest"]),
-                times,
-            ),
-        ),
-        Claim(
-            "Label cosines take only a few distinct values under the pathological partition (the paper's explanation of Table 2).",
-            few_cosines,
-        ),
+        implementation("(a) Pathological: every client has the same number of classes.",
+                       in_every_draw("pat_balanced", as_promised, class_range)),
+        implementation("Pathological: all samples are used.",
+                       in_every_draw("pat_balanced", lambda t: t["samples"] == t["available"],
+                                     lambda t: f"{t['samples'].min():,} of {t['available'].max():,}")),
+        Claim("(b) Dirichlet: clients have unequal numbers of classes and unequal sizes (the largest more than twice the "
+              "smallest).", in_every_draw("dirichlet", unequal, times)),
+        Claim("Label cosines take only a few distinct values under the pathological partition (the paper's explanation of "
+              "Table 2).", few_cosines),
     ),
-)
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """Table 1: the accuracy of thirteen methods with few classes a client."""
 
-from fedlib.experiments.claims import Claim
+from fedlib.claims import Claim
 from fedlib.experiments.pfedcs.task import EVERY, FAR, IS_FIRST, ORDER, PATHOLOGICAL, item, table
 
 FIRST = Claim("PFedCS is the most accurate method in every column.", IS_FIRST)

@@ -1,6 +1,6 @@
 """Table 2: the accuracy of thirteen methods with Dirichlet shares."""
 
-from fedlib.experiments.claims import Claim
+from fedlib.claims import Claim
 from fedlib.experiments.pfedcs.task import DIRICHLET, EVERY, FAR, IS_FIRST, ORDER, item, table
 
 FIRST = Claim(

@@ -1,6 +1,6 @@
 """Table 3: who collaborates."""
 
-from fedlib.experiments.claims import Claim, below, both, within
+from fedlib.claims import Claim, below, both, within
 from fedlib.experiments.pfedcs.task import PATHOLOGICAL, item, table
 
 SELECTIONS = {"FedPer": {"method": "fedper"}} | {

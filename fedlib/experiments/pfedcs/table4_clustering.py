@@ -1,6 +1,6 @@
 """Table 4: how clients are grouped."""
 
-from fedlib.experiments.claims import Claim, below, best, both, within
+from fedlib.claims import Claim, below, best, both, within
 from fedlib.experiments.pfedcs.task import PATHOLOGICAL, item, table
 
 GROUPINGS = {"kmeans": "kmeans", "hierarchical": "hier", "fixed_threshold": "fix", "gmm": "gmm"}

@@ -1,6 +1,6 @@
 """Table 5: epochs of fine-tuning the teacher."""
 
-from fedlib.experiments.claims import Claim, below, both, within
+from fedlib.claims import Claim, below, both, within
 from fedlib.experiments.pfedcs.task import DIRICHLET, item, table
 
 TUNED = {f"rho = {epochs}": {"method": "pfedcs", "E_ft": epochs} for epochs in (0, 1, 2, 3, 5, 10)}

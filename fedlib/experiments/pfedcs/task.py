@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedlib.analysis.readings import last_round
+from fedlib.claims import Claim, below, best, like_the_paper, ours
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.claims import Claim, below, best, like_the_paper, ours
 from fedlib.experiments.item import Item
 
 METHODS = (

@@ -17,20 +17,20 @@ SMALLER = (
 )
 
 
-def alone(s: dict, **what) -> list[RunSpec]:
+def alone(s: dict, kind: str, **what) -> dict[tuple[str, int], RunSpec]:
     """One run a seed in which all clients train alone for the settings' epochs, counted as rounds of one local epoch."""
     training = dict(join_ratio=1.0, rounds=s["epochs"], local_epochs=1, lr=s["lr"], eval_every=s["epochs"])
     common = dict(dataset=s["dataset"], model_options={"pools": s["pools"]}, **training, **what)
-    return [RunSpec("local", seed=seed, partition_seed=seed, **common) for seed in range(s["seeds"])]
+    return {(kind, seed): RunSpec("local", seed=seed, partition_seed=seed, **common) for seed in range(s["seeds"])}
 
 
-def ten_clients(s: dict) -> list[RunSpec]:
+def ten_clients(s: dict) -> dict[tuple[str, int], RunSpec]:
     """Ten clients by Dir(0.1)."""
     dirichlet = {"alpha": 0.1, "min_size": s["min_size"]}
-    return alone(s, num_clients=10, partition=dirichlet, measures=("cka", "client_similarity"))
+    return alone(s, "ten clients", num_clients=10, partition=dirichlet, measures=("cka", "client_similarity"))
 
 
-def four_subsets(s: dict) -> list[RunSpec]:
+def four_subsets(s: dict) -> dict[tuple[str, int], RunSpec]:
     """The four hand-made subsets i, i', j, k."""
     sets = {"label_sets": list(LABEL_SETS.values())}
-    return alone(s, num_clients=4, scheme="manual", partition=sets, measures=("client_similarity",))
+    return alone(s, "four subsets", num_clients=4, scheme="manual", partition=sets, measures=("client_similarity",))

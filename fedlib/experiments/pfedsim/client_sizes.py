@@ -1,4 +1,4 @@
-"""Table 4's sizes of clients, drawn again: what Figure 3 and Tables 4, 5 and 9 share. Nothing is trained."""
+"""Table 4: the data sets' numbers and the clients' sizes, drawn again; Figure 3 shows them too. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import functools
 from collections.abc import Iterable
 from itertools import product
 
-import numpy as np
 import pandas as pd
 
-from fedlib.analysis.tables import only
-from fedlib.data.describe import label_entropy
-from fedlib.data.facts import class_sizes
-from fedlib.data.partition import dirichlet_counts
-from fedlib.experiments.claims import Verdict, not_tested, over_seeds, verdict
+from fedlib.analysis.partitions import drawn_statistics
+from fedlib.analysis.tables import only, span
+from fedlib.claims import Claim, Verdict, every_row, implementation, not_tested, ours, over_seeds, verdict
+from fedlib.data import DATASETS
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import ALPHAS
 
@@ -28,39 +26,64 @@ def printed_sizes() -> pd.DataFrame:
 
 def size_statistics(datasets: Iterable[str], seeds: int, min_size: int) -> pd.DataFrame:
     """Clients' sizes and classes in `seeds` draws for every alpha, with and without cap, one draw a row."""
-    lines = [
-        (dataset, alpha, f"{dataset}, {alpha:g}", seed, cap, *_drawn(dataset, alpha, seed, cap, min_size))
-        for alpha, dataset, seed, cap in product(ALPHAS, datasets, range(seeds), (True, False))
-    ]
-    columns = ["mean_size", "std_size", "classes_owned", "label_entropy", "tries"]
-    frame = pd.DataFrame(lines, columns=["dataset", "alpha", "cell", "seed", "cap", *columns])
+    cells = product(ALPHAS, datasets, (True, False))
+    frame = pd.concat(_drawn(dataset, alpha, seeds, cap, min_size) for alpha, dataset, cap in cells)
     return frame.assign(relative=frame["std_size"] / frame["mean_size"])
 
 
 @functools.cache  # two items show the same draws
-def _drawn(dataset: str, alpha: float, seed: int, cap: bool, min_size: int) -> tuple[float, ...]:
-    """Mean and std of the clients' sizes, their mean number of classes and label entropy, and the tries."""
-    counts, tries = dirichlet_counts(class_sizes(dataset), CLIENTS, seed, alpha, cap=cap, min_size=min_size)
-    size, owned = counts.sum(1), (counts > 0).sum(1)
-    return size.mean(), size.std(), owned.mean(), label_entropy(counts).mean(), tries
+def _drawn(dataset: str, alpha: float, seeds: int, cap: bool, min_size: int) -> pd.DataFrame:
+    drawn = drawn_statistics(dataset, CLIENTS, "dirichlet", range(seeds), alpha=alpha, cap=cap, min_size=min_size)
+    return drawn.assign(dataset=dataset, alpha=alpha, cell=f"{dataset}, {alpha:g}", cap=cap)
 
 
 def printed_std_inside(stats: pd.DataFrame, cap: bool) -> dict[str, bool]:
     """Per cell of Table 4: does the printed std lie within the range of our draws? By "data set, alpha"."""
-    printed, inside = printed_sizes(), {}
+    printed, inside = printed_sizes().set_index(["dataset", "alpha"])["std"], {}
     for (dataset, alpha, cell), own in only(stats, cap=cap).groupby(["dataset", "alpha", "cell"]):
-        (paper,) = only(printed, dataset=dataset, alpha=alpha)["std"]
-        inside[cell] = bool(own["std_size"].min() <= paper <= own["std_size"].max())
+        inside[cell] = own["std_size"].min() <= printed[dataset, alpha] <= own["std_size"].max()
     return inside
 
 
-# claims of both items, about the table "stats" ----------------------------------------------------------------------------
+def public_facts(datasets: tuple[str, ...]) -> pd.DataFrame:
+    """The data sets' numbers of images and classes, printed and public: dataset, what, paper, public."""
+    printed, lines = paper_table("pfedsim", "4").set_index(["dataset", "metric"])["value"], []
+    for name in datasets:
+        public = DATASETS[name]
+        lines.append((name, "images", int(printed[name, "num_samples"]), public.images))
+        lines.append((name, "classes", int(printed[name, "num_classes"]), public.classes))
+    return pd.DataFrame(lines, columns=["dataset", "what", "paper", "public"])
+
+
+def table4(stats: pd.DataFrame, facts: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Table 4 cell by cell."""
+    lines = []
+    for dataset, own in facts.groupby("dataset", sort=False):
+        for fact in own.itertuples():
+            numbers = (f"{fact.paper:,}", f"{fact.public:,}", f"{fact.public - fact.paper:+,}")
+            lines.append(("Table 4", f"{dataset}: {fact.what}", *numbers))
+        for cell in only(printed_sizes(), dataset=dataset).itertuples():
+            drawn = only(stats, dataset=dataset, alpha=cell.alpha, cap=True)
+            for measure, value in (("mean", cell.value), ("std", cell.std)):
+                here = drawn[f"{measure}_size"]
+                texts = (span(here), f"{here.mean() - value:+.0f}") if len(here) else (needs(dataset), "")
+                what = f"{dataset}, Dir({cell.alpha:g}): per client, {measure}"
+                lines.append(("Table 4", what, f"{value:.0f}", *texts))
+    return lines
+
+
+def needs(dataset: str) -> str:
+    """What a cell says whose data set is not here."""
+    return f"needs `fedlib data {dataset}`"
+
+
+# claims, about the tables "stats" and "_facts" ---------------------------------------------------------------------------
 
 
 def same_mean(tables) -> Verdict:
     means = tables["stats"].groupby(["dataset", "alpha"])["mean_size"].mean().unstack()
     listing = ", ".join(f"{dataset} {row[0.1]:.0f} and {row[0.5]:.0f}" for dataset, row in means.iterrows())
-    return verdict(bool(np.allclose(means[0.1], means[0.5])), listing)
+    return verdict((means[0.1] - means[0.5]).abs().max() < 1e-9, listing)
 
 
 def _shrinks(m: pd.DataFrame):
@@ -70,18 +93,51 @@ def _shrinks(m: pd.DataFrame):
 
 
 def _less_spread(m: pd.DataFrame):
-    ends = {alpha: (m[f"cifar10, {alpha:g}"], m[f"tiny_imagenet, {alpha:g}"]) for alpha in ALPHAS}
-    listing = (
-        f"alpha {a:g}: {ten.iloc[0]:.2f} with 10 classes, {many.iloc[0]:.2f} with 200"
-        for a, (ten, many) in ends.items()
-    )
-    return {f"alpha {a:g}": ten - many for a, (ten, many) in ends.items()}, f"std/mean, {'; '.join(listing)}"
+    ten, many = ({f"alpha {a:g}": m[f"{dataset}, {a:g}"] for a in ALPHAS} for dataset in ("cifar10", "tiny_imagenet"))
+    listing = (f"{a}: {ten[a].iloc[0]:.2f} with 10 classes, {many[a].iloc[0]:.2f} with 200" for a in ten)
+    return {a: ten[a] - many[a] for a in ten}, f"std/mean, {'; '.join(listing)}"
 
 
-std_shrinks = over_seeds("stats", "std_size", "cell", _shrinks, cap=True)
-
-
-def more_classes_less_spread(tables) -> Verdict:
+def _more_classes(tables) -> Verdict:
     if "tiny_imagenet" not in set(tables["stats"]["dataset"]):
         return not_tested("needs Tiny-ImageNet's 200 classes, which this profile leaves out")
     return over_seeds("stats", "relative", "cell", _less_spread, cap=True)(tables)
+
+
+def wrong_facts(facts: pd.DataFrame) -> str:
+    wrong = facts[facts["paper"] != facts["public"]].itertuples()
+    return "; ".join(f"{f.dataset}, {f.what}: printed {f.paper:,}, the public data set has {f.public:,}" for f in wrong)
+
+
+def emnist_means(tables) -> Verdict:
+    own, public = only(paper_table("pfedsim", "4"), dataset="emnist"), DATASETS["emnist"].images
+    (total,), mean = only(own, metric="num_samples")["value"], only(own, metric="samples_per_client")["value"].iloc[0]
+    evidence = f"printed mean {mean:.0f} for {CLIENTS} clients; {total:,.0f} images give {total / CLIENTS:.2f}, "
+    evidence += f"EMNIST by class with {public:,} gives {public / CLIENTS:.2f}"
+    return verdict(int(public / CLIENTS) == mean != int(total / CLIENTS), evidence)
+
+
+def all_stds_inside(tables) -> Verdict:
+    inside, stats = printed_std_inside(tables["stats"], cap=True), tables["stats"]
+    evidence = f"{sum(inside.values())} of {len(inside)} cells inside the range of {stats['seed'].nunique()} draws"
+    if outside := [cell for cell, fits in inside.items() if not fits]:
+        return verdict(False, f"{evidence}; outside: {', '.join(outside)}")
+    missing = sorted(set(printed_sizes()["dataset"]) - set(stats["dataset"]))
+    lacks = ", ".join(f"{dataset} {needs(dataset)}" for dataset in missing)
+    return not_tested(f"{evidence}; {lacks}") if missing else verdict(True, evidence)
+
+
+FACTS = Claim(
+    "The data sets have the printed numbers of images and classes (Table 4).",
+    every_row("_facts", lambda t: t["paper"] == t["public"], "numbers", wrong_facts),
+)
+OF_TABLE_4 = (
+    implementation("The mean number of samples per client is the same for both alphas (Table 4).", same_mean),
+    Claim("Its std over clients shrinks from alpha 0.1 to 0.5 (Table 4).",
+          over_seeds("stats", "std_size", "cell", _shrinks, cap=True)),
+    Claim("Relative to the mean, the std shrinks with the number of classes (Table 4).", _more_classes),
+)  # fmt: skip
+MORE = (
+    ours("All eight printed stds fit a partitioner that caps the clients' sizes.", all_stds_inside),
+    ours("EMNIST's printed mean belongs to EMNIST by class, its printed total does not.", emnist_means),
+)

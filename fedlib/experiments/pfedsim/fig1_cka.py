@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.tables import mean_std, spearman
+from fedlib.analysis.tables import by_pair, described, mean_std, rows_of, spearman
+from fedlib.claims import Claim, beyond, first, in_order, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import Claim, beyond, first, in_order, ours, over_seeds, under
 from fedlib.experiments.item import Item
 from fedlib.experiments.pfedsim.alone import SETTINGS, ten_clients
 
@@ -18,64 +16,51 @@ IN_WORDS = {0: "cannot tell models apart", 3: "between layers 0 and 4", 4: "tell
 ALIKE = 0.9  # CKA above which two models count as alike; a line of ours
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+def pairs_by_layer(r: RunResult) -> pd.DataFrame:
+    """One row a layer and pair of models."""
+    pairs = zip(LAYERS, (by_pair(cka=matrix, data_similarity=r.arrays["data"]) for matrix in r.arrays["cka"]))
+    every = pd.concat([pair.assign(layer=layer, name=name) for layer, (name, pair) in enumerate(pairs)])
+    return every.query("client < other").rename(columns={"client": "client_a", "other": "client_b"})
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: one row a pair of models, layer and seed; by_seed: one row a layer and seed."""
-    lines = []
-    for r in results:
-        for layer, (name, matrix) in enumerate(zip(LAYERS, r.arrays["cka"])):
-            for i, j in combinations(range(len(matrix)), 2):
-                lines.append((r.spec.seed, layer, name, i, j, matrix[i, j], r.arrays["data"][i, j]))
-    tidy = pd.DataFrame(lines, columns=["seed", "layer", "name", "client_a", "client_b", "cka", "data_similarity"])
+    tidy = rows_of(found, ("clients", "seed"), pairs_by_layer).drop(columns="clients")
     groups = tidy.groupby(["layer", "name", "seed"])
     by_seed = groups["cka"].agg(mean="mean", lowest="min", highest="max")
     by_seed["rank_correlation"] = [spearman(own["cka"], own["data_similarity"]) for _, own in groups]
     by_seed = by_seed.reset_index().assign(named=lambda t: t["layer"].map("layer {}".format))
-    compare = [
-        {
-            "layer": f"{layer} ({name})",
-            "paper (in words; no numbers printed)": IN_WORDS.get(layer, "not shown"),
-            "ours: mean CKA of two models": mean_std(own["mean"]),
-            "lowest pair (mean over seeds)": f"{own['lowest'].mean():.3f}",
-            "rank correlation with data similarity": mean_std(own["rank_correlation"]),
-        }
-        for (layer, name), own in by_seed.groupby(["layer", "name"])
-    ]
-    return {"tidy": tidy, "by_seed": by_seed, "compare": pd.DataFrame(compare)}
-
-
-def named(*layers: int) -> list[str]:
-    return [f"layer {layer}" for layer in layers]
+    compare = described(by_seed.assign(layer=by_seed["layer"].astype(str) + " (" + by_seed["name"] + ")"), "layer", **{
+        "paper (in words; no numbers printed)": lambda t: IN_WORDS.get(int(t["layer"].iloc[0][0]), "not shown"),
+        "ours: mean CKA of two models": lambda t: mean_std(t["mean"]),
+        "lowest pair (mean over seeds)": lambda t: f"{t['lowest'].mean():.3f}",
+        "rank correlation with data similarity": lambda t: mean_std(t["rank_correlation"]),
+    })  # fmt: skip
+    return {"tidy": tidy, "by_seed": by_seed, "compare": compare}
 
 
 def mean_cka(judge):
     return over_seeds("by_seed", "mean", "named", judge)
 
 
+ZERO, ONE, TWO, THREE, FOUR = (f"layer {layer}" for layer in range(len(LAYERS)))
 ITEM = Item(
     title="pFedSim Figure 1: layer-wise CKA of independently trained models",
     claim="The deeper the layer, the less alike are models trained on different clients; the classifier tells them apart best.",
     smaller="digits (16x16) instead of CIFAR-10; 90 training images per client instead of 3,000; lr 0.05 instead of 0.01",
     settings=SETTINGS,
     minutes={"smoke": 0.2, "quick": 0.7, "paper": 15},
-    specs=ten_clients,
+    runs=ten_clients,
     analyse=analyse,
     figure=lambda tables: figures.cka_by_layer(tables["tidy"]),
     claims=(
-        Claim(
-            "CKA between models falls with depth: layer 0 > layer 3 > layer 4.",
-            mean_cka(in_order(named(0, 3, 4), ".3f")),
-        ),
-        Claim(
-            f"Layer 0 does not separate the models (mean CKA above {ALIKE}).",
-            mean_cka(beyond("layer 0", ALIKE, form=".3f")),
-        ),
-        Claim(
-            "The last layer, the classifier, tells the models apart best.",
-            mean_cka(under(named(4), named(0, 1, 2, 3), form=".3f")),
-        ),
-        ours(
-            "The classifier's CKA follows the similarity of the data best.",
-            over_seeds("by_seed", "rank_correlation", "named", first("layer 4", ".2f")),
-        ),
+        Claim("CKA between models falls with depth: layer 0 > layer 3 > layer 4.",
+              mean_cka(in_order([ZERO, THREE, FOUR], ".3f"))),
+        Claim(f"Layer 0 does not separate the models (mean CKA above {ALIKE}).",
+              mean_cka(beyond(ZERO, ALIKE, form=".3f"))),
+        Claim("The last layer, the classifier, tells the models apart best.",
+              mean_cka(under([FOUR], [ZERO, ONE, TWO, THREE], form=".3f"))),
+        ours("The classifier's CKA follows the similarity of the data best.",
+             over_seeds("by_seed", "rank_correlation", "named", first(FOUR, ".2f"))),
     ),
-)
+)  # fmt: skip

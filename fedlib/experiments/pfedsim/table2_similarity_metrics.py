@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.tables import mean_std, only, spearman
+from fedlib.analysis.tables import mean_std, only, rows_of, spearman
+from fedlib.claims import Claim, first, in_order, negated, ours, over_seeds
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import Claim, first, in_order, negated, ours, over_seeds
 from fedlib.experiments.item import Item
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.alone import PAIRS, SETTINGS, SMALLER, four_subsets, ten_clients
@@ -17,40 +17,44 @@ MEASURES = {"data": "data similarity", "cs": "CS", "wdb": "WDB", "mdb": "MDB", "
 ON_TEN = ("cs", "mdb", "wdb", "ldb")
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+def on_pairs(r: RunResult) -> pd.DataFrame:
+    """One row a measure and pair; value_other_way: of the pair's clients in the other order."""
+    lines = [(m, p, r.arrays[m][a, b], r.arrays[m][b, a]) for m in MEASURES for p, (a, b) in PAIRS.items()]
+    return pd.DataFrame(lines, columns=["measure", "pair", "value", "value_other_way"])
+
+
+def rank_correlations(r: RunResult) -> pd.DataFrame:
+    """One row a measure: its rank correlation with data similarity and with the cosine of labels over all pairs of clients."""
+    upper = np.triu_indices(r.spec.num_clients, 1)
+    lines = [
+        (m, MEASURES[m], *(spearman(r.arrays[m][upper], r.arrays[like][upper]) for like in ("data", "label_cosine")))
+        for m in ON_TEN
+    ]
+    return pd.DataFrame(lines, columns=["measure", "named", "rank_correlation", "with_label_cosine"])
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: one row a measure, pair and seed; ten_clients: one row a measure and seed, over 45 pairs."""
-    lines, ranks = [], []
-    upper = np.triu_indices(10, 1)
-    for r in results:
-        if r.spec.scheme == "manual":
-            for measure in MEASURES:
-                both_ways = ((r.arrays[measure][a, b], r.arrays[measure][b, a]) for a, b in PAIRS.values())
-                lines += [(r.spec.seed, measure, pair, *values) for pair, values in zip(PAIRS, both_ways)]
-        else:
-            for measure in ON_TEN:
-                found = (spearman(r.arrays[measure][upper], r.arrays[like][upper]) for like in ("data", "label_cosine"))
-                ranks.append((r.spec.seed, measure, MEASURES[measure], *found))
-    tidy = pd.DataFrame(lines, columns=["seed", "measure", "pair", "value", "value_other_way"])
-    ranks = pd.DataFrame(ranks, columns=["seed", "measure", "named", "rank_correlation", "with_label_cosine"])
-    return {"tidy": tidy, "compare": compared(tidy), "ten_clients": ranks}
-
-
-def compared(tidy: pd.DataFrame) -> pd.DataFrame:
-    printed, lines = paper_table("pfedsim", "2"), []
+    four, ten = ({key: found[key] for key in runs(s)} for runs in (four_subsets, ten_clients))
+    tidy, ranks = rows_of(four, ("clients", "seed"), on_pairs), rows_of(ten, ("clients", "seed"), rank_correlations)
+    printed, compare = paper_table("pfedsim", "2").replace({"measure": {"data_similarity": "data"}}), []
     for measure, label in MEASURES.items():
-        paper = (
-            only(printed, measure="data_similarity" if measure == "data" else measure)
-            .set_index("pair")["value"]
-            .astype(float)
-        )
+        paper = only(printed, measure=measure).set_index("pair")["value"].astype(float)
         own, line = only(tidy, measure=measure), {"measure": label}
         for pair in PAIRS:
             line |= {f"{pair} paper": f"{paper[pair]:.2g}", f"{pair} ours": mean_std(only(own, pair=pair)["value"])}
-        orders = {"paper's order": paper, "our order": own.groupby("pair")["value"].mean()[list(PAIRS)]}
-        lines.append(
-            line | {name: " > ".join(v.sort_values(ascending=False, kind="stable").index) for name, v in orders.items()}
-        )
-    return pd.DataFrame(lines)
+        means = own.groupby("pair")["value"].mean()[list(PAIRS)]
+        compare.append(line | {"paper's order": falling(paper), "our order": falling(means)})
+    return {
+        "tidy": tidy.drop(columns="clients"),
+        "compare": pd.DataFrame(compare),
+        "ten_clients": ranks.drop(columns="clients"),
+    }
+
+
+def falling(values: pd.Series) -> str:
+    """The pairs, the largest value first."""
+    return " > ".join(values.sort_values(ascending=False, kind="stable").index)
 
 
 def follows_the_data(measure: str, value: str = "value"):
@@ -64,22 +68,16 @@ ITEM = Item(
     smaller=SMALLER,
     settings=SETTINGS,
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 30},
-    specs=lambda s: [*four_subsets(s), *ten_clients(s)],
+    runs=lambda s: {**four_subsets(s), **ten_clients(s)},
     analyse=analyse,
     figure=lambda tables: figures.similarity_measures(tables["tidy"], tables["ten_clients"], MEASURES, list(PAIRS)),
     claims=(
         Claim("CS orders the four pairs as the data does.", follows_the_data("cs")),
-        *(
-            Claim(f"{MEASURES[m]} does not order the four pairs as the data does.", negated(follows_the_data(m)))
-            for m in ("wdb", "mdb", "ldb")
-        ),
-        ours(
-            "Judged on the other client's data, LDB does not order the four pairs as the data does either.",
-            negated(follows_the_data("ldb", "value_other_way")),
-        ),
-        ours(
-            "On 45 pairs instead of 4, CS has the highest rank correlation with data similarity of the four measures.",
-            over_seeds("ten_clients", "rank_correlation", "named", first("CS", ".2f")),
-        ),
+        *(Claim(f"{MEASURES[m]} does not order the four pairs as the data does.", negated(follows_the_data(m)))
+          for m in ("wdb", "mdb", "ldb")),
+        ours("Judged on the other client's data, LDB does not order the four pairs as the data does either.",
+             negated(follows_the_data("ldb", "value_other_way"))),
+        ours("On 45 pairs instead of 4, CS has the highest rank correlation with data similarity of the four measures.",
+             over_seeds("ten_clients", "rank_correlation", "named", first("CS", ".2f"))),
     ),
-)
+)  # fmt: skip

@@ -6,28 +6,17 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
+from fedlib.analysis.accuracies import means, without
 from fedlib.analysis.readings import Reading
+from fedlib.claims import Claim, Verdict, apart, below, best, decided, gap, not_tested, verdict
 from fedlib.data.facts import group_names
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.claims import (
-    Claim,
-    Verdict,
-    apart,
-    below,
-    best,
-    decided,
-    gap,
-    means,
-    not_tested,
-    verdict,
-    without,
-)
+from fedlib.experiments.item import per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import METHODS, SETTINGS, SINGLE_MODEL, every_method
 
 SHARED, SPLIT = (*SINGLE_MODEL, "fedbn", "ffedap"), ("fedper", "fedrep", "fedfomo", "perfedavg")
-LOOKS = {"dataset": "digits_looks", "model": "lenet5_bn", "weights": ""}
 AVERAGE = {"columns": ("average",)}  # over all test samples
 
 
@@ -46,10 +35,11 @@ TABLE = AccuracyTable(
 )  # fmt: skip
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the table's: sizes, the domains' images."""
-    counts, each, names = results[0].arrays["counts"].sum(1), s["clients_per_domain"], group_names(s["dataset"])
-    return {**TABLE.analyse(s, results), "sizes": pd.DataFrame({"domain": names, "samples": counts.reshape(-1, each).sum(1)})}
+    counts, names = next(iter(found.values())).arrays["counts"].sum(1), group_names(s["dataset"])
+    sizes = pd.DataFrame({"domain": names, "samples": counts.reshape(-1, s["clients_per_domain"]).sum(1)})
+    return {**TABLE.analyse(s, found), "sizes": sizes}
 
 
 def best_in_five_domains(tables) -> Verdict:
@@ -59,7 +49,8 @@ def best_in_five_domains(tables) -> Verdict:
         return not_tested(lacks)
     leads = pd.DataFrame({domain: gap("pfedsim")(found[domain]) for domain in domains})
     all_but_one = pd.Series(np.sort(leads, axis=1)[:, 1])
-    return decided({"all but one": all_but_one}, "lead over the best other: " + ", ".join(f"{d} {apart(leads[d])}" for d in domains))
+    listing = ", ".join(f"{domain} {apart(lead)}" for domain, lead in leads.items())
+    return decided({"all but one": all_but_one}, f"lead over the best other: {listing}")
 
 
 def printed_counts(tables) -> Verdict:
@@ -74,26 +65,21 @@ def printed_counts(tables) -> Verdict:
 ITEM = TABLE.item(
     title="pFedSim Table 8 and Figure 5: feature skew",
     claim="Where clients differ in how their images look, one model for all beats split models, and pFedSim beats both.",
-    smaller="digits in six looks (16x16) instead of DomainNet's six domains; 18 clients of which 9 take part, 15 rounds, instead "
-    "of 120, 12 and 200; LeNet5-BN instead of a pretrained MobileNetV2; lr 0.05 instead of 0.01",
-    settings={
-        "smoke": {**SETTINGS["smoke"], **LOOKS, "num_clients": 6, "clients_per_domain": 1, "methods": METHODS, "seeds": 1},
-        "quick": {**SETTINGS["quick"], **LOOKS, "num_clients": 18, "clients_per_domain": 3, "methods": METHODS, "seeds": 1},
-        "paper": {
-            **SETTINGS["paper"], "dataset": "domainnet", "model": "mobilenetv2", "weights": "pretrained",
-            "num_clients": 120, "clients_per_domain": 20, "methods": METHODS, "seeds": 5,
-        },
-    },
+    smaller="digits in six looks (16x16) instead of DomainNet's six domains; 18 clients of which 9 take part, 15 rounds, "
+    "instead of 120, 12 and 200; LeNet5-BN instead of a pretrained MobileNetV2; lr 0.05 instead of 0.01",
+    settings=per_profile(
+        SETTINGS, dataset=["digits_looks", "digits_looks", "domainnet"], weights=["", "", "pretrained"],
+        model=["lenet5_bn", "lenet5_bn", "mobilenetv2"], num_clients=[6, 18, 120], clients_per_domain=[1, 3, 20],
+        methods=METHODS, seeds=[1, 1, 5],
+    ),
     minutes={"smoke": 0.5, "quick": 1.5, "paper": 6000},
     analyse=analyse,
     partial=False,
     figure=lambda tables: figures.domains(tables["cells"]),
     claims=(
         Claim("pFedSim has the best average.", best("pfedsim", METHODS, **AVERAGE)),
-        Claim(
-            "Methods with one model for all, and those with batch norm of their own, beat FedPer, FedRep, FedFomo and Per-FedAvg.",
-            below(SPLIT, SHARED, **AVERAGE),
-        ),
+        Claim("Methods with one model for all, and those with batch norm of their own, beat FedPer, FedRep, FedFomo and "
+              "Per-FedAvg.", below(SPLIT, SHARED, **AVERAGE)),
         Claim("FedPer, FedRep, FedFomo and Per-FedAvg beat Local-Only.", below(["local"], SPLIT, **AVERAGE)),
         Claim("pFedSim is the best in five of the six domains at least.", best_in_five_domains),
         Claim("The domains have the numbers of images of Figure 5(b).", printed_counts),

@@ -15,15 +15,15 @@ ALPHAS = tuple(DIRICHLET.values())
 SETTINGS = {
     "smoke": {
         "dataset": "digits", "num_clients": 6, "join_ratio": 0.5, "rounds": 2, "local_epochs": 1, "lr": 0.05,
-        "min_size": 10, "pools": 1, "eval_every": 1,
+        "min_size": 10, "pools": 1, "eval_every": 1, "seeds": 1,
     },
     "quick": {
         "dataset": "digits", "num_clients": 20, "join_ratio": 0.5, "rounds": 15, "local_epochs": 5, "lr": 0.05,
-        "min_size": 10, "pools": 1, "eval_every": 5,
+        "min_size": 10, "pools": 1, "eval_every": 5, "seeds": 1,
     },
     "paper": {
         "dataset": "cifar10", "num_clients": 100, "join_ratio": 0.1, "rounds": 200, "local_epochs": 5, "lr": 0.01,
-        "min_size": 40, "pools": 2, "eval_every": 10,
+        "min_size": 40, "pools": 2, "eval_every": 10, "seeds": 1,
     },
 }  # fmt: skip
 SMALLER = (
@@ -32,12 +32,7 @@ SMALLER = (
 )
 
 
-def settings(**more) -> dict[str, dict]:
-    """The task in every profile, with more settings, one seed unless they say otherwise."""
-    return {profile: {**own, "seeds": 1, **more} for profile, own in SETTINGS.items()}
-
-
-def task(s: dict, column: str) -> dict:
+def of_column(s: dict, column: str) -> dict:
     """What the runs of a column have in common."""
     return {**s, "alpha": DIRICHLET[column]}
 
@@ -47,14 +42,7 @@ def column_of(cell) -> str:
     return f"Dir({cell['partition_param']:g})"
 
 
-def presets(s: dict) -> dict[str, dict]:
-    """Hyper-parameters that the paper's appendix sets and that are not a method's own defaults, by method.
-
-    Per-FedAvg's beta is a tenth of the learning rate: 0.001 and 0.01.
-    """
-    return {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}
-
-
 def every_method(s: dict) -> dict[str, dict]:
-    """The rows of a table of methods."""
-    return {method: {"method": method, **presets(s).get(method, {})} for method in s["methods"]}
+    """The rows of a table of methods. The appendix sets Per-FedAvg's beta, a tenth of the learning rate: 0.001 and 0.01."""
+    own = {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}
+    return {method: {"method": method, **own.get(method, {})} for method in s["methods"]}

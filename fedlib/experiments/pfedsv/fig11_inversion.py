@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
-import torch
 
 from fedlib import figures
-from fedlib.analysis.tables import listed, mean_std, only
-from fedlib.attacks.inversion import score
-from fedlib.attacks.spec import AttackSpec, attacked_images
-from fedlib.base.draws import rng
-from fedlib.data import load
+from fedlib.analysis.tables import described, listed, mean_std, only, rows_of
+from fedlib.attacks.spec import AttackSpec, pictures, psnr_of_guesses
+from fedlib.claims import Claim, Verdict, apart, beyond, ours, over_seeds, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import (
-    Claim,
-    Verdict,
-    apart,
-    beyond,
-    ours,
-    over_seeds,
-    verdict,
-)
 from fedlib.experiments.item import Item
 
-SMOOTH = "lenet_dlg"
 TWO_IMAGES = ((0,), (1,), (0,), (1,))  # four local steps: two epochs over two images, batches of one
 SIGMAS = (0.001, 0.01, 0.1, 1.0)
 PAPER = {"none": "recovered", "σ = 1": "not recovered"}
@@ -51,61 +40,34 @@ def attacks(s: dict) -> dict[str, dict]:
 
 
 def runs(s: dict) -> dict[tuple[str, int], AttackSpec]:
-    """The attacks by name and seed."""
-    common = {"network": SMOOTH, **{name: s[name] for name in ("dataset", "images", "lr")}}
-    return {
-        (name, seed): AttackSpec(**{**common, **how}, seed=seed)
-        for name, how in attacks(s).items()
-        for seed in range(s["seeds"])
-    }
+    """The attacks by name and seed; on a network with sigmoids unless it is the settings'."""
+    common = {"network": "lenet_dlg", **{name: s[name] for name in ("dataset", "images", "lr")}}
+    every = attacks(s).items()
+    return {(name, seed): AttackSpec(**common | how, seed=seed) for name, how in every for seed in range(s["seeds"])}
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: one row an image, attack, defence and seed; pictures: pixels of the first seed's images; levels: PSNR of guesses."""
-    found = {r.spec.id: r for r in results}
-    frames = [
-        pd.DataFrame(found[spec.id].history).assign(attack=name, seed=seed) for (name, seed), spec in runs(s).items()
-    ]
-    tidy, shown = pd.concat(frames, ignore_index=True), found[runs(s)["cosine", 0].id]
-    pictures = [("original", shown.arrays["originals"])]
-    for name, images in zip(shown.spec.defences, shown.arrays["recovered"]):
-        pictures.append((f"recovered, {name}".replace("none", "no defence"), images))
-    lines = [(name, k, len(image), hexadecimal(image)) for name, images in pictures for k, image in enumerate(images)]
-    pictures = pd.DataFrame(lines, columns=["row", "column", "channels", "pixels"])
-    return {"tidy": tidy, "compare": compared(tidy), "pictures": pictures, "levels": guesses(s)}
-
-
-def hexadecimal(image) -> str:
-    """Pixels [c, h, w], 0 to 255 in hexadecimal, lines apart."""
-    return " ".join(line.tobytes().hex() for line in image.reshape(-1, image.shape[-1]))
-
-
-def compared(tidy: pd.DataFrame) -> pd.DataFrame:
-    """The paper's two rows of pictures, in words, beside every attack and defence."""
-    lines = []
-    for (attack, defence), own in tidy.groupby(["attack", "defence"], sort=False):
-        line = {"attack": attack, "defence": defence, "paper (pictures)": PAPER.get(defence, "")}
-        line["ours: share recovered"] = f"{own['success'].mean():.2f} (n={len(own)})"
-        for column, title in (("psnr", "PSNR, dB"), ("ssim", "SSIM"), ("lpips", "ST-LPIPS")):
-            line[title] = mean_std(own.groupby("seed")[column].mean())
-        lines.append({**line, "label right": f"{own['label_right'].mean():.2f}"})
-    return pd.DataFrame(lines)
-
-
-def guesses(s: dict) -> pd.DataFrame:
-    """Mean PSNR on the attacked images of what needs no upload: the mean image of the data set, and uniform noise."""
-    dataset = load(s["dataset"])
-    where = [int(i) for seed in range(s["seeds"]) for i in attacked_images(len(dataset.labels), s["images"], seed)]
-    true = dataset.images[where].double().div(255)
-    guess = {
-        "mean image": dataset.images.double().div(255).mean(0).expand_as(true),
-        "uniform noise": torch.from_numpy(rng(0, "guess").random(tuple(true.shape))),
-    }
-    lines = [(name, float(score(true[:, None], images[:, None])["psnr"].mean())) for name, images in guess.items()]
-    return pd.DataFrame(lines, columns=["name", "psnr"])
+    tidy = rows_of(found, ("attack", "seed"), lambda r: pd.DataFrame(r.history))
+    compare = tidy.assign(paper=tidy["defence"].map(PAPER).fillna(""))
+    return {
+        "tidy": tidy,
+        "compare": described(compare, ["attack", "defence"], **{
+            "paper (pictures)": lambda t: t["paper"].iloc[0],
+            "ours: share recovered": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
+            "PSNR, dB": lambda t: mean_std(t.groupby("seed")["psnr"].mean()),
+            "SSIM": lambda t: mean_std(t.groupby("seed")["ssim"].mean()),
+            "ST-LPIPS": lambda t: mean_std(t.groupby("seed")["lpips"].mean()),
+            "label right": lambda t: f"{t['label_right'].mean():.2f}",
+        }),
+        "pictures": pictures(found["cosine", 0]),
+        "levels": psnr_of_guesses([r.spec for (name, _), r in found.items() if name == "cosine"]),
+    }  # fmt: skip
 
 
 # claims --------------------------------------------------------------------------------------------------------------
+
+SCOPE = "untrained networks, one image a local step"
 
 
 def shares(tables, **where) -> pd.Series:
@@ -116,41 +78,44 @@ def shares(tables, **where) -> pd.Series:
 def level_1_stops_all(tables) -> Verdict:
     own, guess = only(tables["tidy"], defence="σ = 1"), tables["levels"].set_index("name")["psnr"]["mean image"]
     psnr, found = own.groupby("attack")["psnr"].mean(), shares(tables, defence="σ = 1")
-    evidence = f"share of {len(own)} images recovered at σ = 1: {listed(found, '.2f')}; highest mean PSNR {psnr.max():.1f} dB ({psnr.idxmax()})"
-    return verdict(found.max() == 0 and psnr.max() < guess, f"{evidence}, the mean image has {guess:.1f}")
+    best = f"highest mean PSNR {psnr.max():.1f} dB ({psnr.idxmax()}), the mean image has {guess:.1f}"
+    evidence = f"share of {len(own)} images recovered at σ = 1: {listed(found, '.2f')}; {best}; {SCOPE}"
+    return verdict(found.max() == 0 and psnr.max() < guess, evidence)
 
 
 def less_noise_suffices(tables) -> Verdict:
-    noisy = tables["tidy"].query("sigma > 0").groupby("sigma")["success"].mean()
-    enough = [sigma for sigma in noisy.index if (noisy[noisy.index >= sigma] == 0).all()]
-    listing = ", ".join(f"{value:.2f} at {sigma:g}" for sigma, value in noisy.items())
+    noisy = tables["tidy"].query("sigma > 0").groupby("sigma")["success"].agg(["mean", "size"])
+    enough = [sigma for sigma in noisy.index if (noisy["mean"][noisy.index >= sigma] == 0).all()]
+    listing = ", ".join(f"{row['mean']:.2f} at {sigma:g} (n={row['size']:.0f})" for sigma, row in noisy.iterrows())
     return verdict(bool(enough) and min(enough) <= 0.1, f"share recovered over all attacks by σ: {listing}")
 
 
-def clipping_stops_l2_only(tables) -> Verdict:
-    found, bare = shares(tables, defence="clipping"), shares(tables, defence="none")
-    holds = max(found["DLG"], found["iDLG"]) < 0.1 and found["cosine"] > 0.9 * bare["cosine"] > 0
-    return verdict(
-        holds, f"share recovered with clipping alone: {listed(found, '.2f')}; without: {listed(bare, '.2f')}"
-    )
+def of_images(judge, defence: str = "none"):
+    """A check of the percentage of images recovered with a defence, over seeds (other images, another network)."""
+    check = over_seeds("tidy", "success", "attack", judge, 100, defence=defence)
+
+    def with_number(tables) -> Verdict:
+        v, number = check(tables), only(tables["tidy"], defence=defence).groupby("attack").size().max()
+        return replace(v, evidence=f"{v.evidence}; {number} images an attack, {SCOPE}")
+
+    return with_number
 
 
-def of_bare(judge):
-    """A check of the percentage of images recovered without defence, over seeds (other images, another network)."""
-    return over_seeds("tidy", "success", "attack", judge, 100, defence="none")
+def l2_stopped(m):
+    worst = m[["DLG", "iDLG"]].max(axis=1)
+    evidence = f"with clipping alone: {listed(m.iloc[0], '.0f')} % of the images; the lines of 10 % and 90 % are ours"
+    return {"DLG, iDLG": 10 - worst, "cosine": m["cosine"] - 90}, evidence
 
 
 def other_network(m):
     (other,) = [name for name in m if name.startswith("cosine,") and "steps" not in name]
-    return (
-        {other: m["cosine"] - m[other] - 50},
-        f"cosine {m['cosine'].iloc[0]:.0f} %, {apart(m['cosine'] - m[other])} over {other}; the line of 50 points is ours",
-    )
+    lead = m["cosine"] - m[other]
+    text = f"cosine {m['cosine'].iloc[0]:.0f} %, {apart(lead)} over {other}; the line of 50 points is ours"
+    return {other: lead - 50}, text
 
 
 def nearly_all(m):
-    most = m.iloc[0].idxmax()
-    return beyond(most, 90)(m)
+    return beyond(m.iloc[0].idxmax(), 90)(m)
 
 
 def answer(tables) -> str:
@@ -173,16 +138,21 @@ ITEM = Item(
                   "adam_iterations": 2400, "lbfgs_iterations": 1200, "lbfgs_restarts": 2},
     },
     minutes={"smoke": 0.1, "quick": 1, "paper": 90},
-    specs=lambda s: list(runs(s).values()),
+    runs=runs,
     analyse=analyse,
     answer=answer,
     figure=lambda tables: figures.inversion(tables["tidy"], tables["pictures"], tables["levels"]),
     claims=(
-        Claim("Without noise the attacker recovers nearly all images (at least one attack recovers 90 %).", of_bare(nearly_all)),
-        Claim("Noise of level 1 stops every attack: no image is recovered, and the mean image of the data set is a better guess.", level_1_stops_all),
+        Claim("Without noise the attacker recovers nearly all images (at least one attack recovers 90 %).",
+              of_images(nearly_all)),
+        Claim("Noise of level 1 stops every attack: no image is recovered, and the mean image of the data set is a better "
+              "guess.", level_1_stops_all),
         ours("A tenth of that noise is enough.", less_noise_suffices),
-        ours("Clipping alone stops the attacks that match the gradient's length (DLG, iDLG), and not the one that matches its direction.", clipping_stops_l2_only),
-        ours("What is recovered depends on the network: the same attack recovers far fewer images (50 points) from one with ReLU and pooling.", of_bare(other_network)),
-        ours("Several local steps do not hide the images from an attacker who simulates them (at least half are recovered).", of_bare(beyond("cosine, 4 local steps", 50))),
+        ours("Clipping alone stops the attacks that match the gradient's length (DLG, iDLG), and not the one that matches its "
+             "direction.", of_images(l2_stopped, "clipping")),
+        ours("What is recovered depends on the network: the same attack recovers far fewer images (50 points) from one with "
+             "ReLU and pooling.", of_images(other_network)),
+        ours("Several local steps do not hide the images from an attacker who simulates them (at least half are recovered).",
+             of_images(beyond("cosine, 4 local steps", 50))),
     ),
 )  # fmt: skip

@@ -6,63 +6,57 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.tables import mean_std, only
+from fedlib.analysis.tables import described, mean_std, rows_of
+from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import Claim, ours, over_seeds, under
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, Runs, per_profile
 from fedlib.experiments.pfedsv.ring import MNIST, SETTINGS, task_spec
-from fedlib.spec import RunSpec
 
 LABELS = {"A": [0, 2, 4, 6, 8], "B": [0, 2, 4], "C": [6, 8], "D": [1, 3, 5], "E": [7, 9]}
-SCENARIOS = {"all five": ("fedavg", "ABCDE"), "A, B, C": ("fedavg", "ABC"), "A alone": ("local", "ABC")}
-PAPER = {"all five": "ends lower", "A, B, C": "rises within few rounds, ends higher", "A alone": "not shown"}
+RELEVANT = "A, B, C"
+SCENARIOS = {"all five": ("fedavg", "ABCDE"), RELEVANT: ("fedavg", "ABC"), "A alone": ("local", "ABC")}
+PAPER = {"all five": "ends lower", RELEVANT: "rises within few rounds, ends higher", "A alone": "not shown"}
 TAIL = 5  # last rounds whose mean is compared
 
 
-def specs(s: dict) -> list[RunSpec]:
+def runs(s: dict) -> Runs:
+    """The runs by scenario and seed."""
     task = {"scheme": "manual", "eval_every": 1, "measures": ("client_accuracy",)}
-    return [
-        task_spec(s, method, seed, **task, label_sets=[LABELS[name] for name in clients], num_clients=len(clients))
+    clients = {names: {"label_sets": [LABELS[n] for n in names], "num_clients": len(names)} for names in ("ABC", "ABCDE")}
+    return {
+        (scenario, seed): task_spec(s, method, seed, **task, **clients[names])
         for seed in range(s["seeds"])
-        for method, clients in SCENARIOS.values()
-    ]
+        for scenario, (method, names) in SCENARIOS.items()
+    }
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
-    """tidy: client A's accuracy after every round; ends: by run, the mean of the last TAIL rounds and the round that is `fast`."""
-    names, lines, ends = {value: name for name, value in SCENARIOS.items()}, [], []
-    for r in results:
-        scenario, accuracy = names[r.spec.method, "ABCDE"[: r.spec.num_clients]], r.arrays["client_accuracy"][:, 0]
-        lines += [(scenario, r.spec.seed, t, value) for t, value in enumerate(accuracy, 1)]
-        sizes = r.arrays["counts"].sum(1)
-        share = 1.0 if r.spec.method == "local" else sizes[0] / sizes.sum()
-        ends.append((scenario, r.spec.seed, tail(accuracy), rounds_to(accuracy), share))
-    ends, compare = pd.DataFrame(ends, columns=["scenario", "seed", "end", "fast", "share"]), []
+def of_a(r: RunResult) -> np.ndarray:
+    """Client A's accuracy after every round."""
+    return r.arrays["client_accuracy"][:, 0]
+
+
+def end(r: RunResult) -> dict[str, float]:
+    """The mean of the last TAIL rounds, the first round that has 95 % of it, and A's share of the average."""
+    sizes, curve = r.arrays["counts"].sum(1), of_a(r)
+    last = float(np.mean(curve[-TAIL:]))
+    share = 1.0 if r.spec.method == "local" else sizes[0] / sizes.sum()
+    return {"end": last, "fast": int(np.argmax(curve >= 0.95 * last)) + 1, "share": share}
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """tidy: client A's accuracy after every round; ends: one row a run, see `end`."""
+    key, rounds = ("scenario", "seed"), range(1, s["rounds"] + 1)
+    tidy = rows_of(found, key, lambda r: pd.DataFrame({"round": rounds, "accuracy": of_a(r)}))
+    ends = rows_of(found, key, end)
     wide = 100 * ends.pivot(index="seed", columns="scenario", values="end")
-    for scenario in SCENARIOS:
-        own = only(ends, scenario=scenario)
-        compare.append(
-            {
-                "averaged": scenario,
-                "paper (no numbers printed)": PAPER[scenario],
-                f"ours: A's accuracy, %, last {TAIL} rounds": mean_std(wide[scenario]),
-                "difference from A, B, C": mean_std(wide[scenario] - wide["A, B, C"]),
-                "rounds to 95 % of it": mean_std(own["fast"]),
-                "A's share of the average": f"{own['share'].iloc[0]:.2f}",
-            }
-        )
-    tidy = pd.DataFrame(lines, columns=["scenario", "seed", "round", "accuracy"])
-    return {"tidy": tidy, "ends": ends, "compare": pd.DataFrame(compare)}
-
-
-def tail(curve: np.ndarray) -> float:
-    """Mean of the last TAIL rounds."""
-    return float(np.mean(curve[-TAIL:]))
-
-
-def rounds_to(curve: np.ndarray, share: float = 0.95) -> int:
-    """First round (from 1) in which a curve reaches this share of its own end (`tail`), after which it may fall again."""
-    return int(np.argmax(curve >= share * tail(curve))) + 1
+    compare = described(ends, "scenario", **{
+        "paper (no numbers printed)": lambda t: PAPER[t["scenario"].iloc[0]],
+        f"ours: A's accuracy, %, last {TAIL} rounds": lambda t: mean_std(100 * t["end"]),
+        f"difference from {RELEVANT}": lambda t: mean_std(wide[t["scenario"].iloc[0]] - wide[RELEVANT]),
+        "rounds to 95 % of it": lambda t: mean_std(t["fast"]),
+        "A's share of the average": lambda t: f"{t['share'].iloc[0]:.2f}",
+    }).rename(columns={"scenario": "averaged"})  # fmt: skip
+    return {"tidy": tidy, "ends": ends, "compare": compare}
 
 
 def ends(lower: str, upper: str, value: str = "end", scale: float = 100):
@@ -72,22 +66,19 @@ def ends(lower: str, upper: str, value: str = "end", scale: float = 100):
 ITEM = Item(
     title="pFedSV Figure 2: irrelevant collaborators hurt",
     claim="Averaging with clients that share none of its labels slows a client down and costs it accuracy.",
-    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 15 rounds; lr 0.1 and 1 local epoch instead of 0.01 and 5",
-    settings={
-        "smoke": {**SETTINGS["smoke"], "rounds": 3, "seeds": 2},
-        "quick": {**SETTINGS["quick"], "rounds": 15, "local_epochs": 1, "seeds": 5},
-        "paper": {**MNIST, "seeds": 5},
-    },
+    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 15 rounds; lr 0.1 and 1 local epoch instead of "
+    "0.01 and 5",
+    settings=per_profile(
+        {**SETTINGS, "paper": MNIST}, rounds=[3, 15, None], local_epochs=[None, 1, None], seeds=[2, 5, 5]
+    ),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 90},
-    specs=specs,
+    runs=runs,
     analyse=analyse,
     figure=lambda tables: figures.domain_curves(tables["tidy"], list(SCENARIOS)),
     claims=(
-        Claim(
-            "A ends with a lower accuracy if D and E, which share no label with it, are averaged too.",
-            ends("all five", "A, B, C"),
-        ),
-        Claim("Without D and E, A's accuracy rises in fewer rounds.", ends("A, B, C", "all five", "fast", 1)),
-        ours("Averaging with B and C, A does better than alone.", ends("A alone", "A, B, C")),
+        Claim("A ends with a lower accuracy if D and E, which share no label with it, are averaged too.",
+              ends("all five", RELEVANT)),
+        Claim("Without D and E, A's accuracy rises in fewer rounds.", ends(RELEVANT, "all five", "fast", 1)),
+        ours("Averaging with B and C, A does better than alone.", ends("A alone", RELEVANT)),
     ),
-)
+)  # fmt: skip

@@ -5,63 +5,49 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.tables import mean_std, only
+from fedlib.analysis.tables import mean_std, only, rows_of
+from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.claims import Claim, ours, over_seeds, under
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, Runs, per_profile
 from fedlib.experiments.pfedsv.ring import SETTINGS, ring_spec
-from fedlib.spec import RunSpec
 
 KNOWN = 2  # others with a common label, on the ring
+MULTIWISE, CHANCE, PLAIN, NOBODY = "multiwise (Shapley)", "multiwise, v(∅) = chance", "plain mean", "no collaboration"
 # What each arm is: method, its options, and the rule in words. The second is a reading of pFedSV's worth of nobody.
 ARMS = {
-    "multiwise (Shapley)": ("pfedsv_known", {"rule": "multiwise"}, "Shapley value in the game of all / distance"),
-    "multiwise, v(∅) = chance": (
-        "pfedsv_known",
-        {"rule": "multiwise", "v_empty": "chance"},
-        "the same; nobody is worth the share of the most frequent label instead of 0",
-    ),
+    MULTIWISE: ("pfedsv_known", {"rule": "multiwise"}, "Shapley value in the game of all / distance"),
+    CHANCE: ("pfedsv_known", {"rule": "multiwise", "v_empty": "chance"},
+             "the same; nobody is worth the share of the most frequent label instead of 0"),
     "pairwise: gain": ("pfedsv_known", {"rule": "gain"}, "v({i,j}) - v({i}), own v({i}) / distance"),
     "pairwise: alone": ("pfedsv_known", {"rule": "alone"}, "v({j}) / distance"),
     "pairwise: FedFomo": ("pfedsv_known", {"rule": "fomo", "self_distance": "prev"}, "fall of the loss / distance"),
-    "plain mean": ("pfedsv_known", {"rule": "equal", "self_distance": "none"}, "all equal"),
-    "no collaboration": ("local", {}, "own model only"),
-}
-MULTIWISE, CHANCE, *_ = ARMS
+    PLAIN: ("pfedsv_known", {"rule": "equal", "self_distance": "none"}, "all equal"),
+    NOBODY: ("local", {}, "own model only"),
+}  # fmt: skip
 PAIRWISE = tuple(arm for arm in ARMS if arm.startswith("pairwise"))
 PAPER = {MULTIWISE: "higher", PAIRWISE[0]: "lower; rule unstated"}
 
 
-def runs(s: dict) -> dict[tuple[str, int], RunSpec]:
+def runs(s: dict) -> Runs:
     """The runs by arm and seed."""
+    often = {"eval_every": min(3, s["rounds"])}
     return {
-        (arm, seed): ring_spec(
-            s, method, seed, hyper={**options, "k": KNOWN} if options else {}, eval_every=min(3, s["rounds"])
-        )
+        (arm, seed): ring_spec(s, method, seed, hyper={**options, "k": KNOWN} if options else {}, **often)
         for seed in range(s["seeds"])
         for arm, (method, options, _) in ARMS.items()
     }
 
 
-def analyse(s: dict, results: list[RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: mean accuracy over clients at every evaluation, mixed (agg) and after the training that follows (post).
 
-    own: the rows that count, the mixed model, for no collaboration the own one; with `last` for the last round.
+    _own: the rows that count, the mixed model, for no collaboration the own one; with `last` for the last round.
     """
-    found = {r.spec.id: r for r in results}
-    lines = [
-        (arm, seed, h["round"], h["point"], h["client_mean"])
-        for (arm, seed), spec in runs(s).items()
-        for h in found[spec.id].history
-    ]
-    tidy = pd.DataFrame(lines, columns=["arm", "seed", "round", "point", "client_mean"])
-    own = tidy[(tidy["point"] == "agg") | (tidy["arm"] == "no collaboration")].assign(
-        last=lambda t: t["round"] == s["rounds"]
-    )
-    ends, means, trained = (
-        100 * rows.groupby(["seed", "arm"])["client_mean"].mean().unstack()
-        for rows in (only(own, last=True), own, only(tidy, round=s["rounds"], point="post"))
-    )
+    columns = ["round", "point", "client_mean"]
+    tidy = rows_of(found, ("arm", "seed"), lambda r: pd.DataFrame(r.history)[columns])
+    own = tidy[(tidy["point"] == "agg") | (tidy["arm"] == NOBODY)].assign(last=lambda t: t["round"] == s["rounds"])
+    parts = (only(own, last=True), own, only(tidy, round=s["rounds"], point="post"))
+    ends, means, trained = (100 * rows.groupby(["seed", "arm"])["client_mean"].mean().unstack() for rows in parts)
     compare = [
         {
             "weights": arm,
@@ -85,26 +71,19 @@ def beats(arm: str, *others: str, **where):
 ITEM = Item(
     title="pFedSV Figure 4: multiwise against pairwise collaboration",
     claim="With the relevant clients known, weights from the whole coalition beat weights from comparing one model at a time.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 training and 18 validation images per client instead of 3,840 and 960",
-    settings={
-        "smoke": {**SETTINGS["smoke"], "seeds": 1},
-        "quick": {**SETTINGS["quick"], "rounds": 6, "seeds": 3},
-        "paper": {**SETTINGS["paper"], "seeds": 5},
-    },
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 training "
+    "and 18 validation images per client instead of 3,840 and 960",
+    settings=per_profile(SETTINGS, rounds=[None, 6, None], seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 900},
-    specs=lambda s: list(runs(s).values()),
+    runs=runs,
     analyse=analyse,
     figure=lambda tables: figures.collaboration(tables["_own"], list(ARMS)),
     claims=(
         Claim("In the last round, multiwise weights beat every pairwise rule.", beats(MULTIWISE, *PAIRWISE, last=True)),
         ours("On average over the rounds, multiwise weights beat every pairwise rule.", beats(MULTIWISE, *PAIRWISE)),
-        ours(
-            "On average over the rounds, multiwise weights beat the plain mean of the same models.",
-            beats(MULTIWISE, "plain mean"),
-        ),
-        ours(
-            "On average over the rounds, multiwise weights beat no collaboration.", beats(MULTIWISE, "no collaboration")
-        ),
+        ours("On average over the rounds, multiwise weights beat the plain mean of the same models.",
+             beats(MULTIWISE, PLAIN)),
+        ours("On average over the rounds, multiwise weights beat no collaboration.", beats(MULTIWISE, NOBODY)),
         ours("Multiwise weights get better if v(∅) is the accuracy of a guess instead of 0.", beats(CHANCE, MULTIWISE)),
     ),
-)
+)  # fmt: skip

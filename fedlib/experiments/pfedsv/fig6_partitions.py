@@ -7,44 +7,29 @@ from math import log
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.partitions import drawn_statistics, long_form, panels
-from fedlib.analysis.tables import span
-from fedlib.data.facts import known_class_sizes
-from fedlib.data.partition import draw_counts
-from fedlib.experiments.claims import Claim, beyond, in_order, ours, over_seeds
+from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
+from fedlib.analysis.tables import described, span
+from fedlib.claims import Claim, beyond, in_order, ours, over_seeds
 from fedlib.experiments.item import Item
 
-ALPHAS = {
-    f"Dir({alpha:g})": alpha for alpha in (0.1, 0.5, 1.0, 10.0)
-}  # the paper names only 0.1, and that for its tables
+ALPHAS = {f"Dir({alpha:g})": alpha for alpha in (0.1, 0.5, 1.0, 10.0)}  # the paper names only 0.1, for its tables
 PICTURED = ("Dir(0.1)", "Dir(1)", "Dir(10)")
 CLIENTS = 10
 
 
-def analyse(s: dict, results: list) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     """tidy: the counts that are drawn; stats: one draw a row."""
-    sizes, draw = known_class_sizes(s["dataset"]), {"scheme": "dirichlet", "min_size": s["min_size"]}
-    drawn = {title: draw_counts(sizes, CLIENTS, seed=0, alpha=ALPHAS[title], **draw) for title in PICTURED}
-    stats = pd.concat(
-        drawn_statistics(s["dataset"], CLIENTS, seeds=range(s["seeds"]), alpha=alpha, **draw).assign(partition=title)
-        for title, alpha in ALPHAS.items()
-    )
-    compare = [
-        {
-            "partition": title,
-            "paper (in words; no numbers printed)": "the smaller alpha, the more skew",
-            "ours: classes per client": span(own["mean_classes"], ".1f"),
-            "label entropy": span(own["label_entropy"], ".2f"),
-            "mean label cosine of two clients": span(own["label_cosine"], ".2f"),
-            "std of sizes": span(own["std_size"]),
-        }
-        for title, own in stats.groupby("partition", sort=False)
-    ]
-    return {
-        "tidy": long_form(drawn),
-        "stats": stats.assign(evenness=stats["label_entropy"] / log(10)),
-        "compare": pd.DataFrame(compare),
-    }
+    drawn = {title: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for title, a in ALPHAS.items()}
+    stats = statistics_by_title(drawn, s["dataset"], CLIENTS, range(s["seeds"]))
+    tidy = drawn_counts({title: drawn[title] for title in PICTURED}, s["dataset"], CLIENTS)
+    compare = described(stats, "partition", **{
+        "paper (in words; no numbers printed)": lambda t: "the smaller alpha, the more skew",
+        "ours: classes per client": lambda t: span(t["mean_classes"], ".1f"),
+        "label entropy": lambda t: span(t["label_entropy"], ".2f"),
+        "mean label cosine of two clients": lambda t: span(t["label_cosine"], ".2f"),
+        "std of sizes": lambda t: span(t["std_size"]),
+    })  # fmt: skip
+    return {"tidy": tidy, "stats": stats.assign(evenness=stats["label_entropy"] / log(10)), "compare": compare}
 
 
 def rises(value: str, form: str):
@@ -62,20 +47,15 @@ ITEM = Item(
         "paper": {"dataset": "mnist", "seeds": 100, "min_size": 40},
     },
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.1},
-    specs=lambda s: [],
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
         Claim("The smaller alpha, the fewer classes a client has.", rises("mean_classes", ".1f")),
         Claim("The smaller alpha, the less even are a client's classes.", rises("label_entropy", ".2f")),
         ours("The smaller alpha, the less alike are two clients.", rises("label_cosine", ".2f")),
-        ours(
-            "The smaller alpha, the more unequal are the clients' sizes.",
-            over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f")),
-        ),
-        ours(
-            "At the largest alpha clients have nearly the same labels: 95 % of the largest possible entropy.",
-            over_seeds("stats", "evenness", "partition", beyond("Dir(10)", 95), 100),
-        ),
+        ours("The smaller alpha, the more unequal are the clients' sizes.",
+             over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f"))),
+        ours("At the largest alpha clients have nearly the same labels: 95 % of the largest possible entropy.",
+             over_seeds("stats", "evenness", "partition", beyond("Dir(10)", 95), 100)),
     ),
-)
+)  # fmt: skip

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedlib.analysis.readings import Reading, last_round
+from fedlib.claims import Claim, best, falls, like_the_paper, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.claims import Claim, best, falls, like_the_paper, ours
+from fedlib.experiments.item import per_profile
+from fedlib.experiments.pfedsv import DATA
 
 METHODS = (
     "local", "fedavg", "fedprox", "ifca", "fedem", "fedavg_ft", "pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv",
@@ -22,64 +26,61 @@ SETTINGS = {
     "smoke": {
         "dataset": "digits", "few_clients": 5, "few_rounds": 2, "many_clients": 8, "many_join": 0.5, "many_rounds": 2,
         "local_epochs": 1, "batch_size": 32, "lr": 0.05, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
-        "min_size": 10, "model": "lenet5",
+        "min_size": 10, "model": "lenet5", "seeds": 1,
     },
     "quick": {
         "dataset": "digits", "few_clients": 10, "few_rounds": 6, "many_clients": 20, "many_join": 0.3, "many_rounds": 12,
         "local_epochs": 3, "batch_size": 16, "lr": 0.1, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
-        "min_size": 20, "model": "lenet5",
+        "min_size": 20, "model": "lenet5", "seeds": 1,
     },
     "paper": {
         "dataset": "cifar10", "few_clients": 10, "few_rounds": 20, "many_clients": 100, "many_join": 0.1,
         "many_rounds": 100, "local_epochs": 5, "batch_size": 32, "lr": 0.1, "test_fraction": 0.2,
-        "classes_per_client": 2, "alpha": 0.1, "min_size": 40, "model": "mcmahan_cnn",
+        "classes_per_client": 2, "alpha": 0.1, "min_size": 40, "model": "mcmahan_cnn", "seeds": 5,
     },
 }  # fmt: skip
 SMALLER = (
-    "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and 20 clients of which 6 "
-    "take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of each client's data for testing"
+    "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and 20 "
+    "clients of which 6 take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of each "
+    "client's data for testing"
 )
-SEEDS = {"smoke": 1, "quick": 1, "paper": 5}
 
-# Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50 bounds nothing
-# at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it learns.
+# Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50 bounds
+# nothing at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it learns.
 PRESETS = {"fedprox": {"mu": 0.01}, "fedamp": {"sigma_mode": "median"}, "pfedhn": {"clip": 1.0}}
 OWN, ALL = {"tested_on": "own"}, {"tested_on": "all"}  # a client's own test part; the test parts of all clients
 
 
-def task(s: dict, scale: str, scheme: str) -> dict:
+def plain(method: str) -> dict:
+    """A method as a row of a table."""
+    return {"method": method, **PRESETS.get(method, {})}
+
+
+def at_scale(s: dict, scale: str, scheme: str) -> dict:
     """What the runs at a scale have in common; McMahan's CNN is padded as its authors have it."""
-    rounds = s[f"{scale}_rounds"]
-    return {
-        **{name: value for name, value in s.items() if name not in ("seeds", "methods")},
-        "scheme": scheme,
-        "num_clients": s[f"{scale}_clients"],
-        "join_ratio": 1.0 if scale == "few" else s["many_join"],
-        "rounds": rounds,
-        "eval_every": rounds,
-        "measures": ("common_test",),
-        "padding": "same",
-    }
+    rounds, join_ratio = s[f"{scale}_rounds"], 1.0 if scale == "few" else s["many_join"]
+    clients = {"num_clients": s[f"{scale}_clients"], "join_ratio": join_ratio, "scheme": scheme, "padding": "same"}
+    return {**s, **clients, "rounds": rounds, "eval_every": rounds, "measures": ("common_test",)}
 
 
 def read(r: RunResult, scale: str) -> list[Reading]:
-    """The mean accuracy over clients (the paper's MTA) at every point on the clients' own test parts, and of the headline on all of them."""
-    own = [Reading(x.point, x.headline, x.accuracy, x.values, x.weights, OWN) for x in last_round("client_mean")(r)]
+    """The mean accuracy over clients (the paper's MTA) at every point on the clients' own test parts, and of the headline on all."""
+    own = [replace(reading, about=OWN) for reading in last_round("client_mean")(r)]
     values = r.arrays["common_correct"].sum(1) / r.arrays["common_tests"].sum()
     return [*own, Reading(r.point, True, float(values.mean()), values, np.ones(len(values)), ALL)]
 
 
 def shown_dataset(s: dict) -> str:
     """The data set of the paper that ours is put beside: the same one, or CIFAR-10 where the paper does not have ours."""
-    return s["dataset"] if s["dataset"] in ("mnist", "fmnist", "cifar10", "cifar100") else "cifar10"
+    return s["dataset"] if s["dataset"] in DATA else "cifar10"
 
 
 def table(number: str, scheme: str, rows=None) -> AccuracyTable:
     """One of the tables; rows: by name, default all methods of the settings."""
     return AccuracyTable(
         "pfedsv", (number,), tuple(SCALES),
-        task=lambda s, scale: task(s, scale, scheme),
-        rows=rows or (lambda s: {method: {"method": method, **PRESETS.get(method, {})} for method in s["methods"]}),
+        task=lambda s, scale: at_scale(s, scale, scheme),
+        rows=rows or (lambda s: {method: plain(method) for method in s["methods"]}),
         column_of=lambda cell: {clients: scale for scale, clients in SCALES.items()}[cell["clients"]],
         read=read, where=OWN, also={"ours, all classes": ALL}, dataset=shown_dataset, seeded=("seed", "partition_seed"),
     )  # fmt: skip
@@ -88,13 +89,7 @@ def table(number: str, scheme: str, rows=None) -> AccuracyTable:
 COMMON = dict(
     smaller=SMALLER,
     minutes={"smoke": 0.3, "quick": 1.5, "paper": 600},
-    settings={
-        p: {**own, "methods": SMOKED if p == "smoke" else METHODS, "seeds": SEEDS[p]} for p, own in SETTINGS.items()
-    },
-    shown={
-        "points": "At every point that was evaluated, %",
-        "ranks": "Rank correlation of the methods' order with the paper's",
-    },
+    settings=per_profile(SETTINGS, methods=[SMOKED, METHODS, METHODS]),
 )
 BEST = Claim("pFedSV is the most accurate of all eleven methods at both scales.", best("pfedsv", METHODS, **OWN))
 FEWER = Claim("Every method is less accurate with many clients than with few.", falls(*METHODS, **OWN))

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.readings import RULES, reached
+from fedlib.analysis.accuracies import means
+from fedlib.analysis.readings import RULES, Read, reached
 from fedlib.analysis.tables import spearman
 from fedlib.analysis.uncertainty import Interval
 from fedlib.engine.result import RunResult
-from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.claims import means
 
 FAR = 3.0  # points between a printed cell and ours from which it is looked into; a line of ours
 
 
-def by_rule(table: AccuracyTable, s: dict, results: Sequence[RunResult]) -> dict[str, pd.DataFrame]:
-    """The accuracies in percent of every rule, as draws (`claims.means`)."""
-    return {rule: means(replace(table, read=read).analyse(s, results)) for rule, read in RULES.items()}
+def by_rule(read_off: Callable[[Read], Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """The accuracies in percent of every rule, as draws (`means`); read_off: the tables that reading in one way gives."""
+    return {rule: means(read_off(read)) for rule, read in RULES.items()}
 
 
-def leads(
-    found: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]
-) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row's place and its lead over the best other one, one line a rule and column where all that are needed were run; and the
     margins over each other row, as draws."""
     lines, margins, needs = [], {}, set(needs)
-    for rule, every in found.items():
+    for rule, every in rules.items():
         for column in every.columns.unique(0):
             m = every[column]
             if needs - set(m):
@@ -40,13 +36,13 @@ def leads(
             lines.append((rule, column, place, m[row].iloc[0], best, lead.value, lead.low, lead.high))
             margins |= {f"{rule}, {column}: {other}": m[row] - m[other] for other in others}
     columns = ["rule", "column", "place", row, "best other", "lead", "low", "high"]
-    return pd.DataFrame(lines, columns=columns), margins
+    return pd.DataFrame(lines, columns=columns), pd.DataFrame(margins)
 
 
-def fit(found: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFrame:
-    """How near every rule comes to the printed cells: mean difference, mean distance, cells within FAR, Spearman's rank correlation."""
+def fit(rules: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFrame:
+    """How near every rule comes to the printed cells: mean difference, mean distance, cells within FAR, Spearman's correlation."""
     paper, lines = printed.set_index(["column", "row"])["value"], []
-    for rule, every in found.items():
+    for rule, every in rules.items():
         for column in every.columns.unique(0):
             ours = every[column].iloc[0]
             known = [row for row in ours.index if (column, row) in paper.index]
@@ -57,34 +53,31 @@ def fit(found: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFram
     return pd.DataFrame(lines, columns=columns)
 
 
-def far_cells(
-    table: AccuracyTable, s: dict, results: dict[str, RunResult], changed: Sequence[tuple[str, str, str, RunResult]]
-) -> pd.DataFrame:
+def far_cells(printed: pd.DataFrame, found: Mapping[tuple, RunResult], changed: Mapping[tuple, RunResult]) -> pd.DataFrame:
     """Cells more than FAR points from the printed ones, and which way of reading the runs off comes closest to them.
 
-    changed: (what, column, row, run) of runs with one thing changed, which are read off as well. reached: see `reached`.
+    printed: row, column, value; found: runs by (row, column, seed); changed: by (what, row, column, seed), runs with one thing
+    changed, which are read off as well. reached: see `reached`.
     """
-    lines, runs = [], table.runs(s)
-    for cell in table.printed(s).itertuples():
-        own = [
-            results[spec.id]
-            for (row, column, _), spec in runs.items()
-            if (row, column) == (cell.row, cell.column) and spec.id in results
-        ]
-        ours = 100 * np.mean([r.final() for r in own]) if own else np.nan
+    lines = []
+    for cell in printed.itertuples():
+        place = (cell.row, cell.column)
+        own = [r for key, r in found.items() if key[:2] == place]
+        ours = _mean(own)
         if not abs(ours - cell.value) > FAR:
             continue
         points = sorted({h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds})
-        values = {point: 100 * np.mean([r.final("pooled", point) for r in own]) for point in points}
-        values["mean over clients"] = 100 * np.mean([r.final("client_mean") for r in own])
-        for what in dict.fromkeys(name for name, *where, _ in changed if where == [cell.column, cell.row]):
-            values[what] = 100 * np.mean(
-                [r.final() for name, *where, r in changed if (name, *where) == (what, cell.column, cell.row)]
-            )
+        values = {point: _mean(own, "pooled", point) for point in points} | {"mean over clients": _mean(own, "client_mean")}
+        for what in dict.fromkeys(name for name, *where, _ in changed if tuple(where) == place):
+            values[what] = _mean([r for key, r in changed.items() if key[:3] == (what, *place)])
         nearest = min(values, key=lambda name: abs(values[name] - cell.value))
         known = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
-        lines.append(
-            (cell.column, cell.row, cell.value, ours, ours - cell.value, known, nearest, reached(own, cell.value))
-        )
+        numbers = (cell.value, ours, ours - cell.value, known, nearest, reached(own, cell.value))
+        lines.append((cell.column, cell.row, *numbers))
     columns = ["column", "method", "paper", "ours", "difference", "read off", "nearest", "reached"]
     return pd.DataFrame(lines, columns=columns)
+
+
+def _mean(results: list[RunResult], *reading: str) -> float:
+    """The mean accuracy of these runs in percent, NaN of none."""
+    return 100 * float(np.mean([r.final(*reading) for r in results])) if results else np.nan

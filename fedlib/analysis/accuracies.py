@@ -1,0 +1,130 @@
+"""Accuracies by column and row of a table, with what resampling of seeds and clients makes of them, beside printed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import Interval, draws
+
+
+def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
+    """Accuracies in percent by (column, row), [1 + RESAMPLES, cells]: the estimate first, then what resampling makes of it.
+
+    where: columns of "tidy"; at the headline point if no point is named. Of a table of printed numbers there is the
+    estimate only.
+    """
+    where = where if "point" in where else {"headline": True, **where}
+    exact = "_clients" not in tables
+    frame = tables["tidy" if exact else "_clients"]
+    rows = only(frame, **where) if set(where) <= set(frame.columns) else frame[:0]
+    if exact or rows.empty:
+        return 100 * rows.set_index(["column", "row"])["accuracy"].to_frame().T.reset_index(drop=True)
+    return 100 * draws(rows, "accuracy", ["column", "row"], "client", "weight")
+
+
+def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
+    """Which rows were not run, and in which columns; an empty text if all were."""
+    texts = []
+    for row in dict.fromkeys(needs):
+        gone = [column for column in columns if (column, row) not in found.columns]
+        if gone:
+            texts.append(row if len(gone) == len(columns) else f"{row} ({', '.join(gone)})")
+    return f"without {', '.join(texts)}" if texts else ""
+
+
+def best_first(m: pd.DataFrame, among: Sequence[str] = ()) -> pd.DataFrame:
+    """Draws by row in the order of their estimates, of all rows that were run, or of these."""
+    rows = m.iloc[0].dropna().sort_values(ascending=False, kind="stable").index
+    return m[[row for row in rows if not among or row in among]]
+
+
+def correlation(m: pd.DataFrame, printed: pd.Series) -> pd.Series:
+    """Spearman's rank correlation of every draw with the printed numbers; NaN where a row's mean is."""
+    ours, theirs = m.rank(axis=1).to_numpy(), printed[m.columns].rank().to_numpy()
+    ours, theirs = ours - ours.mean(1, keepdims=True), theirs - theirs.mean()
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs)
+    return pd.Series(ours @ theirs / np.where(norms > 0, norms, np.nan)).where(m.notna().all(axis=1))
+
+
+def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row minus another one, for every column that has both: column, both means, difference, low, high; and the draws by column."""
+    found, lines, gaps = means(tables), [], {}
+    for column in found.columns.unique(0):
+        if not without(found, [row, other], [column]):
+            a, b = found[column][row], found[column][other]
+            i = Interval.of(gaps.setdefault(column, a - b))
+            lines.append((column, a[0], b[0], i.value, i.low, i.high))
+    return pd.DataFrame(lines, columns=["column", row, other, "difference", "low", "high"]), pd.DataFrame(gaps)
+
+
+def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str, Mapping]) -> pd.DataFrame:
+    """One row a series, column and row: mean, low, high in percent; seeds of ours, std of the paper's.
+
+    Series are "ours" (rows of "tidy" that are `where`), others by title (`also`), and "paper", the table "_printed", whose
+    ends are a printed std away; without one there are none.
+    """
+    lines = []
+    for series, these in {"ours": where, **also}.items():
+        seeds = only(tables["tidy"], headline=True, **these).groupby(["column", "row"])["seed"].nunique()
+        for key, values in means(tables, **these).items():
+            i = Interval.of(values)
+            lines.append((series, *key, i.value, i.low, i.high, seeds[key], np.nan))
+    for row, column, value, std in tables["_printed"].itertuples(index=False):
+        lines.append(("paper", column, row, value, value - std, value + std, np.nan, std))
+    return pd.DataFrame(lines, columns=["series", "column", "row", "mean", "low", "high", "seeds", "std"])
+
+
+def compared(
+    tables: Mapping[str, pd.DataFrame], shown: pd.DataFrame, columns: Sequence[str], data: tuple[str, str], also: Sequence[str]
+) -> pd.DataFrame:
+    """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
+
+    data: names of the paper's data set and of ours; also: other series.
+    """
+    found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
+    points, lines = only(tables["tidy"], headline=True).groupby("row", sort=False)["point"].first(), []
+    for row, point in points.items():
+        line = {"method": row, "tested at": point}
+        for column in columns:
+            ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
+            line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
+            line[f"{column}: ours, {data[1]}"] = in_cell(ours)
+            line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
+            line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) for title in also}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def with_std(value: float, std: float) -> str:
+    """ "84.30 (0.81)", as printed."""
+    return f"{value:.2f}" + (f" ({std:.2f})" if std == std else "")
+
+
+def in_cell(cell) -> str:
+    """ "84.30 [82.1, 86.4] (n=1)", n: seeds; "not run" for none."""
+    if cell is None:
+        return "not run"
+    _, bracket, ends = Interval(cell.mean, cell.low, cell.high).text(".1f").partition(" [")
+    return f"{cell.mean:.2f}{bracket}{ends} (n={cell.seeds:.0f})"
+
+
+def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
+    """Spearman's rank correlation of our means with the printed cells: column, rows, rank_correlation, low, high."""
+    found, lines = means(tables, **where), []
+    for column in found.columns.unique(0):
+        paper = only(tables["_printed"], column=column).set_index("row")["value"]
+        known, i = [row for row in found[column] if row in paper.index], Interval(np.nan, np.nan, np.nan)
+        if len(known) > 2:
+            i = Interval.of(correlation(found[column][known], paper))
+        lines.append((column, len(known), i.value, i.low, i.high))
+    return pd.DataFrame(lines, columns=["column", "rows", "rank_correlation", "low", "high"])
+
+
+def by_point(tidy: pd.DataFrame) -> pd.DataFrame:
+    """Mean accuracy in percent of every row at every point that was evaluated."""
+    wide = 100 * tidy.groupby(["row", "point", "column"], sort=False)["accuracy"].mean().unstack()
+    return wide[list(dict.fromkeys(tidy["column"]))].round(2).reset_index().rename(columns={"row": "method"})

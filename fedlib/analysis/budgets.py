@@ -1,0 +1,50 @@
+"""Privacy budgets of tables of runs, and how a budget grows with the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.tables import only
+from fedlib.engine.privacy_budget import budgets
+from fedlib.privacy.accounting import epsilon
+from fedlib.spec import RunSpec
+
+
+def spent(runs: Mapping[tuple[str, str, int], RunSpec], delta: float) -> pd.DataFrame:
+    """ε of runs by row, column and seed: column, row, seed, epsilon (mean over clients), epsilon_max.
+
+    Local training releases nothing.
+    """
+    lines = []
+    for (row, column, seed), spec in runs.items():
+        each = np.zeros(1) if spec.method == "local" else budgets(spec, delta)
+        lines.append((column, row, seed, float(each.mean()), float(each.max())))
+    return pd.DataFrame(lines, columns=["column", "row", "seed", "epsilon", "epsilon_max"])
+
+
+def largest(budgets: pd.DataFrame) -> pd.Series:
+    """The largest ε of a client, by row of a table."""
+    return budgets.groupby("row", sort=False)["epsilon_max"].max()
+
+
+def in_words(budgets: pd.DataFrame, **where) -> str:
+    """ε as text: mean over clients and seeds, and the largest."""
+    own = only(budgets, **where)
+    mean, most = own["epsilon"].mean(), own["epsilon_max"].max()
+    return "∞" if np.isinf(most) else f"{mean:.2f} (max {most:.2f})"
+
+
+def by_round(
+    ways: Mapping[str, tuple[float, int, str]], sigmas: Iterable[float], rounds: Iterable[int], delta: float
+) -> pd.DataFrame:
+    """ε after so many rounds: setting, sigma, round, epsilon. ways: by name sampling rate, steps a round, and bound."""
+    lines = [
+        (name, sigma, t, epsilon(sigma, rate, t * steps, delta, bound))
+        for name, (rate, steps, bound) in ways.items()
+        for sigma in sigmas
+        for t in rounds
+    ]
+    return pd.DataFrame(lines, columns=["setting", "sigma", "round", "epsilon"])

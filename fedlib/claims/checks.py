@@ -1,0 +1,194 @@
+"""Checks of what tables usually claim: who is best, who is below whom, what falls.
+
+A check is a function of an item's tables that gives a `Verdict`. The first ones look at a table's accuracies by column and row, in
+percent (`analysis.accuracies.means`); they are not tested where a row that they name was not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+
+from fedlib.analysis.accuracies import best_first, correlation, means, without
+from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import Interval, draws
+from fedlib.claims.judges import Judge, apart, at_place, close, first, under
+from fedlib.claims.verdicts import (
+    NOT_REPRODUCED,
+    NOT_TESTED,
+    REPRODUCED,
+    UNDECIDED,
+    Check,
+    Tables,
+    Verdict,
+    decided,
+    not_tested,
+    verdict,
+)
+
+
+def in_columns(
+    judge: Judge, needs: Sequence[str] = (), columns: Sequence[str] = (), among: Sequence[str] = (), **where
+) -> Check:
+    """A check that `judge` holds in every column, or in these, of all rows, or of these; where: as in `means`."""
+
+    def check(tables: Tables) -> Verdict:
+        found = means(tables, **where)
+        shown = list(columns) or list(found.columns.unique(0))
+        if (lacks := without(found, needs, shown)) or not shown:
+            return not_tested(lacks or "nothing was run")
+        margins, texts = {}, []
+        for column in shown:
+            own, text = judge(best_first(found[column], among))
+            margins |= {f"{column}: {name}": margin for name, margin in own.items()}
+            texts.append(f"{column}: {text}")
+        return decided(margins, "; ".join(texts))
+
+    return check
+
+
+def best(row: str, needs: Sequence[str] = (), **options) -> Check:
+    """The row is above every other one."""
+    return in_columns(first(row), (row, *needs), **options)
+
+
+def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
+    """The row has this place; -1 is the last."""
+    return in_columns(at_place(row, number), (row, *needs), **options)
+
+
+def below(lower: Sequence[str], upper: Sequence[str], by: float = 0, **options) -> Check:
+    """Every one of the lower rows is below every upper one, by more than `by` points."""
+    return in_columns(under(lower, upper, by), (*lower, *upper), **options)
+
+
+def within(rows: Sequence[str], points: float, **options) -> Check:
+    """No two of these rows differ by more than so many points."""
+    return in_columns(close(rows, points), rows, **options)
+
+
+Number = Callable[[pd.DataFrame], pd.Series]  # of one column's draws by row
+
+
+def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (), **where) -> Check:
+    """From the first column to the last all of these numbers rise (sign 1) or fall (-1)."""
+
+    def check(tables: Tables) -> Verdict:
+        found = means(tables, **where)
+        columns = list(found.columns.unique(0))
+        if (lacks := without(found, needs, columns)) or len(columns) < 2:
+            return not_tested(lacks or "needs two columns")
+        a, b = found[columns[0]], found[columns[-1]]
+        moved = {name: of(b) - of(a) for name, of in numbers.items()}
+        texts = [f"{name} {of(a).iloc[0]:.1f}, {apart(moved[name])}" for name, of in numbers.items()]
+        evidence = f"{columns[0]} to {columns[-1]}: {', '.join(texts)}"
+        return decided({name: sign * change for name, change in moved.items()}, evidence)
+
+    return check
+
+
+def falls(*rows: str, **where) -> Check:
+    """The accuracy of each of these rows falls from the first column to the last."""
+    return changes({row: lambda m, row=row: m[row] for row in rows}, -1, rows, **where)
+
+
+def rises(*rows: str, **where) -> Check:
+    """The accuracy of each of these rows rises from the first column to the last."""
+    return changes({row: lambda m, row=row: m[row] for row in rows}, 1, rows, **where)
+
+
+def gap(over: str, under: Sequence[str] = ()) -> Number:
+    """A row minus the best of the others, or of these."""
+    return lambda m: m[over] - (m[list(under)] if under else m.drop(columns=over)).max(axis=1)
+
+
+def both(*checks: Check) -> Check:
+    """All of these hold."""
+
+    def check(tables: Tables) -> Verdict:
+        found = [one(tables) for one in checks]
+        if lacking := [v.evidence for v in found if v.status == NOT_TESTED]:
+            return not_tested("; ".join(dict.fromkeys(lacking)))
+        statuses, evidence = {v.status for v in found}, "; ".join(v.evidence for v in found)
+        status = next((s for s in (NOT_REPRODUCED, UNDECIDED) if s in statuses), REPRODUCED)
+        margins = {f"{k}. {name}": margin for k, v in enumerate(found, 1) for name, margin in v.margins.items()}
+        return Verdict(status, evidence, all(v.holds for v in found), margins)
+
+    return check
+
+
+def negated(check: Check) -> Check:
+    """That does not hold: one of its margins at least is below 0."""
+    opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
+
+    def other(tables: Tables) -> Verdict:
+        v = check(tables)
+        margins = {
+            f"not: {name}": Interval(-m.value, -m.high, -m.low) for name, m in v.margins.items() if m == v.closest
+        }
+        return Verdict(opposite.get(v.status, v.status), v.evidence, None if v.holds is None else not v.holds, margins)
+
+    return other
+
+
+def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequence[str] = (), **where) -> Check:
+    """The rows' order is that of the paper: Spearman's rank correlation above `least` (a line of ours) in every column.
+
+    among: rows whose own correlation is reported besides, the more telling one where two groups are far apart: then any order
+    within them has a large correlation over all.
+    """
+
+    def check(tables: Tables) -> Verdict:
+        found, printed = means(tables, **where), tables["_printed"].set_index(["column", "row"])["value"]
+        margins, texts = {}, []
+        for column in found.columns.unique(0):
+            known = [row for row in found[column].columns if (column, row) in printed.index]
+            if (lacks := without(found, needs, [column])) or len(known) < 3:
+                return not_tested(lacks or f"{column}: fewer than three rows with a printed number")
+            whole, inner = correlation(found[column][known], printed[column]), [row for row in known if row in among]
+            margins[column] = whole - least
+            texts.append(f"{column} {Interval.of(whole).text('.2f')} over {len(known)} rows")
+            if len(inner) > 2:
+                own = Interval.of(correlation(found[column][inner], printed[column])).text(".2f")
+                texts[-1] += f" ({own} among the {len(inner)} with models of their own)"
+        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; the line of {least:g} is ours")
+
+    return check
+
+
+# other tables ---------------------------------------------------------------------------------------------------------
+
+
+def over_seeds(table: str, value: str, by: str, judge: Judge, scale: float = 1, each: str = "", **where) -> Check:
+    """A check that `judge` holds of the means over seeds of a column of a table, by group; scale: 100 for percent.
+
+    each: a column for every value of which it must hold; where: columns of the table. Several numbers of one seed and group
+    are averaged first.
+    """
+
+    def check(tables: Tables) -> Verdict:
+        rows, margins, texts = only(tables[table], **where), {}, []
+        for name, own in rows.groupby(each, sort=False) if each else [("", rows)]:
+            means = own.groupby([by, "seed"], sort=False)[value].mean().reset_index()
+            found, text = judge(best_first(scale * draws(means, value, [by])))
+            margins |= {f"{name}: {what}" if each else what: margin for what, margin in found.items()}
+            texts.append(f"{name}: {text}" if each else text)
+        return decided(margins, "; ".join(texts))
+
+    return check
+
+
+def every_row(table: str, holds: Callable[[pd.DataFrame], pd.Series], of: str = "", say=None, /, **where) -> Check:
+    """A check that something holds in every row; where: columns of the table.
+
+    Evidence: how many rows it holds in, if `of` says what they are in the plural, and what `say` tells of all of them.
+    """
+
+    def check(tables: Tables) -> Verdict:
+        rows = only(tables[table], **where)
+        right = holds(rows)
+        texts = [f"{right.sum()} of {len(rows)} {of}"] * bool(of) + ([say(rows)] if say else [])
+        return verdict(right.all(), "; ".join(text for text in texts if text))
+
+    return check

@@ -1,0 +1,104 @@
+"""Judges: what a claim says of several numbers, from their draws, best first; margins by what is compared, and evidence in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise, permutations, product
+
+import pandas as pd
+
+from fedlib.analysis.tables import listed
+from fedlib.analysis.uncertainty import Interval
+from fedlib.claims.verdicts import Margins
+
+Judge = Callable[[pd.DataFrame], tuple[Margins, str]]  # of draws by row, best first: margins and evidence
+
+
+def unclear(margins: Margins) -> str:
+    """Which of the compared are not told apart, as the end of a sentence."""
+    names = [str(name) for name, margin in margins.items() if (i := Interval.of(margin)).low <= 0 < i.high]
+    return f"; not told apart from {', '.join(names)}" if names else ""
+
+
+def apart(margin: pd.Series, form: str = ".1f") -> str:
+    """A difference and its interval."""
+    return Interval.of(margin).text(f"+{form}")
+
+
+def first(row, form: str = ".1f") -> Judge:
+    """The row is above every other one."""
+
+    def judge(m):
+        margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
+        rival = next(iter(margins))  # best first
+        lead = f"{apart(margins[rival], form)} against the best other, {rival}"
+        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{unclear(margins)}"
+
+    return judge
+
+
+def at_place(row, number: int, form: str = ".1f") -> Judge:
+    """The row has this place; -1 is the last."""
+
+    def judge(m):
+        others = list(m.columns.drop(row))
+        above = others[: number - 1 if number > 0 else None]
+        margins = {other: m[other] - m[row] if other in above else m[row] - m[other] for other in others}
+        shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3), form)
+        found = f"{row} is number {m.columns.get_loc(row) + 1} of {len(m.columns)}"
+        return margins, f"{found}; {shown}{unclear(margins)}"
+
+    return judge
+
+
+def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") -> Judge:
+    """Every one of the lower rows is below every upper one, by more than `by` (a line of ours, where it is not 0)."""
+
+    def judge(m):
+        margins = {f"{high} over {low}": m[high] - m[low] - by for high, low in product(upper, lower)}
+        low, high = m.iloc[0][list(lower)], m.iloc[0][list(upper)]
+        gap = apart(m[high.idxmin()] - m[low.idxmax()], form)
+        text = f"{low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
+        text += f", {high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
+        return margins, f"{text}, {gap}{line(margins, by, form) if by else ''}"
+
+    return judge
+
+
+def close(rows: Sequence, most: float, form: str = ".1f") -> Judge:
+    """No two of these rows differ by more than `most`."""
+
+    def judge(m):
+        margins = {f"{a} over {b}": most - (m[a] - m[b]) for a, b in permutations(rows, 2)}
+        high, *_, low = m.iloc[0][list(rows)].sort_values(ascending=False).index
+        return margins, f"{high} {m[high].iloc[0]:{form}} is {apart(m[high] - m[low], form)} over {low}"
+
+    return judge
+
+
+def in_order(rows: Sequence, form: str = ".1f") -> Judge:
+    """Each of these rows is above the next one."""
+
+    def judge(m):
+        margins = {f"{a} over {b}": m[a] - m[b] for a, b in pairwise(rows)}
+        shown = ", ".join(f"{row} {m[row].iloc[0]:{form}}" for row in rows)
+        return margins, f"{shown}; {', '.join(f'{name} {apart(margin, form)}' for name, margin in margins.items())}"
+
+    return judge
+
+
+def beyond(row, at: float, sign: int = 1, form: str = ".1f", what: str = "") -> Judge:
+    """The row is above a line of ours, or below it with sign -1; what: is counted."""
+
+    def judge(m):
+        found = f"{row}: {Interval.of(m[row]).text(form)}{what}"
+        return {row: sign * (m[row] - at)}, f"{found} (the line of {at:g} is ours)"
+
+    return judge
+
+
+def line(margins: Margins, by: float, form: str = ".1f") -> str:
+    """What other lines than ours would give."""
+    found = [Interval.of(margin) for margin in margins.values()]
+    low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
+    return f" (the line of {by:g} is ours: below {low:{form}} reproduced, above {high:{form}} not)"
