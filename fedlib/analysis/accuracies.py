@@ -1,4 +1,5 @@
-"""Accuracies by column and row of a table, with what resampling of seeds and clients makes of them, beside printed ones."""
+"""Accuracies by column and row of a table, with what resampling of seeds and clients makes of them,
+beside printed ones."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from fedlib.analysis.uncertainty import Interval, draws
 
 
 def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
-    """Accuracies in percent by (column, row), [1 + RESAMPLES, cells]: the estimate first, then what resampling makes of it.
+    """Accuracies in percent by (column, row), [1 + RESAMPLES, cells]:
+    the estimate first, then what resampling makes of it.
 
     where: columns of "tidy"; at the headline point if no point is named. Of a table of printed numbers there is the
     estimate only.
@@ -51,7 +53,8 @@ def correlation(m: pd.DataFrame, printed: pd.Series) -> pd.Series:
 
 
 def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row minus another one, for every column that has both: column, both means, difference, low, high; and the draws by column."""
+    """A row minus another one, for every column that has both: column, both means, difference, low, high;
+    and the draws by column."""
     found, lines, gaps = means(tables), [], {}
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
@@ -64,8 +67,8 @@ def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str) -> tup
 def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str, Mapping]) -> pd.DataFrame:
     """One row a series, column and row: mean, low, high in percent; seeds of ours, std of the paper's.
 
-    Series are "ours" (rows of "tidy" that are `where`), others by title (`also`), and "paper", the table "_printed", whose
-    ends are a printed std away; without one there are none.
+    Series are "ours" (rows of "tidy" that are `where`), others by title (`also`), and "paper", the table "_printed",
+    whose ends are a printed std away; without one there are none.
     """
     lines = []
     for series, these in {"ours": where, **also}.items():
@@ -79,7 +82,11 @@ def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str,
 
 
 def compared(
-    tables: Mapping[str, pd.DataFrame], shown: pd.DataFrame, columns: Sequence[str], data: tuple[str, str], also: Sequence[str]
+    tables: Mapping[str, pd.DataFrame],
+    shown: pd.DataFrame,
+    columns: Sequence[str],
+    data: tuple[str, str],
+    also: Sequence[str],
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 

@@ -45,8 +45,9 @@ def after_warm_up(r: RunResult) -> pd.DataFrame:
 
 
 def shares(clients: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """By group, in percent: the clients that took part after the warm-up and that should have; their accuracy, that of the others (NaN
-    if there are none), and what it would be if as many had taken part as expected. clients: see `after_warm_up`."""
+    """By group, in percent: the clients that took part after the warm-up and that should have; their accuracy, that of
+    the others (NaN if there are none), and what it would be if as many had taken part as expected. clients: see
+    `after_warm_up`."""
     lines = []
     for key, own in clients.groupby(by, sort=False):
         took_part = own["drawn"].astype(bool)

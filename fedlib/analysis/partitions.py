@@ -12,10 +12,9 @@ from fedlib.data.facts import known_class_sizes
 from fedlib.data.partition import draw_counts
 
 
-def drawn_statistics(
-    dataset: str, num_clients: int, scheme: str, seeds: Iterable[int], **parameters
-) -> pd.DataFrame:
-    """How unequal clients are (`fedlib.data.describe.statistics`), one draw a row; besides `seed` and `available` images."""
+def drawn_statistics(dataset: str, num_clients: int, scheme: str, seeds: Iterable[int], **parameters) -> pd.DataFrame:
+    """How unequal clients are (`fedlib.data.describe.statistics`), one draw a row;
+    besides `seed` and `available` images."""
     sizes, lines = known_class_sizes(dataset), []
     for seed in seeds:
         counts = draw_counts(sizes, num_clients, scheme, seed, **parameters)

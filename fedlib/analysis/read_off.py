@@ -17,13 +17,14 @@ FAR = 3.0  # points between a printed cell and ours from which it is looked into
 
 
 def by_rule(read_off: Callable[[Read], Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """The accuracies in percent of every rule, as draws (`means`); read_off: the tables that reading in one way gives."""
+    """The accuracies in percent of every rule, as draws (`means`); read_off:
+    the tables that reading in one way gives."""
     return {rule: means(read_off(read)) for rule, read in RULES.items()}
 
 
 def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row's place and its lead over the best other one, one line a rule and column where all that are needed were run; and the
-    margins over each other row, as draws."""
+    """A row's place and its lead over the best other one, one line a rule and column where all that are needed were
+    run; and the margins over each other row, as draws."""
     lines, margins, needs = [], {}, set(needs)
     for rule, every in rules.items():
         for column in every.columns.unique(0):
@@ -40,7 +41,8 @@ def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> 
 
 
 def fit(rules: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFrame:
-    """How near every rule comes to the printed cells: mean difference, mean distance, cells within FAR, Spearman's correlation."""
+    """How near every rule comes to the printed cells: mean difference, mean distance, cells within FAR,
+    Spearman's correlation."""
     paper, lines = printed.set_index(["column", "row"])["value"], []
     for rule, every in rules.items():
         for column in every.columns.unique(0):
@@ -53,11 +55,13 @@ def fit(rules: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFram
     return pd.DataFrame(lines, columns=columns)
 
 
-def far_cells(printed: pd.DataFrame, found: Mapping[tuple, RunResult], changed: Mapping[tuple, RunResult]) -> pd.DataFrame:
+def far_cells(
+    printed: pd.DataFrame, found: Mapping[tuple, RunResult], changed: Mapping[tuple, RunResult]
+) -> pd.DataFrame:
     """Cells more than FAR points from the printed ones, and which way of reading the runs off comes closest to them.
 
-    printed: row, column, value; found: runs by (row, column, seed); changed: by (what, row, column, seed), runs with one thing
-    changed, which are read off as well. reached: see `reached`.
+    printed: row, column, value; found: runs by (row, column, seed); changed:
+    by (what, row, column, seed), runs with one thing changed, which are read off as well. reached: see `reached`.
     """
     lines = []
     for cell in printed.itertuples():
@@ -67,7 +71,9 @@ def far_cells(printed: pd.DataFrame, found: Mapping[tuple, RunResult], changed: 
         if not abs(ours - cell.value) > FAR:
             continue
         points = sorted({h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds})
-        values = {point: _mean(own, "pooled", point) for point in points} | {"mean over clients": _mean(own, "client_mean")}
+        values = {point: _mean(own, "pooled", point) for point in points} | {
+            "mean over clients": _mean(own, "client_mean")
+        }
         for what in dict.fromkeys(name for name, *where, _ in changed if tuple(where) == place):
             values[what] = _mean([r for key, r in changed.items() if key[:3] == (what, *place)])
         nearest = min(values, key=lambda name: abs(values[name] - cell.value))

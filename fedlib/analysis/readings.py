@@ -1,4 +1,5 @@
-"""How an accuracy is read off a run: at which round, which average, which evaluation point; and the clients' own, where it has them."""
+"""How an accuracy is read off a run: at which round, which average, which evaluation point;
+and the clients' own, where it has them."""
 
 from __future__ import annotations
 

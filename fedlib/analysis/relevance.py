@@ -1,4 +1,5 @@
-"""Do clients find those who share their labels? Scores, searches and games of methods that choose whose models they get.
+"""Do clients find those who share their labels? Scores, searches and games of methods that choose whose models they
+get.
 
 The functions of a run need its arrays `counts`, `relevance` and `downloads`, which the measures of these names keep.
 """
@@ -29,7 +30,8 @@ def others(matrix: np.ndarray) -> np.ndarray:
 def mean_auc(scores: np.ndarray, relevant: np.ndarray) -> float:
     """Chance that a client scores a relevant other higher than an irrelevant one (ties count half), mean over clients.
 
-    Both [N, N]. 1 is perfect, 0.5 is guessing. Clients to whom all others are relevant, or none, are left out; NaN if nobody is left.
+    Both [N, N]. 1 is perfect, 0.5 is guessing. Clients to whom all others are relevant, or none, are left out;
+    NaN if nobody is left.
     """
     rows = [(truth, row) for truth, row in zip(others(relevant), others(scores)) if truth.any() and not truth.all()]
     return float(np.mean([_auc(row[truth], row[~truth]) for truth, row in rows])) if rows else float("nan")
@@ -42,7 +44,8 @@ def _auc(above: np.ndarray, below: np.ndarray) -> float:
 
 
 def signs(score: np.ndarray, relevant: np.ndarray) -> dict[str, int]:
-    """Ordered pairs whose sign is "wrong"; of these the relevant ones "missed"; pairs positive on one side only ("one_sided")."""
+    """Ordered pairs whose sign is "wrong"; of these the relevant ones "missed";
+    pairs positive on one side only ("one_sided")."""
     positive = score > ZERO
     return {
         "wrong": int(others(positive != relevant).sum()),
@@ -61,7 +64,8 @@ def first_complete(downloads: np.ndarray, relevant: np.ndarray) -> np.ndarray:
 
 
 def search_bound(n: int, m: int, k: int) -> int:
-    """Rounds after which a client has downloaded its m relevant others among n clients, k models a round (pFedSV §4.2)."""
+    """Rounds after which a client has downloaded its m relevant others among n clients,
+    k models a round (pFedSV §4.2)."""
     return -(-(n - m - 1) // k) + (1 if m < k else -(-m // k))
 
 
@@ -71,7 +75,8 @@ def ranks_of_others(distances: np.ndarray) -> np.ndarray:
 
 
 def game_costs(most: int = 10) -> pd.DataFrame:
-    """Coalitions that a game asks for, by its players: for exact values, and for an estimate from 3 permutations a player."""
+    """Coalitions that a game asks for, by its players: for exact values,
+    and for an estimate from 3 permutations a player."""
     lines = [(p, 3 * p, coalitions_asked(p), coalitions_asked(p, 3 * p)) for p in range(2, most + 1)]
     return pd.DataFrame(lines, columns=["players", "permutations", "exact", "estimate"])
 
@@ -97,8 +102,9 @@ def judged(r: RunResult) -> dict[str, float]:
 
 
 def searched(r: RunResult, k: int) -> pd.DataFrame:
-    """One row a client: the round by whose end it has downloaded all relevant others (found; NaN: never), pFedSV's bound for k
-    downloads a round, whether that was late, and whether in the end it downloads them and nobody else (only_relevant)."""
+    """One row a client: the round by whose end it has downloaded all relevant others (found; NaN: never), pFedSV's
+    bound for k downloads a round, whether that was late, and whether in the end it downloads them and nobody else
+    (only_relevant)."""
     relevant, downloads = relevant_of(r), r.arrays["downloads"]
     n, found = len(relevant), first_complete(downloads, relevant)
     bounds = [search_bound(n, m, k) for m in relevant.sum(1)]

@@ -41,8 +41,8 @@ Key = tuple[str, str, str, int]  # choice, task, method, seed
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What the choices do to one method, one at a time. references: methods that are run too where the task changes; task_of: name
-    of a run's task; metric: "pooled" or "client_mean"."""
+    """What the choices do to one method, one at a time. references: methods that are run too where the task changes;
+    task_of: name of a run's task; metric: "pooled" or "client_mean"."""
 
     method: str
     choices: tuple[Choice, ...]
@@ -68,10 +68,11 @@ class Sensitivity:
         return base.but(hyper=base.hyper | own, **(choice.task(s, base) if choice.task else {}))
 
     def effects(self, found: Mapping[Key, RunResult]) -> dict[str, pd.DataFrame]:
-        """tidy: one row a task, choice, method and seed: accuracy in percent, its difference from the same run without the choice.
+        """tidy: one row a task, choice, method and seed: accuracy in percent,
+        its difference from the same run without the choice.
 
-        _effects: the differences' means over seeds by (task, method, choice), as draws; _clients: what they are of. Clients are
-        paired where both runs divide the data alike. found: results of `runs`, some may be missing.
+        _effects: the differences' means over seeds by (task, method, choice), as draws; _clients: what they are of.
+        Clients are paired where both runs divide the data alike. found: results of `runs`, some may be missing.
         """
         codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
         for (choice, task, method, seed), r in found.items():
@@ -113,19 +114,27 @@ class Sensitivity:
         return f"without {', '.join(names)}" if names else ""
 
     def compared(self, tables: Mapping[str, pd.DataFrame], dataset: str, paper: dict[str, float]) -> pd.DataFrame:
-        """One row a task and choice: what it does to the method, and to the references; paper: printed accuracies by task."""
+        """One row a task and choice: what it does to the method, and to the references; paper:
+        printed accuracies by task."""
         said, lines, found = {choice.name: choice.ours for choice in self.choices}, [], tables["_effects"]
         titles = {self.method: "effect", **{method: f"effect on {method}" for method in self.references}}
         for (task, name), own in tables["tidy"].groupby(["task", "choice"], sort=False):
             mine, printed = only(own, method=self.method)["accuracy"], paper.get(task) if name == BASE else None
-            line = {"task": task, "question": own["code"].iloc[0], "decided otherwise": name, "else": said.get(name, "")}
+            line = {
+                "task": task,
+                "question": own["code"].iloc[0],
+                "decided otherwise": name,
+                "else": said.get(name, ""),
+            }
             line["paper"] = "" if printed is None else f"{printed:.2f}"
             line[f"{self.method}, {dataset}"] = f"{mine.mean():.2f} (n={len(mine)})" if len(mine) else "not run"
             for method, title in titles.items():
                 known = name != BASE and (task, method, name) in found
                 line[title] = Interval.of(found[task, method, name]).text("+.2f") if known else ""
             lines.append(line)
-        return pd.DataFrame(lines, columns=None if lines else ["task", "question", "decided otherwise", "else", "paper"])
+        return pd.DataFrame(
+            lines, columns=None if lines else ["task", "question", "decided otherwise", "else", "paper"]
+        )
 
     def in_words(self, tables: Mapping[str, pd.DataFrame]) -> str:
         """The choices with the largest effects, in a sentence."""

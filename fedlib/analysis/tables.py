@@ -13,7 +13,8 @@ Rows = pd.DataFrame | Mapping[str, object]  # a table, or one row
 
 
 def rows_of(found: Mapping[tuple, RunResult], names: Sequence[str], of: Callable[[RunResult], Rows]) -> pd.DataFrame:
-    """What `of` makes of every run, below each other; the parts of a run's key stand in the columns `names`, which come first."""
+    """What `of` makes of every run, below each other; the parts of a run's key stand in the columns `names`, which come
+    first."""
     made = ((key, of(r)) for key, r in found.items())
     frames = [
         (rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([rows])).assign(**dict(zip(names, key)))
@@ -29,11 +30,16 @@ def by_pair(**matrices: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"client": i, "other": j, **{name: matrix[i, j] for name, matrix in matrices.items()}})
 
 
-def described(frame: pd.DataFrame, by: str | Sequence[str], **columns: Callable[[pd.DataFrame], object]) -> pd.DataFrame:
-    """One row a group, in the order of the frame: its name or names, and what each function makes of the group's rows."""
+def described(
+    frame: pd.DataFrame, by: str | Sequence[str], **columns: Callable[[pd.DataFrame], object]
+) -> pd.DataFrame:
+    """One row a group, in the order of the frame: its name or names,
+    and what each function makes of the group's rows."""
     names = [by] if isinstance(by, str) else list(by)
     groups = frame.groupby(names, sort=False)
-    return pd.DataFrame([dict(zip(names, key)) | {name: of(own) for name, of in columns.items()} for key, own in groups])
+    return pd.DataFrame(
+        [dict(zip(names, key)) | {name: of(own) for name, of in columns.items()} for key, own in groups]
+    )
 
 
 def only(frame: pd.DataFrame, **values) -> pd.DataFrame:

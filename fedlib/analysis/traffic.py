@@ -19,27 +19,33 @@ def network_size(spec: RunSpec) -> dict[str, int]:
 
 
 def counted_down(r: RunResult) -> int:
-    """Numbers sent down in a run, from its downloads and the parameters of its network: what the engine's counter should say.
+    """Numbers sent down in a run, from its downloads and the parameters of its network:
+    what the engine's counter should say.
 
-    In the engine a round begins with the download, so that the first has no models of others yet, and those chosen after the last
-    round do not travel. Where everybody gets one model there are no `downloads`. pFedSV's D+C sends one extractor and heads.
+    In the engine a round begins with the download, so that the first has no models of others yet, and those chosen
+    after the last round do not travel. Where everybody gets one model there are no `downloads`. pFedSV's D+C sends one
+    extractor and heads.
     """
     size, turns = network_size(r.spec), r.spec.rounds * r.spec.num_clients
     if "downloads" not in r.arrays:
         return turns * size["model"]
     sent = int(r.arrays["downloads"][:-1].sum())
-    return turns * size["extractor"] + sent * size["head"] if r.spec.hyper.get("variant") == "D+C" else sent * size["model"]
+    return (
+        turns * size["extractor"] + sent * size["head"]
+        if r.spec.hyper.get("variant") == "D+C"
+        else sent * size["model"]
+    )
 
 
 def sent_by_network(
     downloads: pd.DataFrame, networks: pd.DataFrame, readings: Sequence[str], turns: int, split: str
 ) -> pd.DataFrame:
-    """Numbers up, down and in total over a run, by network, reading, method and seed; and total and down as multiples of what they
-    would be with one model for all (total_ratio, down_ratio).
+    """Numbers up, down and in total over a run, by network, reading, method and seed;
+    and total and down as multiples of what they would be with one model for all (total_ratio, down_ratio).
 
-    downloads: method, seed, models (sent down over the run); networks: network, parameters, and under each reading the share of
-    its parameters that is personal; turns: clients times rounds; split: the method whose clients download only the personal part
-    of others, where the rest is one for all.
+    downloads: method, seed, models (sent down over the run); networks: network, parameters, and under each reading the
+    share of its parameters that is personal; turns: clients times rounds; split: the method whose clients download only
+    the personal part of others, where the rest is one for all.
     """
     lines = []
     for network in networks.to_dict("records"):

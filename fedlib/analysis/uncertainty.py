@@ -1,14 +1,14 @@
 """How certain a mean or a difference is: 95 % intervals by a bootstrap over seeds and clients.
 
-Accuracies are averages over seeds (runs that differ in seed or partition) and over clients. Both are resampled, with the same
-draw for everything that is compared: what all methods have in common, such as a client that is easy for everybody, cancels in
-their differences (a paired bootstrap). Of several seeds one fewer is drawn than there are, which makes the variance of their mean
-unbiased. With a single seed only clients are resampled: such an interval does not know what another seed would do, and the text
-beside it says n = 1. Without clients there is then no interval at all.
+Accuracies are averages over seeds (runs that differ in seed or partition) and over clients. Both are resampled, with
+the same draw for everything that is compared: what all methods have in common, such as a client that is easy for
+everybody, cancels in their differences (a paired bootstrap). Of several seeds one fewer is drawn than there are, which
+makes the variance of their mean unbiased. With a single seed only clients are resampled: such an interval does not know
+what another seed would do, and the text beside it says n = 1. Without clients there is then no interval at all.
 
-Resampled are seeds and clients independently of each other, as in A. B. Owen, "The pigeonhole bootstrap", Annals of Applied
-Statistics 1(2), 2007, on the right side of caution. Of few seeds percentiles know little: with three, an interval is about as wide
-as their range.
+Resampled are seeds and clients independently of each other, as in A. B. Owen, "The pigeonhole bootstrap", Annals of
+Applied Statistics 1(2), 2007, on the right side of caution. Of few seeds percentiles know little: with three, an
+interval is about as wide as their range.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ class Interval:
 def draws(frame: pd.DataFrame, value: str, by: Sequence[str], client: str = "", weight: str = "") -> pd.DataFrame:
     """Means of `value` by group, [1 + RESAMPLES, groups]: the estimate first, then the resampled ones.
 
-    frame: one row a group, seed and, where `client` names their column, client; NaN for the client where only the mean over all
-    clients is known. weight: the column of the clients' weights (default: all equal). Groups that differ in the first of several
-    `by` have clients of their own; seeds and clients of equal numbers are drawn together there too. Where nothing can be resampled
-    (one seed, and no clients, or clients that are all alike) the resampled means are NaN.
+    frame: one row a group, seed and, where `client` names their column, client; NaN for the client where only the mean
+    over all clients is known. weight: the column of the clients' weights (default: all equal). Groups that differ in
+    the first of several `by` have clients of their own; seeds and clients of equal numbers are drawn together there
+    too. Where nothing can be resampled (one seed, and no clients, or clients that are all alike) the resampled means
+    are NaN.
     """
     parts = [own for _, own in frame.groupby(by[0], sort=False)] if len(by) > 1 else [frame]
     return pd.concat([_draws(own, value, list(by), client, weight) for own in parts], axis=1)
@@ -84,7 +85,8 @@ def _draws(frame: pd.DataFrame, value: str, by: list[str], client: str, weight: 
 
 
 def _resampled(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Means over seeds of the weighted means over clients, of G groups [G, S, N]: first the estimate, [1 + RESAMPLES, G].
+    """Means over seeds of the weighted means over clients, of G groups [G, S, N]:
+    first the estimate, [1 + RESAMPLES, G].
 
     A seed whose weights are 0 was not run for the group.
     """
@@ -121,7 +123,8 @@ def _resampled(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def units(tables: dict[str, pd.DataFrame]) -> str:
-    """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)"; empty if it has no seeds."""
+    """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)";
+    empty if it has no seeds."""
     frame = tables.get("_clients", tables["tidy"])
     if "seed" not in frame:
         return ""

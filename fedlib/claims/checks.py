@@ -1,7 +1,7 @@
 """Checks of what tables usually claim: who is best, who is below whom, what falls.
 
-A check is a function of an item's tables that gives a `Verdict`. The first ones look at a table's accuracies by column and row, in
-percent (`analysis.accuracies.means`); they are not tested where a row that they name was not run.
+A check is a function of an item's tables that gives a `Verdict`. The first ones look at a table's accuracies by column
+and row, in percent (`analysis.accuracies.means`); they are not tested where a row that they name was not run.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def negated(check: Check) -> Check:
 def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequence[str] = (), **where) -> Check:
     """The rows' order is that of the paper: Spearman's rank correlation above `least` (a line of ours) in every column.
 
-    among: rows whose own correlation is reported besides, the more telling one where two groups are far apart: then any order
-    within them has a large correlation over all.
+    among: rows whose own correlation is reported besides, the more telling one where two groups are far apart:
+    then any order within them has a large correlation over all.
     """
 
     def check(tables: Tables) -> Verdict:
@@ -163,8 +163,8 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
 def over_seeds(table: str, value: str, by: str, judge: Judge, scale: float = 1, each: str = "", **where) -> Check:
     """A check that `judge` holds of the means over seeds of a column of a table, by group; scale: 100 for percent.
 
-    each: a column for every value of which it must hold; where: columns of the table. Several numbers of one seed and group
-    are averaged first.
+    each: a column for every value of which it must hold; where: columns of the table.
+    Several numbers of one seed and group are averaged first.
     """
 
     def check(tables: Tables) -> Verdict:
@@ -179,16 +179,23 @@ def over_seeds(table: str, value: str, by: str, judge: Judge, scale: float = 1, 
     return check
 
 
-def every_row(table: str, holds: Callable[[pd.DataFrame], pd.Series], of: str = "", say=None, /, **where) -> Check:
+def every_row(
+    table: str, holds: Callable[[pd.DataFrame], pd.Series], of: str = "", say=None, each: str = "", /, **where
+) -> Check:
     """A check that something holds in every row; where: columns of the table.
 
-    Evidence: how many rows it holds in, if `of` says what they are in the plural, and what `say` tells of all of them.
+    Evidence: how many rows it holds in, if `of` says what they are in the plural, and what `say` tells of all of them,
+    or of those of every value of the column `each`.
     """
 
     def check(tables: Tables) -> Verdict:
         rows = only(tables[table], **where)
         right = holds(rows)
-        texts = [f"{right.sum()} of {len(rows)} {of}"] * bool(of) + ([say(rows)] if say else [])
+        texts = [f"{right.sum()} of {len(rows)} {of}"] if of else []
+        if say and each:
+            texts += [f"{name}: {say(own)}" for name, own in rows.groupby(each, sort=False)]
+        elif say:
+            texts.append(say(rows))
         return verdict(right.all(), "; ".join(text for text in texts if text))
 
     return check

@@ -1,4 +1,5 @@
-"""Judges: what a claim says of several numbers, from their draws, best first; margins by what is compared, and evidence in words."""
+"""Judges: what a claim says of several numbers, from their draws, best first;
+margins by what is compared, and evidence in words."""
 
 from __future__ import annotations
 

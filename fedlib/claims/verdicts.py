@@ -1,8 +1,8 @@
 """Claims, verdicts and their words.
 
-Most verdicts say by how much a claim holds: margins, differences in points that must all be above 0, each with an interval
-(`fedlib.analysis.uncertainty`). All intervals above 0: reproduced. One of them below: not reproduced. Otherwise undecided: another
-draw of seeds and clients could turn the verdict round.
+Most verdicts say by how much a claim holds: margins, differences in points that must all be above 0, each with an
+interval (`fedlib.analysis.uncertainty`). All intervals above 0: reproduced. One of them below: not reproduced.
+Otherwise undecided: another draw of seeds and clients could turn the verdict round.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Margins = dict[str, pd.Series]  # by what is compared, > 0 as claimed: the estim
 class Verdict:
     """How a claim fared, and the numbers behind it.
 
-    holds: what the estimates alone say, None if that is nothing. margins: intervals by what is compared. anywhere: it does not
-    depend on the data.
+    holds: what the estimates alone say, None if that is nothing. margins: intervals by what is compared. anywhere:
+    it does not depend on the data.
     """
 
     status: str
@@ -75,20 +75,28 @@ Check = Callable[[Tables], Verdict]
 class Claim:
     """A sentence and the check that decides it.
 
-    kind: "paper", a sentence that a reader takes from the item; "own", a question of ours; "check", what holds by construction
-    and is checked by a computation that is independent of the method: it tests this implementation, not the paper.
+    kind: "paper", a sentence that a reader takes from the item; "own", a question of ours; "check", what holds by
+    construction and is checked by a computation that is independent of the method: it tests this implementation, not
+    the paper.
     """
 
     text: str
     check: Check
     kind: str = "paper"
 
+    def said(self, v: Verdict, elsewhere: str, over: str) -> tuple[str, Verdict]:
+        """The sentence and a verdict as they are shown; elsewhere: see `in_words`; over: what intervals are over."""
+        evidence = f"{v.evidence} [95 % intervals over {over}]" if v.margins and over else v.evidence
+        status = in_words(v.status, self.kind, "" if v.anywhere else elsewhere)
+        return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=status, evidence=evidence)
+
 
 ours, implementation = partial(Claim, kind="own"), partial(Claim, kind="check")
 
 
-# how a verdict is called ------------------------------------------------------------------------------------------------
+# how a verdict is called ----------------------------------------------------------------------------------------------
 
+PREFIXES = {"paper": "", "own": "(Ours) ", "check": "(Check) "}
 WORDS = {
     "paper": {REPRODUCED: "reproduced", NOT_REPRODUCED: "not reproduced"},
     "own": {REPRODUCED: "holds", NOT_REPRODUCED: "does not hold"},

@@ -1,6 +1,7 @@
 """Tables and figures of the papers as items that can be run, drawn, compared and checked.
 
-An item is a file <paper>/<item>.py with an `ITEM`, named like its notebook; it is found by its name, nothing is registered by hand.
+An item is a file <paper>/<item>.py with an `ITEM`, named like its notebook;
+it is found by its name, nothing is registered by hand.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def find(name: str) -> Item:
 
 
 def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
-    """Open an item by name; `profile` gives way to the environment variable FEDLIB_PROFILE. Raises BadValue for unknown names."""
+    """Open an item by name; the environment variable FEDLIB_PROFILE wins. Raises BadValue for unknown names."""
     return OpenItem(find(name), os.environ.get("FEDLIB_PROFILE") or profile, **options)
 
 

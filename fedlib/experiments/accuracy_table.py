@@ -1,4 +1,5 @@
-"""A table of accuracies: rows (methods and their variants) by columns (tasks), each cell a mean over seeds, beside the paper's.
+"""A table of accuracies: rows (methods and their variants) by columns (tasks),
+each cell a mean over seeds, beside the paper's.
 
 Runs, comparison, ranks and figure follow from rows and columns; what is left to say are the claims.
 """
@@ -28,8 +29,9 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """A printed table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`); rows: by name the method with its
-    hyper-parameters or fields of the run, of the settings; row_of, column_of: where a printed cell belongs (None: nowhere)."""
+    """A printed table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`); rows: by name
+    the method with its hyper-parameters or fields of the run, of the settings; row_of, column_of: where a printed cell
+    belongs (None: nowhere)."""
 
     paper: str
     numbers: tuple[str, ...]  # of the printed tables; a cell that is in several counts once
@@ -58,7 +60,7 @@ class AccuracyTable:
         }
 
     def read_off(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-        """tidy: one row a run and what is read of it; _clients: one row a client; found: results by row, column and seed."""
+        """tidy: one row a run and what is read of it; _clients: one row a client. found: by row, column and seed."""
         tidy, clients = [], []
         for row, column, seed in self.runs(s):
             r = found.get((row, column, seed))
@@ -76,8 +78,14 @@ class AccuracyTable:
     def analyse(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         """What was read off; compare: paper | ours | difference; points; ranks; cells: what the figure shows."""
         tables = {**self.read_off(s, found), "_printed": self.printed(s)}
-        shown, data = cells(tables, self.where, self.also), (self.dataset(s) or "its data", s.get("dataset", "the same"))
-        compare, points = compared(tables, shown, self.shown(s), data, self.also), by_point(only(tables["tidy"], **self.where))
+        shown, data = (
+            cells(tables, self.where, self.also),
+            (self.dataset(s) or "its data", s.get("dataset", "the same")),
+        )
+        compare, points = (
+            compared(tables, shown, self.shown(s), data, self.also),
+            by_point(only(tables["tidy"], **self.where)),
+        )
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
     def printed(self, s: dict) -> pd.DataFrame:
@@ -98,5 +106,10 @@ class AccuracyTable:
 
     def item(self, more: Callable[[dict], Runs] = lambda s: {}, **about) -> Item:
         """The table as an item; more: runs of other tables that its claims look at."""
-        given = {"runs": lambda s: {**self.runs(s), **more(s)}, "analyse": self.analyse, "partial": True, "shown": EXTRAS}
+        given = {
+            "runs": lambda s: {**self.runs(s), **more(s)},
+            "analyse": self.analyse,
+            "partial": True,
+            "shown": EXTRAS,
+        }
         return Item(**{**given, "figure": lambda tables: figures.accuracies(tables["cells"]), "table": self} | about)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from fedlib import algorithms
 from fedlib.analysis.uncertainty import units
 from fedlib.base.errors import FedlibError, choose, like, require
 from fedlib.base.files import home
-from fedlib.claims import NOT_TESTED, Claim, Verdict, in_words
+from fedlib.claims import NOT_TESTED, Claim, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.runs.store import Store
 from fedlib.runs.sweep import run_all
@@ -35,10 +34,12 @@ Runs, Found = dict[Hashable, RunSpec], dict[Hashable, RunResult]  # by what an i
 
 @dataclass(frozen=True)
 class Item:
-    """One table or figure, declared in a file of its own. settings: per profile, plain scalars, of which the others are functions.
+    """One table or figure, declared in a file of its own. settings:
+    per profile, plain scalars, of which the others are functions.
 
-    runs: what is trained; analyse: tables of their results, under the same keys. Always there are "tidy" (one observation a
-    row) and "compare" (paper | ours | difference); those whose names begin with "_" are for claims and figures, and not saved.
+    runs: what is trained; analyse: tables of their results, under the same keys. Always there are "tidy" (one
+    observation a row) and "compare" (paper | ours | difference); those whose names begin with "_" are for claims and
+    figures, and not saved.
     """
 
     title: str
@@ -59,26 +60,25 @@ class Item:
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
 
 
-def per_profile(settings: dict[str, dict], **more) -> dict[str, dict]:
-    """Settings with more of them, or with others: the same in every profile, or a list of one for each, None for what is there."""
-    return {
-        profile: own | {
-            name: value[k] if isinstance(value, list) else value
-            for name, value in more.items() if not isinstance(value, list) or value[k] is not None
-        }
-        for k, (profile, own) in enumerate(settings.items())
-    }  # fmt: skip
+def per_profile(settings: dict[str, dict] | None = None, /, **more) -> dict[str, dict]:
+    """Settings by profile, new or with others added: one for all, or a list of one for each, None for what is there."""
+    made = {profile: dict(settings[profile] if settings else {}) for profile in PROFILES}
+    for name, value in more.items():
+        for own, one in zip(made.values(), value if isinstance(value, list) else [value] * len(made), strict=True):
+            own |= {} if one is None else {name: one}
+    return made
 
 
 class OpenItem:
     """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
 
     def __init__(
-        self, item: Item, profile: str = "quick", device: str = "cpu", jobs: int | None = None, root: Path | None = None,
-        finished: bool = False, **overrides,
+        self, item: Item, profile: str = "quick", device: str = "cpu", jobs: int | None = None,
+        root: Path | None = None, finished: bool = False, **overrides,
     ):  # fmt: skip
-        """overrides: settings; None, "" and () stand for the profile's own. finished: train nothing; items that can do so show the
-        runs that are there, and say which are missing. Raises BadValue for an unknown setting or a value out of range."""
+        """overrides: settings; None, "" and () stand for the profile's own. finished: train nothing; items that can do
+        so show the runs that are there, and say which are missing. Raises BadValue for an unknown setting or a value
+        out of range."""
         self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
         self.finished, own = finished, item.settings[profile]
         given = {name: value for name, value in overrides.items() if value is not None and value != "" and value != ()}
@@ -160,7 +160,7 @@ class OpenItem:
 
     @functools.cached_property
     def checked(self) -> list[tuple[Claim, Verdict]]:
-        """Every claim with its verdict on our results. A smoke run only shows that the code runs: it decides nothing."""
+        """Every claim with its verdict on our results. A smoke run, which shows that the code runs, decides nothing."""
         found = [(claim, claim.check(self.tables)) for claim in self.item.claims]
         if self.profile == "smoke" and self.specs:
             found = [(claim, Verdict(NOT_TESTED, f"smoke run; {v.evidence}")) for claim, v in found]
@@ -173,13 +173,8 @@ class OpenItem:
 
     def verdicts(self) -> list[tuple[str, Verdict]]:
         """The claims' texts and verdicts, in the words that fit the data; the evidence says what intervals are over."""
-        over, found = units(self.tables), []
-        for claim, v in self.checked:
-            prefix = {"paper": "", "own": "(Ours) ", "check": "(Check) "}[claim.kind]
-            evidence = f"{v.evidence} [95 % intervals over {over}]" if v.margins and over else v.evidence
-            status = in_words(v.status, claim.kind, "" if v.anywhere else self.elsewhere)
-            found.append((prefix + claim.text, dataclasses.replace(v, status=status, evidence=evidence)))
-        return found
+        over = units(self.tables)
+        return [claim.said(v, self.elsewhere, over) for claim, v in self.checked]
 
     def claims(self) -> pd.DataFrame:
         """The verdicts as a table."""

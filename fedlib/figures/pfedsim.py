@@ -231,13 +231,18 @@ def domains(cells: pd.DataFrame) -> Figure:
 
     cells: as in `fedlib.figures.accuracies`, a column a domain.
     """
-    tables = {series: own.pivot(index="row", columns="column", values="mean") for series, own in cells.groupby("series", sort=False)}
+    tables = {
+        series: own.pivot(index="row", columns="column", values="mean")
+        for series, own in cells.groupby("series", sort=False)
+    }
     rows = list(dict.fromkeys(cells["row"]))
     figure, (axes,) = axes_of(10.5, 0.3 * len(rows) + 1.5, 1, len(tables), sharey=True)
     for ax, (series, table) in zip(axes, tables.items()):
         table = table.reindex(index=rows)[sorted(table, key=lambda column: column != "average")]
         centred = table - table.mean()  # who is good within a domain; domains are not equally hard
-        sns.heatmap(centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7})
+        sns.heatmap(
+            centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7}
+        )
         ax.set(title=f"{series}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
         ax.tick_params(axis="x", rotation=30)
         ax.axvline(1, color="white", linewidth=3)

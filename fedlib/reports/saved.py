@@ -45,7 +45,10 @@ def save(opened: OpenItem) -> dict:
 
 def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:
     """A claim as it is kept; found: with its margins, said: in the words that fit the data."""
-    entry, closest = {"claim": text, "kind": claim.kind, "verdict": said.status, "evidence": said.evidence}, found.closest
+    entry, closest = (
+        {"claim": text, "kind": claim.kind, "verdict": said.status, "evidence": said.evidence},
+        found.closest,
+    )
     known = closest is not None and abs(closest.low) < float("inf")
     return entry | ({"margin": [round(end, 4) for end in (closest.value, closest.low, closest.high)]} if known else {})
 

@@ -1,14 +1,12 @@
 """Figure 5: pathological and Dirichlet partitions of CIFAR-10, with the settings of Tables 1 and 2."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
 from fedlib.analysis.tables import described, only, span
 from fedlib.claims import Check, Claim, Verdict, every_row, implementation, verdict
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, per_profile
 
 CLASSES = {"2 classes": 2, "5 classes": 5}  # of a client
 CLIENTS = (50, 100)
@@ -46,11 +44,7 @@ def in_words(t: pd.DataFrame) -> str:
 
 def in_every_draw(scheme: str, holds, say) -> Check:
     """A check that something holds in every draw of a scheme; say: of one partition's draws."""
-
-    def listing(t: pd.DataFrame) -> str:
-        return "; ".join(f"{title}: {say(own)}" for title, own in t.groupby("partition", sort=False))
-
-    return every_row("stats", holds, "draws", listing, scheme=scheme)
+    return every_row("stats", holds, "draws", say, "partition", scheme=scheme)
 
 
 def class_range(t: pd.DataFrame) -> str:
@@ -75,7 +69,9 @@ def few_cosines(tables) -> Verdict:
     pathological, dirichlet = (only(stats, scheme=scheme) for scheme in ("pat_balanced", "dirichlet"))
     few = (pathological["distinct_cosines"] <= pathological["promised"] + 1).all()
     fewer = pathological["distinct_cosines"].max() < dirichlet["distinct_cosines"].min()
-    listing = "; ".join(f"{title}: {span(own)}" for title, own in stats.groupby("partition", sort=False)["distinct_cosines"])
+    listing = "; ".join(
+        f"{title}: {span(own)}" for title, own in stats.groupby("partition", sort=False)["distinct_cosines"]
+    )
     return verdict(few and fewer, f"distinct values, rounded to 0.01: {listing}")
 
 
@@ -83,11 +79,7 @@ ITEM = Item(
     title="FedSimSup Figure 5: pathological and Dirichlet partitions",
     claim="Pathological: every client has equally many classes. Dirichlet: classes and sizes are unequal.",
     smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
-    settings={
-        "smoke": {"dataset": "cifar10", "seeds": 2, "drawn_clients": 20, "min_size": 10},
-        "quick": {"dataset": "cifar10", "seeds": 10, "drawn_clients": 20, "min_size": 40},
-        "paper": {"dataset": "cifar10", "seeds": 50, "drawn_clients": 20, "min_size": 40},
-    },
+    settings=per_profile(dataset="cifar10", seeds=[2, 10, 50], drawn_clients=20, min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.5},
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
@@ -97,9 +89,9 @@ ITEM = Item(
         implementation("Pathological: all samples are used.",
                        in_every_draw("pat_balanced", lambda t: t["samples"] == t["available"],
                                      lambda t: f"{t['samples'].min():,} of {t['available'].max():,}")),
-        Claim("(b) Dirichlet: clients have unequal numbers of classes and unequal sizes (the largest more than twice the "
-              "smallest).", in_every_draw("dirichlet", unequal, times)),
-        Claim("Label cosines take only a few distinct values under the pathological partition (the paper's explanation of "
-              "Table 2).", few_cosines),
+        Claim("(b) Dirichlet: clients have unequal numbers of classes and unequal sizes (the largest more than twice "
+              "the smallest).", in_every_draw("dirichlet", unequal, times)),
+        Claim("Label cosines take only a few distinct values under the pathological partition (the paper's explanation "
+              "of Table 2).", few_cosines),
     ),
 )  # fmt: skip

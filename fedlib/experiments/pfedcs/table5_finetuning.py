@@ -10,5 +10,6 @@ COLUMNS = {"cifar100, Dir(0.05)": DIRICHLET["cifar100, Dir(0.05)"]}
 TABLE = table("5", COLUMNS, TUNED, lambda cell: f"rho = {cell['rho_finetune']}")
 ITEM = item(
     TABLE, "Table 5: epochs of fine-tuning", 75,
-    Claim("One epoch of fine-tuning brings a jump (3 points at least), more bring nothing.", both(below(["rho = 0"], FLAT, by=3), within(FLAT, 0.5))),
+    Claim("One epoch of fine-tuning brings a jump (3 points at least), more bring nothing.",
+          both(below(["rho = 0"], FLAT, by=3), within(FLAT, 0.5))),
 )  # fmt: skip

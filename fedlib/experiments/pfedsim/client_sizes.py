@@ -1,7 +1,5 @@
 """Table 4: the data sets' numbers and the clients' sizes, drawn again; Figure 3 shows them too. Nothing is trained."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from itertools import product
@@ -77,7 +75,7 @@ def needs(dataset: str) -> str:
     return f"needs `fedlib data {dataset}`"
 
 
-# claims, about the tables "stats" and "_facts" ---------------------------------------------------------------------------
+# claims, about the tables "stats" and "_facts" ------------------------------------------------------------------------
 
 
 def same_mean(tables) -> Verdict:

@@ -1,7 +1,5 @@
 """Figure 1: how alike the layers of independently trained models are."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
@@ -46,8 +44,10 @@ def mean_cka(judge):
 ZERO, ONE, TWO, THREE, FOUR = (f"layer {layer}" for layer in range(len(LAYERS)))
 ITEM = Item(
     title="pFedSim Figure 1: layer-wise CKA of independently trained models",
-    claim="The deeper the layer, the less alike are models trained on different clients; the classifier tells them apart best.",
-    smaller="digits (16x16) instead of CIFAR-10; 90 training images per client instead of 3,000; lr 0.05 instead of 0.01",
+    claim="The deeper the layer, the less alike are models trained on different clients; the classifier tells them "
+    "apart best.",
+    smaller="digits (16x16) instead of CIFAR-10; 90 training images per client instead of 3,000; lr 0.05 instead of "
+    "0.01",
     settings=SETTINGS,
     minutes={"smoke": 0.2, "quick": 0.7, "paper": 15},
     runs=ten_clients,

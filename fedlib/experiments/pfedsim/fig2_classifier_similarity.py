@@ -1,7 +1,5 @@
 """Figure 2: cosines of the classifiers of four clients, total and class by class."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures

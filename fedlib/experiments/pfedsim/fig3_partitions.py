@@ -1,14 +1,12 @@
 """Figure 3: what Dirichlet partitions look like, and the clients' sizes that Table 4 prints."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, both, in_order, ours, over_seeds, verdict
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.pfedsim.client_sizes import OF_TABLE_4, printed_sizes, printed_std_inside, size_statistics
 from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET
 
@@ -20,7 +18,11 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     stats, lines = size_statistics(s["datasets"], s["seeds"], s["min_size"]), []
     drawn = {title: {"scheme": "dirichlet", "alpha": alpha, "min_size": 40} for title, alpha in DIRICHLET.items()}
     for cell in printed_sizes().query("dataset in @DATA").itertuples():
-        line = {"data set": cell.dataset, "alpha": cell.alpha, "paper: mean (std)": f"{cell.value:.0f} ({cell.std:.0f})"}
+        line = {
+            "data set": cell.dataset,
+            "alpha": cell.alpha,
+            "paper: mean (std)": f"{cell.value:.0f} ({cell.std:.0f})",
+        }
         own = only(stats, dataset=cell.dataset, alpha=cell.alpha)
         for cap, label in ((True, "ours, cap"), (False, "ours, no cap")):
             mean, std = (only(own, cap=cap)[name] for name in ("mean_size", "std_size"))
@@ -48,11 +50,9 @@ ITEM = Item(
     title="pFedSim Figure 3 and Table 4: Dirichlet partitions and their statistics",
     claim="The smaller alpha, the fewer classes a client has and the more unequal are the clients.",
     smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
-    settings={
-        "smoke": {"datasets": ("cifar10",), "seeds": 3, "drawn_clients": 20, "min_size": 10},
-        "quick": {"datasets": DATA, "seeds": 20, "drawn_clients": 20, "min_size": 40},
-        "paper": {"datasets": DATA, "seeds": 100, "drawn_clients": 20, "min_size": 40},
-    },
+    settings=per_profile(
+        datasets=[("cifar10",), DATA, DATA], seeds=[3, 20, 100], drawn_clients=20, min_size=[10, 40, 40]
+    ),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),

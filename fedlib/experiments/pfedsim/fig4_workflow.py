@@ -1,7 +1,5 @@
 """Figure 4: a run of pFedSim walked through round by round."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -20,7 +18,9 @@ RHO, FIRST, SECOND = 0.5, "generalisation", "personalisation"
 
 
 def runs(s: dict) -> Runs:
-    return {"watched": RunSpec.of_task(of_column(s, "Dir(0.1)"), "pfedsim", rho=RHO, measures=("traffic", "phi", "mixing"))}
+    return {
+        "watched": RunSpec.of_task(of_column(s, "Dir(0.1)"), "pfedsim", rho=RHO, measures=("traffic", "phi", "mixing"))
+    }
 
 
 def walk(r: RunResult) -> pd.DataFrame:
@@ -81,8 +81,8 @@ def never_met(tables) -> Verdict:
 ITEM = Item(
     title="pFedSim Figure 4: the workflow, round by round",
     claim="Averaging first, then extractors mixed by the similarity of classifiers, for the traffic of FedAvg.",
-    smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10; how often pairs meet "
-    "is drawn with the paper's numbers",
+    smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10; how often "
+    "pairs meet is drawn with the paper's numbers",
     settings=per_profile(SETTINGS, rounds=[4, None, 20]),
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 2},
     runs=runs,
@@ -92,7 +92,8 @@ ITEM = Item(
         implementation("In both phases a participant receives one model and sends one model, as in FedAvg.",
                        every_row("tidy", lambda t: (t["down"] == t["model"]) & (t["up"] == t["model"]),
                                  "rounds", lambda t: f"the model has {t['model'].iloc[0]:,} numbers")),
-        implementation("In the second phase a classifier changes only on a client that takes part; nothing averages it.",
+        implementation("In the second phase a classifier changes only on a client that takes part; nothing averages "
+                       "it.",
                        every_row("tidy", lambda t: t["heads_changed"] == t["participants"],
                                  "rounds", lambda t: f"{t['participants'].iloc[0]} clients take part", phase=SECOND)),
         implementation("The extractors that are sent are the similarity-weighted means of Eq. 4.",

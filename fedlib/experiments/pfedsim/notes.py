@@ -1,7 +1,5 @@
 """Replication notes: what each choice that the paper leaves open does to pFedSim's accuracy, and to its lead."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -14,8 +12,8 @@ from fedlib.analysis.readings import RULES
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
 from fedlib.claims import Verdict, apart, decided, every_row, not_tested, ours, verdict
+from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
-from fedlib.experiments import choices
 from fedlib.experiments.item import Item, Runs, per_profile
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
 from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, SETTINGS, SMALLER
@@ -43,13 +41,13 @@ CHOICES = (
 )  # fmt: skip
 SENSITIVITY = Sensitivity("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({spec.partition['alpha']:g})")
 
-# Cells far from the paper's are run again with one thing changed: column, name of the choice, methods.
-AGAIN = (
-    ("Dir(0.1)", "another partition", ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim")),
-    ("Dir(0.5)", "another partition", ("fedavg", "fedbn")),
-    ("Dir(0.5)", "the other number of max-pools", ("fedavg", "fedbn")),
-    ("Dir(0.5)", "batch norm's statistics shared", ("fedavg",)),
-)
+# Cells far from the paper's are run again with one thing changed: methods by name of the choice and column.
+AGAIN = {
+    ("another partition", "Dir(0.1)"): ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim"),
+    ("another partition", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("the other number of max-pools", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
+}
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg every client trains alone
 ALONE = "without partners"
 MIXING = replace(TABLE, rows=lambda s: {"pfedsim": {"method": "pfedsim"}, ALONE: {"method": "pfedsim", "max_age": 0}})
@@ -63,12 +61,11 @@ def changed(s: dict) -> Runs:
 
 def again(s: dict) -> Runs:
     """What is changed, row, column and seed of the cells of AGAIN, where the settings say so."""
-    by_name, runs = {choice.name: choice for choice in CHOICES}, TABLE.runs(s)
     return {
-        (name, row, column, seed): SENSITIVITY.otherwise(by_name[name], s, spec)
-        for its, name, methods in (AGAIN if s["again"] else ())
-        for (row, column, seed), spec in runs.items()
-        if column == its and row in methods
+        (choice.name, row, column, seed): SENSITIVITY.otherwise(choice, s, spec)
+        for (row, column, seed), spec in (TABLE.runs(s).items() if s["again"] else ())
+        for choice in CHOICES
+        if row in AGAIN.get((choice.name, column), ())
     }
 
 
@@ -76,7 +73,7 @@ PARTS = {"table": TABLE.runs, "changed": changed, "mixing": MIXING.runs, "again"
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the effects: leads, fit and cells of Table 3, read off in several ways; alone, without partners; draws."""
+    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without partners; draws."""
     table, changed, mixing, again = ({key[1:]: r for key, r in found.items() if key[0] == part} for part in PARTS)
     effects, printed = SENSITIVITY.effects(changed), TABLE.printed(s)
     rules = by_rule(lambda read: replace(TABLE, read=read).read_off(s, table))
@@ -97,14 +94,17 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 
 def largest_classes(s: dict) -> pd.DataFrame:
-    """Percent of all samples that belong to the most frequent class of their client: our partitions against DRAWS draws.
+    """Percent of all samples that belong to the most frequent class of their client:
+    our partitions against DRAWS draws.
 
     Who has little else than one class is easy to serve with a model of its own.
     """
     kinds = {c: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for c, a in DIRICHLET.items()}
     drawn = statistics_by_title(kinds, s["dataset"], s["num_clients"], range(DRAWS))
     share = 100 * drawn.pivot(index="partition", columns="seed", values="largest_class").loc[list(kinds)]
-    found = pd.DataFrame({"ours": share[0], "partition 1": share[1], "mean": share.mean(1), "std": share.std(1, ddof=1)})
+    found = pd.DataFrame(
+        {"ours": share[0], "partition 1": share[1], "mean": share.mean(1), "std": share.std(1, ddof=1)}
+    )
     return found.assign(z=(found["ours"] - found["mean"]) / found["std"]).rename_axis("column").reset_index()
 
 
@@ -121,7 +121,7 @@ def first_by_every_rule(tables) -> Verdict:
     return decided(dict(tables["_leads"].items()), evidence)
 
 
-@choices.with_all(SENSITIVITY)
+@with_all(SENSITIVITY)
 def transform_matters_most(tables, chance: float) -> Verdict:
     moved = SENSITIVITY.mean_effects(tables).abs()
     codes = tables["tidy"].drop_duplicates("choice").set_index("choice")["code"]
@@ -131,7 +131,7 @@ def transform_matters_most(tables, chance: float) -> Verdict:
     return decided(margins, f"largest effects, without sign: {listed(ranked.head(3), '.2f')}")
 
 
-@choices.with_all(SENSITIVITY)
+@with_all(SENSITIVITY)
 def rule_outweighs_choices(tables, chance: float) -> Verdict:
     if tables["leads"].empty:
         return not_tested("not all methods of Table 3 were run")
@@ -153,25 +153,26 @@ def brought(found: pd.DataFrame) -> str:
 
 
 def beside_draws(found: pd.DataFrame) -> str:
-    texts = (f"{r.column}: {r.ours:.1f} % against {r.mean:.1f} ({r.std:.1f}), {r.z:+.1f} std" for r in found.itertuples())
+    rows = found.itertuples()
+    texts = (f"{r.column}: {r.ours:.1f} % against {r.mean:.1f} ({r.std:.1f}), {r.z:+.1f} std" for r in rows)
     return f"{'; '.join(texts)} (2 std is a line of ours)"
 
 
 def answer(tables) -> str:
-    """Does pFedSim outperform the baselines, and which unpublished choice matters most? In sentences, from the numbers."""
+    """Does pFedSim outperform the baselines, and which unpublished choice matters most? From the numbers."""
     sentences, found, near = [], tables["leads"], tables["fit"]
     for r in only(found, rule=next(iter(RULES))).itertuples():
         lead = f"{r.lead:+.1f} [{r.low:+.1f}, {r.high:+.1f}] points from {r[5]}"
         sentences.append(f"At {r.column} pFedSim is number {r.place} with {r.pfedsim:.1f} %, {lead}.")
     if len(found):
-        cases = f"{(found['place'] == 1).sum()} of {len(found)} cases, if the same runs are read off in {found['rule'].nunique()} ways"
-        sentences.append(f"It is first in {cases}.")
+        cases, ways = f"{(found['place'] == 1).sum()} of {len(found)} cases", f"{found['rule'].nunique()} ways"
+        sentences.append(f"It is first in {cases}, if the same runs are read off in {ways}.")
     if len(near):
         near = near.groupby("rule", sort=False).agg({"cells": "sum", "within 3": "sum", "mean distance": "mean"})
         head, closest = near.iloc[0], near.loc[near["mean distance"].idxmin()]
-        other = "" if closest.name == near.index[0] else f'; read off as "{closest.name}" they are {closest["within 3"]:.0f}'
         which = f"{head['within 3']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run)"
-        sentences.append(f"{which} are within {FAR:g} points of the paper's{other}.")
+        nearest = f'the nearest way to read them off, "{closest.name}", gives {closest["within 3"]:.0f}'
+        sentences.append(f"{which} are within {FAR:g} points of the paper's; {nearest}.")
     for r in tables["draws"].query("abs(z) > 2").itertuples():
         kind, share = "easy" if r.z > 0 else "uncommonly mixed", f"{r.ours:.0f} % of the samples are of their client's"
         mean = f"the mean of {DRAWS} draws is {r.mean:.0f} % ({r.z:+.1f} std)"
@@ -195,20 +196,22 @@ ITEM = Item(
         "leads": "pFedSim's place and lead over the best other method, however the accuracy is read off",
         "alone": "What mixing brings: pFedSim, and the same without partners (Φ stays the identity), %",
         "fit": f"How near the same runs come to the paper's numbers (on {PRINTED} only), points",
-        "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), read off in every way",
+        "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), read off in every "
+        "way",
         "draws": "Samples that are of their client's largest class, %: is our partition an ordinary draw?",
     },
     figure=lambda tables: figures.open_choices(tables["tidy"], tables["leads"], "pfedsim"),
     answer=answer,
     claims=(
         ours("pFedSim is first whatever way the accuracy is read off the same runs.", first_by_every_rule),
-        choices.matter(SENSITIVITY, "pFedSim"),
+        matter(SENSITIVITY, "pFedSim"),
         ours("What matters most is how similarity becomes a weight (S1, S2).", transform_matters_most),
         ours("How the accuracy is read off moves pFedSim's lead more than any choice moves its accuracy.",
              rule_outweighs_choices),
         ours("Mixing extractors makes pFedSim better than training on alone after the same rounds of FedAvg.",
              mixing_helps),
-        ours("Our partitions are ordinary draws: the share of the clients' largest classes is within 2 std of the mean.",
+        ours("Our partitions are ordinary draws: the share of the clients' largest classes is within 2 std of the "
+             "mean.",
              every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", beside_draws)),
     ),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Table 2: which measure of similarity orders pairs of clients as their data does?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -24,7 +22,7 @@ def on_pairs(r: RunResult) -> pd.DataFrame:
 
 
 def rank_correlations(r: RunResult) -> pd.DataFrame:
-    """One row a measure: its rank correlation with data similarity and with the cosine of labels over all pairs of clients."""
+    """One row a measure: its rank correlation over all pairs with data similarity and with the cosine of labels."""
     upper = np.triu_indices(r.spec.num_clients, 1)
     lines = [
         (m, MEASURES[m], *(spearman(r.arrays[m][upper], r.arrays[like][upper]) for like in ("data", "label_cosine")))

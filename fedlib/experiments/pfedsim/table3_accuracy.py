@@ -1,11 +1,10 @@
 """Table 3: the accuracy of twelve methods."""
 
-from __future__ import annotations
-
 from fedlib.claims import Claim, below, best, both, changes, falls, gap, like_the_paper, ours, place, rises
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.pfedsim import task
+from fedlib.experiments.pfedsim.task import METHODS, OTHERS, PERSONAL, SINGLE_MODEL
 
 DIR01 = {"columns": ("Dir(0.1)",)}
 TABLE = AccuracyTable("pfedsim", ("3",), tuple(task.DIRICHLET), task.of_column, task.every_method, task.column_of)
@@ -14,24 +13,25 @@ ITEM = TABLE.item(
     title="pFedSim Table 3: accuracy of twelve methods",
     claim="pFedSim is more accurate than local training and ten federated methods, whatever the heterogeneity.",
     smaller=task.SMALLER,
-    settings=per_profile(task.SETTINGS, methods=task.METHODS),
+    settings=per_profile(task.SETTINGS, methods=METHODS),
     minutes={"smoke": 0.5, "quick": 1.5, "paper": 200},
     claims=(
-        Claim("pFedSim is the most accurate of all twelve methods at both alphas.", best("pfedsim", task.METHODS)),
+        Claim("pFedSim is the most accurate of all twelve methods at both alphas.", best("pfedsim", METHODS)),
         Claim("At Dir(0.1) methods with one model for all are far below Local-Only (10 points at least), and below the "
               "personal ones.",
-              both(below(task.SINGLE_MODEL, ["local"], by=10, **DIR01), below(task.SINGLE_MODEL, task.PERSONAL, **DIR01))),
+              both(below(SINGLE_MODEL, ["local"], by=10, **DIR01), below(SINGLE_MODEL, PERSONAL, **DIR01))),
         Claim("At Dir(0.5) the gap between Local-Only and the best single model is narrower.",
-              changes({"Local minus the best single model": gap("local", task.SINGLE_MODEL)}, -1, ("local", *task.SINGLE_MODEL))),
+              changes({"Local minus the best single model": gap("local", SINGLE_MODEL)}, -1, ("local", *SINGLE_MODEL))),
         Claim("From Dir(0.1) to Dir(0.5) personal methods lose accuracy and FedAvg gains.",
-              both(falls("local", *task.PERSONAL), rises("fedavg"))),
-        Claim("FedRep is second at Dir(0.1).", place("fedrep", 2, task.METHODS, **DIR01)),
-        Claim("The improvement over the best baseline is larger at Dir(0.1) (the text; the paper's table has it so on one "
-              "data set of four).",
-              changes({"pFedSim minus the best other": gap("pfedsim")}, -1, task.METHODS)),
-        ours("pFedSim is also the best of those methods that have a trained model of each client, all tested at `post`.",
-             best("pfedsim", ("local", "fedbn", *task.PERSONAL), point="post")),
+              both(falls("local", *PERSONAL), rises("fedavg"))),
+        Claim("FedRep is second at Dir(0.1).", place("fedrep", 2, METHODS, **DIR01)),
+        Claim("The improvement over the best baseline is larger at Dir(0.1) (the text; the paper's table has it so on "
+              "one data set of four).",
+              changes({"pFedSim minus the best other": gap("pfedsim")}, -1, METHODS)),
+        ours("pFedSim is also the best of those methods that have a trained model of each client, all tested at "
+             "`post`.",
+             best("pfedsim", ("local", "fedbn", *PERSONAL), point="post")),
         ours("The methods' order is that of the paper: rank correlation above 0.8 at both alphas.",
-             like_the_paper(0.8, task.OTHERS, task.METHODS)),
+             like_the_paper(0.8, OTHERS, METHODS)),
     ),
 )  # fmt: skip

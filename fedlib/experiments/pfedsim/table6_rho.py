@@ -1,7 +1,5 @@
 """Table 6: how many rounds of FedAvg before personalisation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -85,10 +83,10 @@ ITEM = TABLE.item(
         Claim("rho = 0 is always worse than every rho between 0 and 1 (the paper's text; its table disagrees at 0.9).",
               below([RHO[0.0]], BETWEEN)),
         Claim("rho = 0.7 is best for LeNet5.", best(RHO[0.7], RHO.values(), **SWEEP)),
-        ours("At rho = 0.9 only clients not drawn since T_g are less accurate: the others are what they are at rho = 0.7 "
-             "(within a point).", drop_is_the_undrawns),
-        Claim("pFedSim (rho = 0.5, post) is more accurate than Local-Only (post), FedAvg (glob) and FedPer (recv), as in "
-              "Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),
+        ours("At rho = 0.9 only clients not drawn since T_g are less accurate: the others are what they are at rho = "
+             "0.7 (within a point).", drop_is_the_undrawns),
+        Claim("pFedSim (rho = 0.5, post) is more accurate than Local-Only (post), FedAvg (glob) and FedPer (recv), as "
+              "in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),
         Claim("A larger model wants a smaller rho.",
               lambda tables: not_tested("needs runs of MobileNetV2 on Tiny-ImageNet; these are of LeNet5-BN")),
     ),

@@ -1,7 +1,5 @@
 """Table 7: what pFedSim costs, in seconds and in numbers sent."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
@@ -27,7 +25,10 @@ def runs(s: dict) -> Runs:
 def cost(r: RunResult) -> dict[str, float]:
     """Seconds per training sample and epoch, and numbers per participant and round."""
     turns = r.spec.rounds * num_participants(r.spec.num_clients, r.spec.join_ratio)
-    return {"seconds": r.seconds["per_sample"], **{way: r.communication[way]["floats"] / turns for way in ("down", "up")}}
+    return {
+        "seconds": r.seconds["per_sample"],
+        **{way: r.communication[way]["floats"] / turns for way in ("down", "up")},
+    }
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
@@ -88,7 +89,8 @@ ITEM = Item(
               time(under(["fedavg"], ["fedfomo"], form=".2f"))),
         Claim("FedGen takes longer than FedAvg, because clients train on generated features too.",
               time(under(["fedavg"], ["fedgen"], form=".2f"))),
-        implementation("pFedSim sends what FedAvg sends, FedFomo up to M models down, FedGen a generator besides the model.",
+        implementation("pFedSim sends what FedAvg sends, FedFomo up to M models down, FedGen a generator besides the "
+                       "model.",
                        traffic),
     ),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Table 8 and Figure 5: clients that differ in how their images look, not in their labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -64,9 +62,10 @@ def printed_counts(tables) -> Verdict:
 
 ITEM = TABLE.item(
     title="pFedSim Table 8 and Figure 5: feature skew",
-    claim="Where clients differ in how their images look, one model for all beats split models, and pFedSim beats both.",
-    smaller="digits in six looks (16x16) instead of DomainNet's six domains; 18 clients of which 9 take part, 15 rounds, "
-    "instead of 120, 12 and 200; LeNet5-BN instead of a pretrained MobileNetV2; lr 0.05 instead of 0.01",
+    claim="Where clients differ in how their images look, one model for all beats split models, and pFedSim beats "
+    "both.",
+    smaller="digits in six looks (16x16) instead of DomainNet's six domains; 18 clients of which 9 take part, 15 "
+    "rounds, instead of 120, 12 and 200; LeNet5-BN instead of a pretrained MobileNetV2; lr 0.05 instead of 0.01",
     settings=per_profile(
         SETTINGS, dataset=["digits_looks", "digits_looks", "domainnet"], weights=["", "", "pretrained"],
         model=["lenet5_bn", "lenet5_bn", "mobilenetv2"], num_clients=[6, 18, 120], clients_per_domain=[1, 3, 20],
@@ -78,8 +77,8 @@ ITEM = TABLE.item(
     figure=lambda tables: figures.domains(tables["cells"]),
     claims=(
         Claim("pFedSim has the best average.", best("pfedsim", METHODS, **AVERAGE)),
-        Claim("Methods with one model for all, and those with batch norm of their own, beat FedPer, FedRep, FedFomo and "
-              "Per-FedAvg.", below(SPLIT, SHARED, **AVERAGE)),
+        Claim("Methods with one model for all, and those with batch norm of their own, beat FedPer, FedRep, FedFomo "
+              "and Per-FedAvg.", below(SPLIT, SHARED, **AVERAGE)),
         Claim("FedPer, FedRep, FedFomo and Per-FedAvg beat Local-Only.", below(["local"], SPLIT, **AVERAGE)),
         Claim("pFedSim is the best in five of the six domains at least.", best_in_five_domains),
         Claim("The domains have the numbers of images of Figure 5(b).", printed_counts),

@@ -1,7 +1,5 @@
 """Tables 4, 5 and 9: the data and the two networks of the experiments, as printed and as they are here."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
@@ -9,7 +7,7 @@ from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, every_row, ours, verdict
 from fedlib.data import DATASETS
 from fedlib.data.facts import class_sizes
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.paper_numbers import printed_cells
 from fedlib.experiments.pfedsim import client_sizes
 from fedlib.models import parameters_by_part, sizes
@@ -28,8 +26,14 @@ NETWORKS = {
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     """stats: `size_statistics`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
     here = [dataset for dataset in s["datasets"] if class_sizes(dataset)]
-    stats, facts = client_sizes.size_statistics(here, s["seeds"], s["min_size"]), client_sizes.public_facts(s["datasets"])
-    compare, layers = client_sizes.table4(stats, facts), pd.concat([layers_of(number) for number in PRINTED], ignore_index=True)
+    stats, facts = (
+        client_sizes.size_statistics(here, s["seeds"], s["min_size"]),
+        client_sizes.public_facts(s["datasets"]),
+    )
+    compare, layers = (
+        client_sizes.table4(stats, facts),
+        pd.concat([layers_of(number) for number in PRINTED], ignore_index=True),
+    )
     for number, own in layers.groupby("table"):
         other, table = own[own["verdict"] != "same"], f"Table {number}"
         compare += [(table, f"layer {row.layer}", row.printed, row.ours, row.verdict) for row in other.itertuples()]
@@ -79,11 +83,7 @@ ITEM = Item(
     title="pFedSim Tables 4, 5 and 9: the data and the networks",
     claim="The printed data sets and networks are the public ones, up to a handful of misprints.",
     smaller="fewer draws of the partition; EMNIST's clients only where the data set is prepared",
-    settings={
-        "smoke": {"datasets": DATA, "seeds": 2, "min_size": 10},
-        "quick": {"datasets": DATA, "seeds": 20, "min_size": 40},
-        "paper": {"datasets": DATA, "seeds": 100, "min_size": 40},
-    },
+    settings=per_profile(datasets=DATA, seeds=[2, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     analyse=analyse,
     figure=lambda tables: figures.data_and_networks(

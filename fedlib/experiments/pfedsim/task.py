@@ -1,9 +1,10 @@
 """What pFedSim's Tables 3, 6, 7 and 8 share: the federated task in three sizes, and the methods."""
 
-from __future__ import annotations
+from fedlib.experiments.item import per_profile
 
 METHODS = (
-    "local", "fedavg", "fedprox", "feddyn", "fedgen", "fedbn", "perfedavg", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim",
+    "local", "fedavg", "fedprox", "feddyn", "fedgen", "fedbn", "perfedavg", "fedper", "fedrep", "fedfomo", "ffedap",
+    "pfedsim",
 )  # as in the paper, from top to bottom  # fmt: skip
 SINGLE_MODEL = ("fedavg", "fedprox", "feddyn", "fedgen")
 OTHERS = tuple(method for method in METHODS if method not in SINGLE_MODEL)  # clients' models differ
@@ -11,21 +12,12 @@ PERSONAL = ("fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")
 DIRICHLET = {"Dir(0.1)": 0.1, "Dir(0.5)": 0.5}
 ALPHAS = tuple(DIRICHLET.values())
 
-# What every profile says of the task; pools: max-pools of LeNet5-BN, 1 as the paper's Table 5 prints it, 2 as the authors' code has it.
-SETTINGS = {
-    "smoke": {
-        "dataset": "digits", "num_clients": 6, "join_ratio": 0.5, "rounds": 2, "local_epochs": 1, "lr": 0.05,
-        "min_size": 10, "pools": 1, "eval_every": 1, "seeds": 1,
-    },
-    "quick": {
-        "dataset": "digits", "num_clients": 20, "join_ratio": 0.5, "rounds": 15, "local_epochs": 5, "lr": 0.05,
-        "min_size": 10, "pools": 1, "eval_every": 5, "seeds": 1,
-    },
-    "paper": {
-        "dataset": "cifar10", "num_clients": 100, "join_ratio": 0.1, "rounds": 200, "local_epochs": 5, "lr": 0.01,
-        "min_size": 40, "pools": 2, "eval_every": 10, "seeds": 1,
-    },
-}  # fmt: skip
+# By profile: smoke, quick, paper. pools: max-pools of LeNet5-BN, 1 as Table 5 prints it, 2 as the authors' code has it.
+SETTINGS = per_profile(
+    dataset=["digits", "digits", "cifar10"], num_clients=[6, 20, 100], join_ratio=[0.5, 0.5, 0.1],
+    rounds=[2, 15, 200], local_epochs=[1, 5, 5], lr=[0.05, 0.05, 0.01], min_size=[10, 10, 40], pools=[1, 1, 2],
+    eval_every=[1, 5, 10], seeds=1,
+)  # fmt: skip
 SMALLER = (
     "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 15 rounds, instead of 100, 10 and 200; "
     "lr 0.05 instead of 0.01"
@@ -43,6 +35,6 @@ def column_of(cell) -> str:
 
 
 def every_method(s: dict) -> dict[str, dict]:
-    """The rows of a table of methods. The appendix sets Per-FedAvg's beta, a tenth of the learning rate: 0.001 and 0.01."""
+    """The rows of a table of methods. Per-FedAvg's beta, from the appendix, is a tenth of the learning rate."""
     own = {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}
     return {method: {"method": method, **own.get(method, {})} for method in s["methods"]}

@@ -1,7 +1,5 @@
 """What noise guarantees: the budgets of Tables 3 and 4, and which accounting yields those that Table 4 prints."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pandas as pd
@@ -18,9 +16,10 @@ def record_noise(s: dict, sigma: float) -> dict:
     return {"privacy": "record", "noise_sigma": sigma, "noise_clip": s["clip"]} if sigma else {}
 
 
-# Ways to account for the runs of Table 4: sampling rate, steps, bound; the paper says δ = 1e-5, 10 clients, 20 rounds of 5 epochs, no
-# more. The first three are the settings that the literature would suggest; the others were found by looking for pairs that fit, over
-# rates from 0.001 to 0.5 and 1 to 1000 epochs, so that their agreement is no evidence that the authors computed so.
+# Ways to account for the runs of Table 4: sampling rate, steps, bound; the paper says δ = 1e-5, 10 clients, 20 rounds
+# of 5 epochs, no more. The first three are the settings that the literature would suggest; the others were found by
+# looking for pairs that fit, over rates from 0.001 to 0.5 and 1 to 1000 epochs, so that their agreement is no evidence
+# that the authors computed so.
 STATED = "20 x 5 epochs"
 ACCOUNTINGS = {
     f"batches of 100 of 5,000 records, {STATED}, classic": (0.02, 5000, "classic"),
@@ -32,7 +31,8 @@ ACCOUNTINGS = {
     "a tenth of the records a step, 5 epochs, rdp": (0.1, 50, "rdp"),
     "one release a round, all records, exact": (1.0, 20, "exact"),
 }
-# (mean, ±) that can be read in the table: σ = 1, then σ = 2. Where a method has two values for σ = 1 their columns are lost.
+# (mean, ±) that can be read in the table: σ = 1, then σ = 2. Where a method has two values for σ = 1 their columns are
+# lost.
 PRINTED = {
     "fedavg": {1.0: ((11.28, 0.32), (8.47, 0.67)), 2.0: {"cifar10": (3.64, 0.13), "cifar100": (2.56, 0.19)}},
     "pfedsv": {1.0: ((8.42, 0.71), (5.97, 0.11)), 2.0: {"cifar10": (1.82, 0.05), "cifar100": (1.80, 0.16)}},
@@ -51,9 +51,10 @@ def printed_epsilons(method: str, sigma: float, dataset: str) -> str:
 def best_accountings() -> pd.DataFrame:
     """For every pair of printed budgets (σ = 1, σ = 2) that the table can mean, the accounting that comes nearest.
 
-    off: the larger of the two distances in units of the printed ±, so that `off` ≤ 1 reproduces the pair. What no accounting can
-    reproduce: at equal σ FedAvg and pFedSV differ only in what the server and the others do with the uploads, which costs no
-    privacy, so their ε are equal in every accounting of the same training. The printed ones differ.
+    off: the larger of the two distances in units of the printed ±, so that `off` ≤ 1 reproduces the pair. What no
+    accounting can reproduce: at equal σ FedAvg and pFedSV differ only in what the server and the others do with the
+    uploads, which costs no privacy, so their ε are equal in every accounting of the same training. The printed ones
+    differ.
     """
     lines = []
     for name, (rate, steps, bound) in ACCOUNTINGS.items():

@@ -1,7 +1,5 @@
 """Figure 11: what an attacker recovers of the images behind a client's upload, without and with noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -11,7 +9,7 @@ from fedlib.analysis.tables import described, listed, mean_std, only, rows_of
 from fedlib.attacks.spec import AttackSpec, pictures, psnr_of_guesses
 from fedlib.claims import Claim, Verdict, apart, beyond, ours, over_seeds, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, per_profile
 
 TWO_IMAGES = ((0,), (1,), (0,), (1,))  # four local steps: two epochs over two images, batches of one
 SIGMAS = (0.001, 0.01, 0.1, 1.0)
@@ -47,7 +45,7 @@ def runs(s: dict) -> dict[tuple[str, int], AttackSpec]:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """tidy: one row an image, attack, defence and seed; pictures: pixels of the first seed's images; levels: PSNR of guesses."""
+    """tidy: one row an image, attack, defence and seed; pictures: of the first seed; levels: PSNR of guesses."""
     tidy = rows_of(found, ("attack", "seed"), lambda r: pd.DataFrame(r.history))
     compare = tidy.assign(paper=tidy["defence"].map(PAPER).fillna(""))
     return {
@@ -124,19 +122,16 @@ def answer(tables) -> str:
     return f"Share of images recovered from an upload, by attack, with the defence {'; '.join(parts)}."
 
 
-COMMON = {"clip": 1.0, "lr": 0.1}
 ITEM = Item(
     title="pFedSV Figure 11: model inversion without and with noise",
     claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added.",
-    smaller="digits (16x16) instead of CIFAR-10; LeNet-5 as the convolutional network; fewer images, restarts and iterations",
-    settings={
-        "smoke": {"dataset": "digits", "network": "lenet5", "images": 2, "shown": 2, "seeds": 1, **COMMON,
-                  "adam_iterations": 4, "lbfgs_iterations": 2, "lbfgs_restarts": 1},
-        "quick": {"dataset": "digits", "network": "lenet5", "images": 6, "shown": 6, "seeds": 3, **COMMON,
-                  "adam_iterations": 150, "lbfgs_iterations": 30, "lbfgs_restarts": 1},
-        "paper": {"dataset": "cifar10", "network": "mcmahan_cnn", "images": 16, "shown": 8, "seeds": 3, **COMMON,
-                  "adam_iterations": 2400, "lbfgs_iterations": 1200, "lbfgs_restarts": 2},
-    },
+    smaller="digits (16x16) instead of CIFAR-10; LeNet-5 as the convolutional network; fewer images, restarts and "
+    "iterations",
+    settings=per_profile(
+        dataset=["digits", "digits", "cifar10"], network=["lenet5", "lenet5", "mcmahan_cnn"], images=[2, 6, 16],
+        shown=[2, 6, 8], seeds=[1, 3, 3], clip=1.0, lr=0.1, adam_iterations=[4, 150, 2400],
+        lbfgs_iterations=[2, 30, 1200], lbfgs_restarts=[1, 1, 2],
+    ),
     minutes={"smoke": 0.1, "quick": 1, "paper": 90},
     runs=runs,
     analyse=analyse,
@@ -145,14 +140,15 @@ ITEM = Item(
     claims=(
         Claim("Without noise the attacker recovers nearly all images (at least one attack recovers 90 %).",
               of_images(nearly_all)),
-        Claim("Noise of level 1 stops every attack: no image is recovered, and the mean image of the data set is a better "
-              "guess.", level_1_stops_all),
+        Claim("Noise of level 1 stops every attack: no image is recovered, and the mean image of the data set is a "
+              "better guess.", level_1_stops_all),
         ours("A tenth of that noise is enough.", less_noise_suffices),
-        ours("Clipping alone stops the attacks that match the gradient's length (DLG, iDLG), and not the one that matches its "
-             "direction.", of_images(l2_stopped, "clipping")),
-        ours("What is recovered depends on the network: the same attack recovers far fewer images (50 points) from one with "
-             "ReLU and pooling.", of_images(other_network)),
-        ours("Several local steps do not hide the images from an attacker who simulates them (at least half are recovered).",
+        ours("Clipping alone stops the attacks that match the gradient's length (DLG, iDLG), and not the one that "
+             "matches its direction.", of_images(l2_stopped, "clipping")),
+        ours("What is recovered depends on the network: the same attack recovers far fewer images (50 points) from one "
+             "with ReLU and pooling.", of_images(other_network)),
+        ours("Several local steps do not hide the images from an attacker who simulates them (at least half are "
+             "recovered).",
              of_images(beyond("cosine, 4 local steps", 50))),
     ),
 )  # fmt: skip

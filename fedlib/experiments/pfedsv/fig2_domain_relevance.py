@@ -1,7 +1,5 @@
 """Figure 2: FedAvg of a client with those who share its labels, and with others as well."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -22,7 +20,9 @@ TAIL = 5  # last rounds whose mean is compared
 def runs(s: dict) -> Runs:
     """The runs by scenario and seed."""
     task = {"scheme": "manual", "eval_every": 1, "measures": ("client_accuracy",)}
-    clients = {names: {"label_sets": [LABELS[n] for n in names], "num_clients": len(names)} for names in ("ABC", "ABCDE")}
+    clients = {
+        names: {"label_sets": [LABELS[n] for n in names], "num_clients": len(names)} for names in ("ABC", "ABCDE")
+    }
     return {
         (scenario, seed): task_spec(s, method, seed, **task, **clients[names])
         for seed in range(s["seeds"])
@@ -66,8 +66,8 @@ def ends(lower: str, upper: str, value: str = "end", scale: float = 100):
 ITEM = Item(
     title="pFedSV Figure 2: irrelevant collaborators hurt",
     claim="Averaging with clients that share none of its labels slows a client down and costs it accuracy.",
-    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 15 rounds; lr 0.1 and 1 local epoch instead of "
-    "0.01 and 5",
+    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 15 rounds; lr 0.1 and 1 local epoch "
+    "instead of 0.01 and 5",
     settings=per_profile(
         {**SETTINGS, "paper": MNIST}, rounds=[3, 15, None], local_epochs=[None, 1, None], seeds=[2, 5, 5]
     ),

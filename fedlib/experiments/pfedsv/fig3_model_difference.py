@@ -1,7 +1,5 @@
 """Figure 3: does the distance of two models tell whether their clients share a label?"""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import figures
@@ -54,14 +52,19 @@ def aucs_of(r: RunResult) -> pd.DataFrame:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """tidy: `pairs`; aucs: one row a run and measure; nearest: one row a run and client: whether its two relevant others are its
-    two nearest; of the last round `last`."""
+    """tidy: `pairs`; aucs: one row a run and measure; nearest: one row a run and client:
+    whether its two relevant others are its two nearest; of the last round `last`."""
     tidy = rows_of(found, KEY, pairs).replace({"client": NAMES, "other": NAMES})
     worst = only(tidy, relevant=True).groupby([*KEY, "client"], sort=False)["rank"].max()
     nearest = (worst <= 2).reset_index(name="nearest")
     last = {"last": lambda frame: frame["rounds"] == s["rounds"]}
     aucs = rows_of(found, KEY, aucs_of).assign(**last)
-    return {"tidy": tidy, "aucs": aucs, "nearest": nearest.assign(**last, of="cases"), "compare": compared(tidy, nearest)}
+    return {
+        "tidy": tidy,
+        "aucs": aucs,
+        "nearest": nearest.assign(**last, of="cases"),
+        "compare": compared(tidy, nearest),
+    }
 
 
 def compared(tidy: pd.DataFrame, nearest: pd.DataFrame) -> pd.DataFrame:
@@ -95,7 +98,7 @@ def nearest_in_few(**client):
 
 
 def answer(tables) -> str:
-    """How well models' distances and classifiers' cosines find those who share a label, in a sentence from the numbers."""
+    """How well models' distances and classifiers' cosines find those who share a label, from the numbers."""
     last, parts = only(tables["aucs"], last=True), []
     for measure in (DISTANCE, COSINE):
         means = only(last, measure=measure).groupby("training", sort=False)["auc"].mean()
@@ -106,8 +109,8 @@ def answer(tables) -> str:
 ITEM = Item(
     title="pFedSV Figure 3: the distance of models and shared labels",
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training images "
-    "per client instead of 4,800",
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training "
+    "images per client instead of 4,800",
     settings=per_profile(SETTINGS, rounds=[None, 5, None], seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 120},
     runs=runs,

@@ -1,6 +1,4 @@
-"""Figure 4: mixing by Shapley values of the whole coalition, or by comparing one model at a time; with whom is known."""
-
-from __future__ import annotations
+"""Figure 4: mixing by Shapley values, or by comparing one model at a time; with whom is known."""
 
 import pandas as pd
 
@@ -70,9 +68,10 @@ def beats(arm: str, *others: str, **where):
 
 ITEM = Item(
     title="pFedSV Figure 4: multiwise against pairwise collaboration",
-    claim="With the relevant clients known, weights from the whole coalition beat weights from comparing one model at a time.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 training "
-    "and 18 validation images per client instead of 3,840 and 960",
+    claim="With the relevant clients known, weights from the whole coalition beat weights from comparing one model at "
+    "a time.",
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 "
+    "training and 18 validation images per client instead of 3,840 and 960",
     settings=per_profile(SETTINGS, rounds=[None, 6, None], seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 900},
     runs=runs,

@@ -1,7 +1,5 @@
 """Figure 6: Dirichlet partitions of MNIST."""
 
-from __future__ import annotations
-
 from math import log
 
 import pandas as pd
@@ -10,7 +8,7 @@ from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
 from fedlib.analysis.tables import described, span
 from fedlib.claims import Claim, beyond, in_order, ours, over_seeds
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Item, per_profile
 
 ALPHAS = {f"Dir({alpha:g})": alpha for alpha in (0.1, 0.5, 1.0, 10.0)}  # the paper names only 0.1, for its tables
 PICTURED = ("Dir(0.1)", "Dir(1)", "Dir(10)")
@@ -41,11 +39,7 @@ ITEM = Item(
     title="pFedSV Figure 6: Dirichlet partitions of MNIST",
     claim="The smaller alpha, the more skewed are the clients' labels.",
     smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
-    settings={
-        "smoke": {"dataset": "mnist", "seeds": 3, "min_size": 10},
-        "quick": {"dataset": "mnist", "seeds": 20, "min_size": 40},
-        "paper": {"dataset": "mnist", "seeds": 100, "min_size": 40},
-    },
+    settings=per_profile(dataset="mnist", seeds=[3, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.1},
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),

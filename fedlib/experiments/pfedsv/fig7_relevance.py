@@ -1,7 +1,5 @@
 """Figure 7: the relevance of others that FedFomo and pFedSV learn, beside the labels that clients really share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -35,7 +33,7 @@ def labels(r: RunResult) -> pd.DataFrame:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """tidy: one row a pair of clients; runs: one row a run; search: one row a client; cost: of a game (`analysis.relevance`)."""
+    """tidy: one row a pair of clients; runs: one a run; search: one a client; cost: of a game, see there."""
     key = ("learner", "seed")
     by_run, search = rows_of(found, key, judged), rows_of(found, key, lambda r: searched(r, K))
     owners = rows_of(found, key, labels).drop(columns="learner").drop_duplicates()
@@ -48,13 +46,14 @@ def compared(by_run: pd.DataFrame, search: pd.DataFrame) -> pd.DataFrame:
     for name, said in PAPER.items():
         own, clients = only(by_run, learner=name), only(search, learner=name)
         never, last = clients["found"].isna().sum(), f"{clients['found'].max():.0f}"
+        when = f"never in {never} of {len(clients)} clients" if never else last
         lines.append({
             "learned by": name,
             "paper (no numbers printed)": said,
             "ours: AUC": mean_std(own["auc"]),
             f"wrong signs, of {PAIRS} pairs": mean_std(own["wrong"]),
             "of these, relevant ones missed": mean_std(own["missed"]),
-            "all relevant ones once downloaded by round": f"never in {never} of {len(clients)} clients" if never else last,
+            "all relevant ones once downloaded by round": when,
             "only relevant ones downloaded at the end": f"{clients['only_relevant'].mean():.0%} of the clients",
             "accuracy at the end, %": mean_std(100 * own["client_mean"]),
         })  # fmt: skip
@@ -85,16 +84,17 @@ def answer(tables) -> str:
     m = tables["runs"].groupby("learner")[["auc", "wrong"]].mean()
     auc, wrong = m["auc"], m["wrong"]
     return (
-        f"Who shares a label is found with an AUC of {auc[PFEDSV]:.2f} by pFedSV's Shapley values and of {auc[FEDFOMO]:.2f} by "
-        f"FedFomo's losses (guessing: 0.5); of {PAIRS} signs {wrong[PFEDSV]:.1f} and {wrong[FEDFOMO]:.1f} are wrong."
+        f"Who shares a label is found with an AUC of {auc[PFEDSV]:.2f} by pFedSV's Shapley values and of "
+        f"{auc[FEDFOMO]:.2f} by FedFomo's losses (guessing: 0.5); of {PAIRS} signs {wrong[PFEDSV]:.1f} and "
+        f"{wrong[FEDFOMO]:.1f} are wrong."
     )
 
 
 ITEM = Item(
     title="pFedSV Figure 7: the relevance that clients learn",
     claim="pFedSV's clients find out exactly who shares a label with them; FedFomo's do not.",
-    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of 5; 72 "
-    "training and 18 validation images per client instead of 4,480 and 1,120",
+    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of "
+    "5; 72 training and 18 validation images per client instead of 4,480 and 1,120",
     settings=per_profile({**SETTINGS, "paper": MNIST}, seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 500},
     runs=runs,

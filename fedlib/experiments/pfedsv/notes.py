@@ -1,6 +1,4 @@
-"""Replication notes: what each choice that the paper leaves open does to pFedSV's accuracy, its search, and its cost."""
-
-from __future__ import annotations
+"""Replication notes: what each choice that the paper leaves open does to pFedSV's accuracy, search and cost."""
 
 import numpy as np
 import pandas as pd
@@ -10,8 +8,8 @@ from fedlib.analysis.relevance import alike_by_rank, game_costs, mean_auc, relev
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import only, rows_of
 from fedlib.claims import Verdict, apart, decided, ours, verdict
+from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
-from fedlib.experiments import choices
 from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.pfedsv.fig7_relevance import K
 from fedlib.experiments.pfedsv.ring import CLIENTS, SETTINGS, ring_spec, task_spec
@@ -72,8 +70,9 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 
 def searched(r: RunResult) -> dict[str, float]:
-    """finds: how well the relevance of the last round tells who shares a label (AUC), or whose labels are alike (rank correlation);
-    complete: share of the relevant others that were ever downloaded; models: downloads a client and round."""
+    """finds: how well the relevance of the last round tells who shares a label (AUC), or whose labels are alike (rank
+    correlation); complete: share of the relevant others that were ever downloaded; models: downloads a client and
+    round."""
     score, relevant, sent = r.arrays["relevance"][-1], relevant_of(r), r.arrays["downloads"]
     ring = task_of(r.spec) == RING
     return {
@@ -84,8 +83,6 @@ def searched(r: RunResult) -> dict[str, float]:
 
 
 # claims --------------------------------------------------------------------------------------------------------------
-
-with_all = choices.with_all(SENSITIVITY)
 
 
 def of(tables, choice: str, column: str) -> pd.Series:
@@ -106,7 +103,7 @@ def apart_each(effects: dict[str, pd.Series]) -> str:
     return ", ".join(f"{apart(e, '.2f')} ({task})" for task, e in effects.items())
 
 
-@with_all
+@with_all(SENSITIVITY)
 def dropping_saves(tables, chance: float) -> Verdict:
     fixed, dynamic, change = of(tables, FIXED, "models"), of(tables, BASE, "models"), effect(tables, FIXED)
     evidence = f"models a client and round {each(dynamic)} instead of {each(fixed)}; with k fixed accuracy changes by "
@@ -115,7 +112,7 @@ def dropping_saves(tables, chance: float) -> Verdict:
     return decided(margins, evidence) if (dynamic < fixed).all() else verdict(False, evidence)
 
 
-@with_all
+@with_all(SENSITIVITY)
 def estimate_is_enough(tables, chance: float) -> Verdict:
     change, found = effect(tables, EXACT), of(tables, EXACT, "finds") - of(tables, BASE, "finds")
     cost = only(game_costs(), players=K + 1).iloc[0]
@@ -126,14 +123,14 @@ def estimate_is_enough(tables, chance: float) -> Verdict:
     return decided(margins, f"{moved}; {asks}")
 
 
-@with_all
+@with_all(SENSITIVITY)
 def literal_stops_searching(tables, chance: float) -> Verdict:
     literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
     evidence = f"relevant ones found: {each(literal, '.0%')}, by our rule {each(rule, '.0%')}"
     return verdict((literal < rule).all(), evidence)
 
 
-@with_all
+@with_all(SENSITIVITY)
 def own_distance_matters(tables, chance: float) -> Verdict:
     moved = {f"{c.name}, {task}": e for c in CHOICES if c.code == "V5" for task, e in effect(tables, c.name).items()}
     largest = max(moved, key=lambda name: abs(moved[name].iloc[0]))
@@ -149,8 +146,8 @@ def answer(tables) -> str:
     dynamic, fixed = each(of(tables, BASE, "models"), ".1f"), each(of(tables, FIXED, "models"), ".1f")
     change, cost = apart_each(effect(tables, EXACT)), only(game_costs(), players=K + 1).iloc[0]
     return (
-        f"{sentence} Dropping clients leaves {dynamic} downloads a client and round, instead of {fixed}. Exact Shapley values "
-        f"change accuracy by {change} points and ask for {cost['exact']} coalitions a game, estimated ones for "
+        f"{sentence} Dropping clients leaves {dynamic} downloads a client and round, instead of {fixed}. Exact Shapley "
+        f"values change accuracy by {change} points and ask for {cost['exact']} coalitions a game, estimated ones for "
         f"{cost['estimate']}."
     )
 
@@ -158,8 +155,8 @@ def answer(tables) -> str:
 ITEM = Item(
     title="pFedSV: replication notes",
     claim="What the paper leaves open is decided in several ways, and each decision's effect is measured.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs instead of 20 of 5, one "
-    "seed",
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs instead of 20 "
+    "of 5, one seed",
     settings=per_profile(SETTINGS, rounds=[None, 5, None], min_size=[10, 20, 40], seeds=1),
     minutes={"smoke": 0.3, "quick": 0.8, "paper": 5000},
     partial=True,
@@ -168,10 +165,12 @@ ITEM = Item(
     figure=lambda tables: figures.choices_by_task(tables["tidy"], "pfedsv"),
     answer=answer,
     claims=(
-        choices.matter(SENSITIVITY, "pFedSV"),
+        matter(SENSITIVITY, "pFedSV"),
         ours("Dropping irrelevant clients saves downloads, and fixed k is not more accurate.", dropping_saves),
         ours("Estimated Shapley values are as good as exact ones, within chance.", estimate_is_enough),
-        ours("With k literally the number of positive scores, fewer relevant clients are found.", literal_stops_searching),
+        ours(
+            "With k literally the number of positive scores, fewer relevant clients are found.", literal_stops_searching
+        ),
         ours("How far a client is from itself, which Eq. 6 needs and leaves open, matters.", own_distance_matters),
     ),
 )

@@ -1,7 +1,5 @@
 """Table 1: the accuracy of eleven methods with two classes a client."""
 
-from __future__ import annotations
-
 from fedlib.claims import Claim, below, both, place
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.task import METHODS, OTHERS, OWN, SINGLE_MODEL

@@ -1,7 +1,5 @@
 """Table 2: the accuracy of eleven methods with Dirichlet shares."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib.analysis.accuracies import means

@@ -1,7 +1,5 @@
 """Table 3: what noise on a client's training costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -106,9 +104,10 @@ ITEM = TABLE.item(
               in_columns(few_points, ("pfedsv", RECORD), **OWN)),
         Claim("pFedSV with noise is still above Separate, FedAvg, FedFomo and FedAMP without.",
               below(BASELINES, [RECORD], **OWN)),
-        implementation("The same σ = 1 guarantees something where norms are bounded (finite ε), and nothing where they are not.",
+        implementation("The same σ = 1 guarantees something where norms are bounded (finite ε), and nothing where they "
+                       "are not.",
                        only_clipping_guarantees),
-        ours("Client-level noise makes the released models useless, and hardly hurts: clients fall back on their own models, "
-             "which have no noise.", released_is_useless),
+        ours("Client-level noise makes the released models useless, and hardly hurts: clients fall back on their own "
+             "models, which have no noise.", released_is_useless),
     ),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Table 4: noise level, privacy budget and accuracy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil
 
@@ -39,7 +37,7 @@ TABLE = replace(task.table("4", "ring", rows), columns=("few",), also={}, column
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the table's: budgets; by_round, ε after every round; readings: which accounting yields which printed pair of ε."""
+    """Besides the table's: budgets; by_round, ε after every round; readings: what yields which printed pair of ε."""
     tables, budgets, dataset = TABLE.analyse(s, found), spent(TABLE.runs(s), DELTA), task.shown_dataset(s)
     names = tables["compare"]["method"]
     tables["compare"].insert(1, "ε paper", [accounting.printed_epsilons(*ROWS[row], dataset) for row in names])
@@ -49,7 +47,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 
 def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
-    """Three ways to account for a round: sampling rate, steps, bound. pFedSV trains on 4/5 of what is not for testing."""
+    """Three ways to account for a round: rate, steps, bound. pFedSV trains on 4/5 of what is not for testing."""
     spec, size = r.spec, round(float(np.median(r.arrays["counts"].sum(1))) * (1 - r.spec.test_fraction) * 0.8)
     steps = spec.local_epochs * ceil(size / spec.batch_size)
     return {
@@ -88,7 +86,9 @@ def one_accounting(tables) -> Verdict:
     best = tables["readings"]
     fits = best[best["off"] <= 1]
     stated = fits["reading"].str.contains(accounting.STATED)
-    evidence = f"{len(fits)} of {len(best)} possible pairs have an accounting within the printed ±; {stated.sum()} of these "
+    evidence = (
+        f"{len(fits)} of {len(best)} possible pairs have an accounting within the printed ±; {stated.sum()} of these "
+    )
     holds = len(fits) and stated.all() and set(fits["method"]) == {"fedavg", "pfedsv"}
     return fact(bool(holds), f"{evidence}with the stated 20 rounds of 5 epochs")
 
@@ -105,8 +105,8 @@ ONE_SCALE = {
 ITEM = TABLE.item(
     title="pFedSV Table 4: noise level, privacy budget and accuracy",
     claim="More noise gives a smaller privacy budget and a lower accuracy; level 1 costs little.",
-    smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds of 3 epochs instead "
-    "of 20 of 5",
+    smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds of 3 epochs "
+    "instead of 20 of 5",
     settings=per_profile(ONE_SCALE, clip=NOISE["clip"]),
     minutes={"smoke": 0.3, "quick": 1, "paper": 900},
     analyse=analyse,
@@ -118,7 +118,8 @@ ITEM = TABLE.item(
         Claim("For pFedSV level 1 costs at most 3 points, and level 2 more than twice as much.",
               in_columns(level_1_is_cheap, PFEDSV, **task.OWN)),
         Claim("pFedSV is above FedAvg at every level of noise.", in_columns(lead_stays, ROWS, **task.OWN)),
-        Claim("At the same level of noise pFedSV spends a smaller budget than FedAvg (as printed).", pfedsv_spends_less),
+        Claim("At the same level of noise pFedSV spends a smaller budget than FedAvg (as printed).",
+              pfedsv_spends_less),
         Claim("The printed budgets of both methods follow from 20 rounds of 5 epochs of noisy steps.", one_accounting),
     ),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """The federated task that pFedSV's Tables 1 to 4 share, at two scales and in three sizes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -21,32 +19,22 @@ SINGLE_MODEL = ("fedavg", "fedprox")
 OTHERS = tuple(method for method in METHODS if method not in SINGLE_MODEL)
 SCALES = {"few": 10, "many": 100}  # the paper's clients; at the first scale all of them take part, at the second 10
 
-# What every profile says of the task. Unpublished, and ours: batch_size, test_fraction, min_size; the network's name is published.
-SETTINGS = {
-    "smoke": {
-        "dataset": "digits", "few_clients": 5, "few_rounds": 2, "many_clients": 8, "many_join": 0.5, "many_rounds": 2,
-        "local_epochs": 1, "batch_size": 32, "lr": 0.05, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
-        "min_size": 10, "model": "lenet5", "seeds": 1,
-    },
-    "quick": {
-        "dataset": "digits", "few_clients": 10, "few_rounds": 6, "many_clients": 20, "many_join": 0.3, "many_rounds": 12,
-        "local_epochs": 3, "batch_size": 16, "lr": 0.1, "test_fraction": 0.5, "classes_per_client": 2, "alpha": 0.1,
-        "min_size": 20, "model": "lenet5", "seeds": 1,
-    },
-    "paper": {
-        "dataset": "cifar10", "few_clients": 10, "few_rounds": 20, "many_clients": 100, "many_join": 0.1,
-        "many_rounds": 100, "local_epochs": 5, "batch_size": 32, "lr": 0.1, "test_fraction": 0.2,
-        "classes_per_client": 2, "alpha": 0.1, "min_size": 40, "model": "mcmahan_cnn", "seeds": 5,
-    },
-}  # fmt: skip
+# By profile: smoke, quick, paper. Unpublished, and ours: batch_size, test_fraction, min_size.
+SETTINGS = per_profile(
+    dataset=["digits", "digits", "cifar10"], few_clients=[5, 10, 10], few_rounds=[2, 6, 20],
+    many_clients=[8, 20, 100], many_join=[0.5, 0.3, 0.1], many_rounds=[2, 12, 100], local_epochs=[1, 3, 5],
+    batch_size=[32, 16, 32], lr=[0.05, 0.1, 0.1], test_fraction=[0.5, 0.5, 0.2], classes_per_client=2, alpha=0.1,
+    min_size=[10, 20, 40], model=["lenet5", "lenet5", "mcmahan_cnn"], seeds=[1, 1, 5],
+)  # fmt: skip
 SMALLER = (
-    "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and 20 "
-    "clients of which 6 take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of each "
-    "client's data for testing"
+    "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and "
+    "20 clients of which 6 take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of "
+    "each client's data for testing"
 )
 
-# Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50 bounds
-# nothing at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it learns.
+# Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50
+# bounds nothing at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it
+# learns.
 PRESETS = {"fedprox": {"mu": 0.01}, "fedamp": {"sigma_mode": "median"}, "pfedhn": {"clip": 1.0}}
 OWN, ALL = {"tested_on": "own"}, {"tested_on": "all"}  # a client's own test part; the test parts of all clients
 
@@ -64,14 +52,14 @@ def at_scale(s: dict, scale: str, scheme: str) -> dict:
 
 
 def read(r: RunResult, scale: str) -> list[Reading]:
-    """The mean accuracy over clients (the paper's MTA) at every point on the clients' own test parts, and of the headline on all."""
+    """Mean accuracies over clients (the paper's MTA): at every point on own test parts, the headline's also on all."""
     own = [replace(reading, about=OWN) for reading in last_round("client_mean")(r)]
     values = r.arrays["common_correct"].sum(1) / r.arrays["common_tests"].sum()
     return [*own, Reading(r.point, True, float(values.mean()), values, np.ones(len(values)), ALL)]
 
 
 def shown_dataset(s: dict) -> str:
-    """The data set of the paper that ours is put beside: the same one, or CIFAR-10 where the paper does not have ours."""
+    """The data set of the paper that ours is put beside: the same one, or CIFAR-10 if the paper does not have it."""
     return s["dataset"] if s["dataset"] in DATA else "cifar10"
 
 
