@@ -178,9 +178,8 @@ class OpenItem:
 
     def claims(self) -> pd.DataFrame:
         """The verdicts as a table."""
-        return pd.DataFrame(
-            [{"claim": text, "verdict": v.status, "evidence": v.evidence} for text, v in self.verdicts()]
-        )
+        lines = [(text, v.status, v.evidence) for text, v in self.verdicts()]
+        return pd.DataFrame(lines, columns=["claim", "verdict", "evidence"])
 
 
 def _like_setting(default, name: str, value):

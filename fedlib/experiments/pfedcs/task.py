@@ -35,7 +35,7 @@ SMALLER = (
 
 
 def table(number: str, columns: dict, rows: dict, row_of=lambda cell: cell["method"]) -> AccuracyTable:
-    """One of the tables; columns: by name their data set and partition, on digits those of one; rows: by name the method."""
+    """One of the tables; columns: by name their data set and partition, on digits of one; rows: by name the method."""
 
     def task(s: dict, column: str) -> dict:
         if "dataset" not in s:

@@ -34,7 +34,8 @@ def rank_correlations(r: RunResult) -> pd.DataFrame:
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: one row a measure, pair and seed; ten_clients: one row a measure and seed, over 45 pairs."""
     four, ten = ({key: found[key] for key in runs(s)} for runs in (four_subsets, ten_clients))
-    tidy, ranks = rows_of(four, ("clients", "seed"), on_pairs), rows_of(ten, ("clients", "seed"), rank_correlations)
+    both = ((four, on_pairs), (ten, rank_correlations))
+    tidy, ranks = (rows_of(runs, ("clients", "seed"), of).drop(columns="clients") for runs, of in both)
     printed, compare = paper_table("pfedsim", "2").replace({"measure": {"data_similarity": "data"}}), []
     for measure, label in MEASURES.items():
         paper = only(printed, measure=measure).set_index("pair")["value"].astype(float)
@@ -43,11 +44,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
             line |= {f"{pair} paper": f"{paper[pair]:.2g}", f"{pair} ours": mean_std(only(own, pair=pair)["value"])}
         means = own.groupby("pair")["value"].mean()[list(PAIRS)]
         compare.append(line | {"paper's order": falling(paper), "our order": falling(means)})
-    return {
-        "tidy": tidy.drop(columns="clients"),
-        "compare": pd.DataFrame(compare),
-        "ten_clients": ranks.drop(columns="clients"),
-    }
+    return {"tidy": tidy, "compare": pd.DataFrame(compare), "ten_clients": ranks}
 
 
 def falling(values: pd.Series) -> str:

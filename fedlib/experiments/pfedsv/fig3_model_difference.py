@@ -58,13 +58,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     worst = only(tidy, relevant=True).groupby([*KEY, "client"], sort=False)["rank"].max()
     nearest = (worst <= 2).reset_index(name="nearest")
     last = {"last": lambda frame: frame["rounds"] == s["rounds"]}
-    aucs = rows_of(found, KEY, aucs_of).assign(**last)
-    return {
-        "tidy": tidy,
-        "aucs": aucs,
-        "nearest": nearest.assign(**last, of="cases"),
-        "compare": compared(tidy, nearest),
-    }
+    aucs, nearest = rows_of(found, KEY, aucs_of).assign(**last), nearest.assign(**last, of="cases")
+    return {"tidy": tidy, "aucs": aucs, "nearest": nearest, "compare": compared(tidy, nearest)}
 
 
 def compared(tidy: pd.DataFrame, nearest: pd.DataFrame) -> pd.DataFrame:
