@@ -71,8 +71,8 @@ class Sensitivity:
         """tidy: one row a task, choice, method and seed: accuracy in percent,
         its difference from the same run without the choice.
 
-        _effects: the differences' means over seeds by (task, method, choice), as draws; _clients: what they are of.
-        Clients are paired where both runs divide the data alike. found: results of `runs`, some may be missing.
+        effects: their means over seeds, in points: task, code, choice, method, mean, low, high, seeds; _effects: the means
+        by (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide the data alike. found: results of `runs`, some may be missing.
         """
         codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
         for (choice, task, method, seed), r in found.items():
@@ -92,7 +92,13 @@ class Sensitivity:
             m = 100 * draws(clients, "accuracy", ["column", "run"], "client", "weight").droplevel(0, axis=1)
             keys = dict.fromkeys(zip(tidy["task"], tidy["method"], tidy["choice"]))
             effects = {key: m["|".join(key)] - m[f"{key[0]}|{key[1]}|{BASE}"] for key in keys}
-        return {"tidy": tidy, "_effects": pd.DataFrame(effects), "_clients": clients}
+        shown, seeds = [], tidy.groupby(["task", "method", "choice"])["seed"].nunique()
+        for (task, method, choice), effect in effects.items():
+            i = Interval.of(effect)
+            about = (task, codes.get(choice, ""), choice, method)
+            shown.append((*about, i.value, i.low, i.high, seeds[task, method, choice]))
+        shown = pd.DataFrame(shown, columns=["task", "code", "choice", "method", "mean", "low", "high", "seeds"])
+        return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_clients": clients}
 
     def mean_effects(self, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         """Effects on the method, means over tasks, as draws by choice; without those of chance."""

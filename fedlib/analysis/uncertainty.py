@@ -122,6 +122,18 @@ def _resampled(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.concatenate([estimate, found], 1).T
 
 
+def intervals(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
+    """Means over seeds of a column by group, with their intervals and numbers of seeds: `by`, mean, low, high, seeds.
+
+    Without an interval (one seed) the ends are infinite.
+    """
+    lines, seeds = [], frame.groupby(list(by), sort=False)["seed"].nunique()
+    for key, m in draws(frame, value, list(by)).items():
+        i = Interval.of(m)
+        lines.append((*(key if len(by) > 1 else [key]), i.value, i.low, i.high, seeds[key]))
+    return pd.DataFrame(lines, columns=[*by, "mean", "low", "high", "seeds"])
+
+
 def units(tables: dict[str, pd.DataFrame]) -> str:
     """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)";
     empty if it has no seeds."""

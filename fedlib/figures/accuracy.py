@@ -42,7 +42,7 @@ def accuracies(cells: pd.DataFrame) -> Figure:
 def interval(
     ax, at, points: pd.DataFrame, marker: str, colour: str, size: float, label: str, horizontal: bool = False
 ) -> None:
-    """Dots at `mean` with bars from `low` to `high` where these are known."""
+    """Dots at `mean` with bars from `low` to `high` where these are known: one seed alone has none."""
     known = np.isfinite(points["low"]) & np.isfinite(points["high"]) & (points["high"] > points["low"])
     at, bars = np.asarray(at), points[known]
     draw = ax.hlines if horizontal else ax.vlines

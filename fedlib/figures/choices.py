@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 
 
@@ -13,7 +14,7 @@ from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
     """What every choice does to accuracy, one panel a task.
 
-    effects: task, code, choice, method, seed, effect (of `fedlib.experiments.choices.Sensitivity.effects`).
+    effects: task, code, choice, method, mean, low, high, seeds (of `fedlib.analysis.sensitivity.Sensitivity.effects`).
     """
     tasks, names = list(effects["task"].unique()), effects.loc[effects["code"] != "", "choice"].unique()
     figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, max(1, len(tasks)), sharey=True)
@@ -25,26 +26,24 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
 
 
 def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
-    """What every choice does to accuracy, in points, with the range over seeds; grey: what chance does to `method`; names: from top to bottom.
+    """What every choice does to accuracy, in points, with 95 % intervals; grey: what chance does to `method`.
 
-    effects: code, choice, method, seed, effect (of `fedlib.experiments.choices.Sensitivity.effects`).
+    effects: code, choice, method, mean, low, high, seeds; names: choices from top to bottom.
     """
-    shown = effects[effects["code"] != ""]
-    names = list(names)
+    shown, names = effects[effects["code"] != ""], list(names)
     if not names:
         ax.text(0.5, 0.5, "no choice was tried yet", transform=ax.transAxes, ha="center", va="center")
     chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
-    band = chance.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max()
+    band = chance["mean"].abs().max()
     ax.axvspan(-band, band, color="#eeeeee", zorder=0)
     methods = [method, *sorted(set(shown["method"]) - {method})]
     for k, name in enumerate(methods):
-        own = shown[shown["method"] == name].groupby("choice")["effect"].agg(["mean", "min", "max"])
-        y = np.array([names.index(choice) for choice in own.index]) + 0.26 * (k - (len(methods) - 1) / 2)
-        colour = (INK, REFERENCE, PAPER)[k]
-        ax.hlines(y, own["min"], own["max"], color=colour, linewidth=1)
-        ax.plot(own["mean"], y, "o", color=colour, markersize=5, label=name)
+        own = shown[shown["method"] == name]
+        y = np.array([names.index(choice) for choice in own["choice"]]) + 0.26 * (k - (len(methods) - 1) / 2)
+        interval(ax, y, own, "o", (INK, REFERENCE, PAPER)[k], 5, name, horizontal=True)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(names)), names)
     if names and len(methods) > 1:
         ax.legend(frameon=False, loc="best")
-    ax.set(xlabel="effect on accuracy, points")
+    n = int(shown["seeds"].max()) if len(shown) else 0
+    ax.set(xlabel=f"effect on accuracy, points; 95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients")

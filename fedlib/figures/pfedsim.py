@@ -7,6 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 from fedlib.figures.choices import effects_of_choices
@@ -51,16 +52,19 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
     owner = (
         tidy.drop_duplicates(["pair", "class"]).pivot(index="pair", columns="class", values="owned_by").loc[list(pairs)]
     )
-    totals = tidy.groupby(["pair", "seed"])["cosine"].mean().unstack().loc[list(pairs)]
+    totals = tidy.groupby(["pair", "seed"], as_index=False)["cosine"].mean()
+    totals = intervals(totals, "cosine", ["pair"]).set_index("pair").loc[list(pairs)]
     low = min(0.0, float(by_class.min().min())) if by_class.min().min() < 0.6 else 0.6
     figure, axes = axes_of(9.6, 2.9, 1, 2, width_ratios=[1, 2.3])
     ax = axes[0, 0]
-    spread = totals.std(axis=1, ddof=1) if totals.shape[1] > 1 else None
-    ax.errorbar(range(len(pairs)), totals.mean(axis=1), yerr=spread, color=INK, marker="o", capsize=4)
-    for x, value in enumerate(totals.mean(axis=1)):
+    ax.plot(range(len(pairs)), totals["mean"], color=INK, linewidth=0.8)
+    interval(ax, range(len(pairs)), totals, "o", INK, 6, "")
+    for x, value in enumerate(totals["mean"]):
         ax.annotate(f"{value:.2f}", (x, value), (7, 3), textcoords="offset points")
     ax.set_xticks(range(len(pairs)), [_pair_label(p) for p in pairs])
-    ax.set(title="classifiers, mean of classes", ylabel="cosine", ylim=(low, 1.05), xlim=(-0.3, len(pairs) - 0.4))
+    n = totals["seeds"].max()
+    title = f"mean of classes, {n} seeds, 95 % intervals" if n > 1 else "mean of classes (1 seed: no interval)"
+    ax.set(title=title, ylabel="cosine", ylim=(low, 1.05), xlim=(-0.3, len(pairs) - 0.4))
     ax = axes[0, 1]
     marks = owner.replace({"both": "●", "one": "○", "neither": "·"})
     text = by_class.map(lambda v: f"{v:.2f}") + "\n" + marks

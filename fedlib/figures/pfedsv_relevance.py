@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled
 
 COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
@@ -84,21 +85,22 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
 
 @styled
 def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
-    """Accuracy of the mixed models over the rounds (means of the seeds, bands: std), and in the last round and on average over all of them.
+    """Accuracy of the mixed models over the rounds, and of every seed in the last round and on average over the rounds.
 
     tidy: arm, seed, round, client_mean (a fraction).
     """
     figure, ((left, right),) = axes_of(10.5, 3.6, 1, 2, width_ratios=[1.15, 1])
     colour = dict(zip(arms, (*COLOURS[: len(arms) - 1], COLOURS[-1])))
     for arm in arms:
-        wide = 100 * tidy[tidy["arm"] == arm].pivot(index="round", columns="seed", values="client_mean")
-        mean, spread = wide.mean(axis=1), wide.std(axis=1, ddof=1).fillna(0)
-        style = "--" if arm == arms[-1] else "-"
-        left.plot(
-            wide.index, mean, color=colour[arm], linestyle=style, label=arm, linewidth=2 if arm == arms[0] else 1.3
-        )
-        left.fill_between(wide.index, mean - spread, mean + spread, color=colour[arm], alpha=0.08, linewidth=0)
-    left.set(title="over the rounds", xlabel="round", ylabel="accuracy, %, mean of the clients", ylim=(None, 100.5))
+        own = intervals(tidy[tidy["arm"] == arm], "client_mean", ["round"])
+        style = {"linestyle": "--" if arm == arms[-1] else "-", "linewidth": 2 if arm == arms[0] else 1.3}
+        left.plot(own["round"], 100 * own["mean"], color=colour[arm], label=arm, **style)
+        if own["seeds"].max() > 1:
+            ends = (100 * own["low"], 100 * own["high"])
+            left.fill_between(own["round"], *ends, color=colour[arm], alpha=0.08, linewidth=0)
+    n = tidy["seed"].nunique()
+    title = f"over the rounds: mean of {n} seeds, 95 % intervals" if n > 1 else "over the rounds (1 seed: no intervals)"
+    left.set(title=title, xlabel="round", ylabel="accuracy, %, mean of the clients", ylim=(None, 100.5))
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     last = tidy["round"].max()
     for y, arm in enumerate(arms):

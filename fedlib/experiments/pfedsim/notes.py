@@ -200,7 +200,7 @@ ITEM = Item(
         "way",
         "draws": "Samples that are of their client's largest class, %: is our partition an ordinary draw?",
     },
-    figure=lambda tables: figures.open_choices(tables["tidy"], tables["leads"], "pfedsim"),
+    figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
     answer=answer,
     claims=(
         ours("pFedSim is first whatever way the accuracy is read off the same runs.", first_by_every_rule),

@@ -162,7 +162,7 @@ ITEM = Item(
     partial=True,
     runs=lambda s: SENSITIVITY.runs(s, bases(s)),
     analyse=analyse,
-    figure=lambda tables: figures.choices_by_task(tables["tidy"], "pfedsv"),
+    figure=lambda tables: figures.choices_by_task(tables["effects"], "pfedsv"),
     answer=answer,
     claims=(
         matter(SENSITIVITY, "pFedSV"),
