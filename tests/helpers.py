@@ -83,15 +83,14 @@ def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
         for t in range(1, rounds + 1):
             inputs, everyone = copy.deepcopy((server, clients)), range(run.setting.num_clients)
             messages, uploads, kept = [run.method.download(server, i) for i in everyone], [], []
-            if hasattr(run.method, "downloads"):
-                close(run.method.downloads(server, everyone), tree.stack(messages), 1e-6)
+            close(run.method.messages(server, everyone), tree.stack(messages), 1e-6)
             assert same((server, clients), inputs)
             for i in everyone:
                 own = tree.rows(clients, i)
                 given = copy.deepcopy((messages[i], own))
                 upload, new = run.method.client_update(model, messages[i], own, PlainData(run.turn(i, 0, t)))
                 tested = run.method.personal_model(model, messages[i], own, PlainData(run.turn(i, 1, t)))
-                if hasattr(run.method, "fine_tune"):
+                if "ft" in run.method.points:
                     run.method.fine_tune(model, tested, PlainData(run.turn(i, 1, t)), 1)
                 assert same((messages[i], own), given)
                 uploads.append(upload)

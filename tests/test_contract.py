@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers import close, computed, played, same, tiny
 
-from fedlib.algorithms.api import Setting
+from fedlib.algorithms.api import Algorithm, Setting
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd, part_mean
 from fedlib.base import tree
@@ -28,7 +28,7 @@ def turn(count, batch_size=32, min_batch=2, **changes):
 def run_with(method, **changes):
     """A run on digits whose method is an instance, not a name."""
     run = set_up(tiny("fedavg", precision="float64", **changes))
-    return dataclasses.replace(run, method=method, warm_up=method.warm_up(run.setting) if hasattr(method, "warm_up") else (None, 0))
+    return dataclasses.replace(run, method=method, warm_up=method.warm_up(run.setting))
 
 
 @pytest.mark.parametrize(("count", "epochs", "steps", "together", "expected"), [
@@ -420,7 +420,7 @@ def test_messages_of_several_models(bn_stats, numbers):
         engine.record(run, state)
     assert state["floats"]["down"] == state["floats"]["up"] == 2 * 2 * numbers
     assert state["uploads"] is None  # the server keeps them; they need not look like messages
-    messages = engine.downloads(run.method, state["server"], range(4))
+    messages = run.method.messages(state["server"], range(4))
     received = run.transport.received(messages, state["stats"], training=False)
     name = "extractor.bn1.running_mean"
     if bn_stats == "local":
@@ -455,3 +455,64 @@ def test_siblings_are_built_before_anything_starts(monkeypatch):
     monkeypatch.setattr(Sending, "siblings", ("lenet6",))
     with pytest.raises(BadValue, match="lenet6"):
         set_up(tiny("fedavg"))
+
+
+# hooks ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"server_updat": lambda self, server, ids, uploads, n: server}, "Other.server_updat .* 'server_update'"),
+        ({"downloads": lambda self, server, ids: {}}, "Other.downloads .* 'download'"),
+        ({"fine_tuning": lambda self, model, theta, data, epochs: theta}, "Other.fine_tuning .* 'fine_tune'"),
+        ({"sibling": ("lenet5",)}, "Other.sibling .* 'siblings'"),
+        ({"val_fractoin": 0.5, "__annotations__": {"val_fractoin": "float"}}, "Other.val_fractoin .* 'val_fraction'"),
+        (
+            {"client_update": lambda self, model, message, data: ({}, {})},
+            r"Other.client_update\(self, model, message, data\) .* client_update\(self, model, message, client, data\)",
+        ),
+        ({"survey": lambda self, model, message, data: {}}, r"Other.survey\(.*\) .* survey\(self, model, message, client"),
+        ({"warm_up": (None, 0)}, "Other.warm_up"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_misspelt_hook_or_one_with_other_parameters_is_an_error(body, named):
+    """When the class is defined, naming what was written and the hook; also where a mixin brings it."""
+    with pytest.raises(TypeError, match=named):
+        type("Other", (FedAvg,), body)
+    with pytest.raises(TypeError, match=named):
+        type("Method", (type("Other", (), body), FedAvg), {})
+
+
+def test_names_that_are_not_hooks_are_free():
+    """A hyper-parameter may look like a function (FedProto's predict_by), and other functions are a method's own."""
+    kind = type("Free", (FedAvg,), {"predict_by": "x", "__annotations__": {"predict_by": "str"}, "mixture": lambda s: 0})
+    assert kind().predict_by == "x"
+
+
+def test_a_method_without_a_message_or_without_training_is_an_error():
+    with pytest.raises(TypeError, match="neither download nor messages"):
+        type("Silent", (Algorithm,), {})
+    with pytest.raises(TypeError, match="client_update"):
+        type("Idle", (Algorithm,), {"download": lambda self, server, i: server})()
+
+
+def test_hooks_that_are_absent_are_none():
+    assert FedAvg().survey is FedAvg().chosen is FedAvg().generic_model is FedAvg().stored_upload is None
+    assert Surveyed().survey is not None and Algorithm.survey is None
+    assert FedAvg().warm_up(None) == (None, 0) and FedAvg().groups(None) == () and FedAvg().siblings == ()
+
+
+def test_the_message_to_one_is_the_first_row_of_the_messages_to_many():
+    @dataclasses.dataclass(frozen=True)
+    class Many(FedAvg):
+        def messages(self, server, ids):
+            return tree.rows(server["models"], torch.as_tensor(ids))
+
+        download = Algorithm.download
+
+    models = {"w": torch.arange(6.0).view(3, 2)}
+    assert Many().download({"models": models}, 2)["w"].tolist() == [4.0, 5.0]
+    one = FedAvg().messages({"theta": models}, range(4))["w"]
+    assert one.shape == (4, 3, 2) and one.stride(0) == 0  # one message for all is not copied

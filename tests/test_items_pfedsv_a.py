@@ -173,7 +173,7 @@ def game(rule: str, **hyper):
     """All five clients' values and mixtures after a first round in which nobody got anything: (run, state, messages, psi, theta), stacked [5, ...]."""
     spec = tiny("pfedsv_known", hyper={"rule": rule, "k": 2, **hyper}, model="lenet5", precision="float64", **RING)
     *_, (run, state) = watched(spec.but(rounds=2))
-    messages = run.method.downloads(state["server"], range(5))
+    messages = run.method.messages(state["server"], range(5))
     theta, psi = computed(run, "serial", run.method.aggregated, range(5), messages, state["clients"])
     return run, state, messages, psi, theta
 

@@ -186,7 +186,7 @@ def test_fedamp_client_and_server_by_hand():
     server = method.server_update({**server, "models": biases([0, s, -s])}, np.array([1]), biases([0]), np.array([7]))
     close(server["models"], biases([0, 0, -s]))
     close(method.download(server, 0), theta(2, -1, -s / 5))
-    close(method.downloads(server, [2, 0]), tree.stack([method.download(server, i) for i in (2, 0)]))
+    close(method.messages(server, [2, 0]), tree.stack([method.download(server, i) for i in (2, 0)]))
     close(method.stored_upload(server, 2), theta(2, -1, -s))
 
 
@@ -262,14 +262,14 @@ def test_fesem_by_hand():
         a, b = (int(server["cluster"][i]) for i in (0, 2))
         assert a != b and server["cluster"].tolist() == [a, a, b, b, 0] and server["seeded"]
         close(server["centres"]["head.bias"][[a, b]], torch.tensor([[low], [10.5]]).double())
-        close(method.downloads(server, [3, 0]), biases([10.5, low]))
+        close(method.messages(server, [3, 0]), biases([10.5, low]))
         server = method.server_update(server, np.array([0]), biases([4]), np.array([1]))
         close(method.download(server, 1), theta(2, -1, then))
         close((method.stored_upload(server, 0), method.stored_upload(server, 1)), (theta(2, -1, 4), theta(2, -1, 1)))
         if not hyper:
             server = method.server_update(server, np.array([0]), biases([12]), np.array([1]))
             assert server["cluster"].tolist() == [b, a, b, b, 0]
-            close(method.downloads(server, [1, 0]), biases([1, 11]))
+            close(method.messages(server, [1, 0]), biases([1, 11]))
 
 
 def test_fesem_waits_for_enough_clients_and_keeps_empty_centres():
@@ -323,7 +323,7 @@ def test_clusterfl_splits_by_hand():
     method, server = clusterfl_round([1, 2, -1, -2])
     assert server["cluster"].tolist() == [0, 0, 1, 1] and server["norms"].tolist() == [[0, 2], [0, 2]]
     close(server["theta"], biases([2, -1]))
-    close(method.downloads(server, [3, 0]), biases([-1, 2]))
+    close(method.messages(server, [3, 0]), biases([-1, 2]))
     close(method.download(server, 3), theta(2, -1, -1))
 
 

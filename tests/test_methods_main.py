@@ -129,7 +129,7 @@ def test_pfedcs_options_of_the_teacher_by_hand():
 def test_pfedcs_the_teachers_learning_rate():
     """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4); two epochs go on."""
     model, method = TwoClasses(), algorithms.make("pfedcs", eta_v=0.4)
-    found = method.fine_tuned(model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0])))
+    found = method.tuned_teacher(model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0])))
     close(found, tree.select(two(0, 0.2, -0.2, 0.2, -0.2), "head."))
 
 
@@ -238,10 +238,10 @@ def test_pfedcs_finds_clients_with_the_same_labels():
 def test_pfedcs_collaborators_under_partial_participation():
     """Only this round's clients are mixed, or everybody's last upload; alone, or with nobody else, a client keeps its own head."""
     method, server = four_heads()
-    close(method.downloads(server, [2]), tree.map(lambda leaf: leaf[None], two(0.5, 3, 0, 2)))
-    among = method.downloads(server, [0, 3])["head.weight"][:, 0, 0]
+    close(method.messages(server, [2]), tree.map(lambda leaf: leaf[None], two(0.5, 3, 0, 2)))
+    among = method.messages(server, [0, 3])["head.weight"][:, 0, 0]
     assert 0 < among[0] < 10 and among[1] < 10
-    everyone = algorithms.make("pfedcs", pool="all_last").downloads(server, [0, 3])["head.weight"][0, 0, 0]
+    everyone = algorithms.make("pfedcs", pool="all_last").messages(server, [0, 3])["head.weight"][0, 0, 0]
     close(everyone[None], f64(NEAR_WEIGHTS[1] + 3 * NEAR_WEIGHTS[2]))
 
 

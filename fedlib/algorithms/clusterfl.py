@@ -28,26 +28,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class ClusterFL(Options):
+class ClusterFL(Algorithm):
     eps1: float = option(0.4, 0, inf)
     eps2: float = option(1.6, 0, inf)
     t0: int = option(20, 0, inf)
     min_size: int = option(2, 1, inf)
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {
@@ -59,10 +59,7 @@ class ClusterFL(Options):
             "trainable": model.trainable,
         }, {}
 
-    def download(self, server, i):
-        return tree.rows(server["theta"], int(server["cluster"][i]))
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.rows(server["theta"], server["cluster"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
@@ -73,7 +70,7 @@ class ClusterFL(Options):
         n = torch.as_tensor(n).double() if self.weights == "samples" else torch.ones(len(ids), dtype=torch.float64)
         cluster, parents = server["cluster"].clone(), list(range(len(server["largest"])))
         largest, norms = server["largest"].clone(), server["norms"].clone()
-        base = self.downloads(server, ids)
+        base = self.messages(server, ids)
         updates = {name: uploads[name] - base[name] for name in server["trainable"]}
         gram = products(updates, updates, server["trainable"]).cpu()  # of all Δθ_i
         for g in server["cluster"][ids].unique().tolist():

@@ -29,18 +29,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products, squared_distances
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedAMP(Options):
+class FedAMP(Algorithm):
     alpha: float = option(1.0, 1e-12, inf)
     lam: float = option(1.0, 0, inf)
     sigma: float = option(1.0, 1e-12, inf)
@@ -48,17 +48,14 @@ class FedAMP(Options):
     variant: str = option("distance", "distance", "cosine")
     xi_self: float | None = option(None, 0, 1)
     start: str = option("own", "own", "cloud")
-    points: ClassVar = ("post", "agg", "ft")
+    points = ("post", "agg", "ft")
 
     def init(self, model, setting):
         models = tree.repeat(model.theta0, setting.num_clients)
         xi = torch.eye(setting.num_clients, dtype=torch.float64)
         return {"models": models, "xi": xi, "trainable": model.trainable}, {"theta": models}
 
-    def download(self, server, i):
-        return tree.weighted_sum(server["models"], server["xi"][i])
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["xi"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):

@@ -16,15 +16,15 @@ batch-norm running statistics, so the tested models are not quite the same for a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedAvg:
-    points: ClassVar = ("glob", "post", "ft")
+class FedAvg(Algorithm):
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

@@ -22,11 +22,11 @@ from math import inf
 
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedAvgFT(Options, FedAvg):
+class FedAvgFT(FedAvg):
     k: int = option(5, 1, inf)
     ft_part: str = option("all", "all", "head", "extractor")
 

@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedBN:
-    points: ClassVar = ("recv", "post", "ft")
+class FedBN(Algorithm):
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         if not model.norm_names:

@@ -24,20 +24,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedDyn(Options):
+class FedDyn(Algorithm):
     alpha: float = option(0.01, 1e-12, inf)
     grad_clip: float = option(10.0, 0, inf)
     feddyn_variant: str = option("paper", "paper", "pfllib", "flbench2023")
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         zero = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}

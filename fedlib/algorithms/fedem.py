@@ -23,21 +23,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 TINY = 1e-30  # least mixture weight in a logarithm
 
 
 @dataclass(frozen=True)
-class FedEM(Options):
+class FedEM(Algorithm):
     M: int = option(3, 1, inf)
-    points: ClassVar = ("recv", "post")
+    points = ("recv", "post")
 
     @property
     def num_models(self):

@@ -29,25 +29,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.passes import local_sgd, mean_losses
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedFomo(Options):
+class FedFomo(Algorithm):
     M: int = option(5, 1, inf)
     val_fraction: float = option(0.2, 1e-6, 0.99)
     reference: str = option("start", "start", "current")
     candidates: str = option("previous", "previous", "all")
     explore: float = option(0.0, 0, 1)
-    points: ClassVar = ("post", "agg", "ft")
+    points = ("post", "agg", "ft")
 
     def init(self, model, setting):
         N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)
@@ -61,10 +61,7 @@ class FedFomo(Options):
             return {"theta": theta}
         return {"theta": theta, "reference": {f"start.{name}": start[name] for name in model.trainable}}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         models, _, real = peers.sent(server["models"], [self.chosen(server, int(i)) for i in ids])
         return {"models": models, "real": real}
 

@@ -34,22 +34,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import generator
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import one_hot
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 LABELS = 32  # of a server step
 
 
 @dataclass(frozen=True)
-class FedGen(Options):
+class FedGen(Algorithm):
     alpha: float = option(10.0, 0, inf)
     beta: float = option(10.0, 0, inf)
     decay: float = option(0.98, 0, 1)
@@ -60,7 +60,7 @@ class FedGen(Options):
     server_lr: float = option(3e-4, 0, inf)
     teacher: str = option("clients", "clients", "server")
     diversity: float = option(0.0, 0, inf)
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape

@@ -23,23 +23,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import class_moments
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedGH(Options):
+class FedGH(Algorithm):
     server_lr: float = option(0.01, 0, inf)
     server_batch: int = option(32, 1, inf)
-    points: ClassVar = ("post", "recv", "ft")
+    points = ("post", "recv", "ft")
 
     def init(self, model, setting):
         h, f = (tree.select(model.theta0, part) for part in ("head.", "extractor."))

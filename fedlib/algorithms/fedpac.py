@@ -31,29 +31,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedproto import refreshed
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import attraction, class_moments
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedPAC(Options):
+class FedPAC(Algorithm):
     lam: float = option(1.0, 0, inf)
     head_epochs: int = option(1, 0, inf)
     head_inside: bool = True
     head_lr: float | None = option(None, 0, inf)
     prototype_weights: str = option("samples", "samples", "uniform")
     drop: float = option(1e-3, 0, 0.5)
-    points: ClassVar = ("recv", "post", "ft")
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         weight, heads = model.theta0["head.weight"], tree.select(model.theta0, "head.")

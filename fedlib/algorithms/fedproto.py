@@ -26,23 +26,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import attraction, class_moments
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedProto(Options):
+class FedProto(Algorithm):
     lam: float = option(1.0, 0, inf)
     predict_by: str = option("prototypes", "prototypes", "head")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("post",)
+    points = ("post",)
 
     def init(self, model, setting):
         weight = model.theta0["head.weight"]

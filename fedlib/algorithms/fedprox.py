@@ -23,11 +23,11 @@ from math import inf
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedProx(Options, FedAvg):
+class FedProx(FedAvg):
     mu: float = option(1.0, 0, inf)
 
     def client_update(self, model, message, client, data):

@@ -23,23 +23,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 ABSENT = -1e9  # ln of the number of samples of a class without samples
 
 
 @dataclass(frozen=True)
-class FedRoD(Options):
+class FedRoD(Algorithm):
     gamma: float = option(1.0, 0, inf)
     residual: bool = True
-    points: ClassVar = ("recv", "post", "glob")
+    points = ("recv", "post", "glob")
 
     def init(self, model, setting):
         personal = {

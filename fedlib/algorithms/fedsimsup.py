@@ -31,11 +31,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import label_cosines
 from fedlib.algorithms.parts.supervision import Supervised
@@ -44,24 +44,21 @@ from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedSimSup(Supervised):
+class FedSimSup(Supervised, Algorithm):
     tau_s: int = option(2, 0, inf)
     tau_theta: int = option(3, 0, inf)
     zero_sim: str = option("keep", "keep", "uniform")
     scale_by_sim: bool = False
     participants_mix: bool = False
     order: str = option("supervisor", "supervisor", "model")
-    points: ClassVar = ("agg", "post")
+    points = ("agg", "post")
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
         server = {"personal": models, "similarity": label_cosines(counts), "sizes": counts.double().sum(1)}
         return server, self.first_supervisors(model, N)
 
-    def download(self, server, i):
-        return tree.rows(server["personal"], i)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.rows(server["personal"], torch.as_tensor(list(ids)))
 
     # on the server

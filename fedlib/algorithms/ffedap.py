@@ -30,20 +30,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedbn import FedBN
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FFedAP(Options):
+class FFedAP(Algorithm):
     rho: float = option(0.5, 0, 1)
     mu: float = option(0.5, 0, 1)
-    points: ClassVar = ("recv", "agg", "post", "ft")
+    points = ("recv", "agg", "post", "ft")
 
     def warm_up(self, setting):
         return FedBN(), floor(self.rho * setting.rounds + 1e-9)
@@ -86,10 +86,7 @@ class FFedAP(Options):
         weights.fill_diagonal_(self.mu if len(near) > 1 else 1.0)
         return {"models": tree.repeat(shared, len(near)), "weights": weights}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["weights"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):

@@ -25,20 +25,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class IFCA(Options):
+class IFCA(Algorithm):
     K: int = option(4, 1, inf)
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("glob", "ft")
+    points = ("glob", "ft")
 
     def init(self, model, setting):
         thetas = [model.theta0, *(model.independent(k) for k in range(1, self.K))]

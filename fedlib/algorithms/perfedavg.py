@@ -26,16 +26,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Options):
+class PerFedAvg(Algorithm):
     variant: str = option("FO", "FO", "HF")
     alpha: float = option(0.01, 0, inf)
     beta: float | None = option(None, 0, inf)
@@ -44,7 +44,7 @@ class PerFedAvg(Options):
     ft_epochs: int = option(1, 1, inf)
     adapt_steps: int | None = option(None, 1, inf)
     restore_stats: bool = False
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

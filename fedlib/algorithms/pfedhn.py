@@ -30,20 +30,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.draws import rng, torch_seeded
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedHN(Options):
+class PFedHN(Algorithm):
     server_lr: float = option(1e-2, 0, inf)
     momentum: float = option(0.9, 0, 1)
     weight_decay: float = option(1e-3, 0, inf)
@@ -52,7 +52,7 @@ class PFedHN(Options):
     depth: int = option(3, 0, inf)
     server_steps: str = option("sequential", "sequential", "batch")
     personal_head: bool = False
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         sent, own = self.divided(model.theta0)
@@ -85,10 +85,7 @@ class PFedHN(Options):
             x = functional.linear(x.relu(), **phi[f"trunk.{k}"])
         return {name: functional.linear(x, **phi[name]).unflatten(1, leaf.shape) for name, leaf in shapes.items()}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         theta = self.generated(server["phi"], server["v"][torch.as_tensor(ids)], server["shapes"])
         return {**theta, **tree.repeat(server["rest"], len(ids))}
 
@@ -97,7 +94,7 @@ class PFedHN(Options):
         return upload, {"h": own} if self.personal_head else client
 
     def server_update(self, server, ids, uploads, n):
-        sent, ids = self.downloads(server, ids), torch.as_tensor(ids)
+        sent, ids = self.messages(server, ids), torch.as_tensor(ids)
         delta = {name: sent[name] - uploads[name] for name in server["shapes"]}
         for rows in [[k] for k in range(len(ids))] if self.server_steps == "sequential" else [list(range(len(ids)))]:
             server = self.descended(server, ids[rows], tree.rows(delta, rows))

@@ -28,16 +28,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedMe(Options):
+class PFedMe(Algorithm):
     lam: float = option(15.0, 1e-12, inf)
     K: int = option(5, 1, inf)
     eta_p: float = option(0.01, 0, inf)
@@ -45,7 +45,7 @@ class PFedMe(Options):
     beta: float = option(1.0, 0, inf)
     start: str = option("previous", "previous", "w")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("post", "glob")
+    points = ("post", "glob")
 
     def init(self, model, setting):
         N = setting.num_clients

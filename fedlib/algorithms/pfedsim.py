@@ -34,19 +34,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, inf, log
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import class_cosines, class_vectors
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedSim(Options):
+class PFedSim(Algorithm):
     rho: float = option(0.5, 0, 1)
     phi: str = option("reference", "reference", "eq3")
     phi_self: float | str | None = option(None, 1e-12, inf, "eq3")
@@ -55,7 +55,7 @@ class PFedSim(Options):
     max_age: int | None = option(None, 0, inf)
     phi_bias: bool = False
     eps: float = option(1e-8, 1e-16, 0.99)
-    points: ClassVar = ("glob", "agg", "post", "ft")
+    points = ("glob", "agg", "post", "ft")
 
     def warm_up(self, setting):
         return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # generalisation phase: Algorithm 1 for T_g rounds
@@ -77,10 +77,7 @@ class PFedSim(Options):
             "trained": trained,
         }
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         own = tree.rows(server["models"], ids)  # φ_i stays as it is
         weights = self.mixing_weights(server, ids)
         return {

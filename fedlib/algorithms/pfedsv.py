@@ -40,11 +40,11 @@ are by then. Differential privacy is not part of this file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.peers import ZERO, Asking
@@ -56,13 +56,13 @@ from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedSV(ModelGame, Asking):
+class PFedSV(ModelGame, Asking, Algorithm):
     variant: str = option("D", "W", "D", "D+C")
     alpha: float = option(0.5, 0, 1)
     self_distance: str = option("min_other", *peers.OWN_DISTANCES)
     pool: str = option("last", "last", "round")
     extractor_weights: str = option("samples", "samples", "uniform")
-    points: ClassVar = ("agg", "post", "ft")
+    points = ("agg", "post", "ft")
 
     def __post_init__(self):
         super().__post_init__()
@@ -83,10 +83,7 @@ class PFedSV(ModelGame, Asking):
 
     # on the server
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         players = tree.select(server["models"], "head." if self.variant == "D+C" else "")
         models, whose, real = peers.sent(players, [self.chosen(server, int(i)) for i in ids])
         chance = tree.stack([self.draws(server, int(i)) for i in ids])  # not a message, but the client's own chance

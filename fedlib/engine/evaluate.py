@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from fedlib.algorithms.parts.passes import count_correct, local_sgd
+from fedlib.algorithms.parts.passes import count_correct
 from fedlib.base import tree
 from fedlib.engine.batches import Turn
 
@@ -70,13 +70,13 @@ def personal(method, point: str, fresh: bool, model, message, client, data) -> d
         theta = method.personal_model(model, message, client, data)
     theta = _with_fresh_stats_of_all(method, model, theta, data) if fresh else theta
     if point.startswith("ft"):
-        theta = getattr(method, "fine_tune", local_sgd)(model, theta, data, int(point[3:-1]))
+        theta = method.fine_tune(model, theta, data, int(point[3:-1]))
     return theta
 
 
 def _with_fresh_stats_of_all(method, model, theta: dict, data) -> dict:
     """`with_fresh_stats`, of each of its models where the method has several (`num_models`)."""
-    if not hasattr(method, "num_models"):
+    if method.num_models is None:
         return with_fresh_stats(model, theta, data)
     stacked = {name: theta[name] for name in model.theta0}
     parts = [with_fresh_stats(model, tree.rows(stacked, k), data) for k in range(method.num_models)]
@@ -85,38 +85,23 @@ def _with_fresh_stats_of_all(method, model, theta: dict, data) -> dict:
 
 def is_generic(method, point: str) -> bool:
     """Whether what is tested at `point` is one model for all, while the method's `personal_model` is not."""
-    return point == "glob" and hasattr(method, "generic_model")
+    return point == "glob" and method.generic_model is not None
 
 
 def tested(method, point: str, fresh: bool, num_classes: int, model, message, client, data):
     """One client's test: `count_correct` of its model."""
     theta = personal(method, point, fresh, model, message, client, data)
-    own = hasattr(method, "predict") and not is_generic(method, point)
-    return count_correct(
-        partial(method.predict, model, theta) if own else partial(model.logits, theta), data, num_classes
-    )
+    scores = model.logits if is_generic(method, point) else partial(method.predict, model)
+    return count_correct(partial(scores, theta), data, num_classes)
 
 
 def evaluated_messages(run, state: dict, point: str, ids):
     """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
     if point != "post":
-        return downloads(run.acting(state), state["server"], ids)
-    if hasattr(run.acting(state), "stored_upload"):
+        return run.acting(state).messages(state["server"], ids)
+    if run.acting(state).stored_upload is not None:
         return tree.stack([run.acting(state).stored_upload(state["server"], int(i)) for i in ids])
     return tree.rows(state["uploads"], ids)
-
-
-def downloads(method, server, ids):
-    """The messages to these clients, stacked; computed together where the method can (`downloads`)."""
-    if hasattr(method, "downloads"):
-        return method.downloads(server, ids)
-    messages = [method.download(server, int(i)) for i in ids]
-
-    def joined(*leaves):
-        same = all(leaf is leaves[0] for leaf in leaves)  # one message for all is not copied
-        return leaves[0].expand(len(ids), *leaves[0].shape) if same else torch.stack(leaves)
-
-    return tree.map(joined, messages[0], *messages[1:])
 
 
 def with_fresh_stats(model, theta: dict, data) -> dict:

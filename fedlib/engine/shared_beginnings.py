@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.measures import ROUND_MEASURES
 from fedlib.spec import RunSpec
@@ -23,14 +22,14 @@ def beginning(spec: RunSpec) -> tuple[str, int]:
 
     The key covers everything but what comes into play later: the method that takes over, and the measures of the final models.
     """
-    method = algorithms.make(spec.method, **spec.hyper)
-    first, rounds = method, spec.rounds
-    if hasattr(method, "warm_up"):
-        first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
+    method = spec.algorithm
+    first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
+    if first is None:
+        first, rounds = method, spec.rounds
     name = type(first).__module__.rpartition(".")[2]
     each_round = [measure for measure in spec.measures if measure in ROUND_MEASURES]
     task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": each_round}
-    task["validation"] = spec.hyper.get("val_fraction", 0.0)
+    task["validation"] = method.val_fraction
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
 
 

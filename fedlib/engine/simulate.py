@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged, require
@@ -21,7 +20,7 @@ from fedlib.engine import backends
 from fedlib.engine.batches import TRAIN, Source, Training, Turn
 from fedlib.engine.checkpoint import Checkpoint, checkpoint_name, group_id
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.evaluate import FINETUNE, downloads, evaluate, personal_models, summarise
+from fedlib.engine.evaluate import FINETUNE, evaluate, personal_models, summarise
 from fedlib.engine.result import RunResult
 from fedlib.engine.shared_beginnings import beginning, prefix_id
 from fedlib.engine.transport import Transport
@@ -173,8 +172,8 @@ def set_up(
         noise.check_model(model)
     smallest = 2 if model.norms else 1
     training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, smallest, spec.mechanism)
-    method = algorithms.make(spec.method, **spec.hyper)
-    for name in getattr(method, "siblings", ()):
+    method = spec.algorithm
+    for name in method.siblings:
         model.sibling(name)
     counts = np.stack([np.bincount(labels[own["train"]], minlength=num_classes) for own in parts])
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
@@ -182,7 +181,7 @@ def set_up(
     return Run(
         spec=spec,
         method=method,
-        warm_up=method.warm_up(setting) if hasattr(method, "warm_up") else (None, 0),
+        warm_up=method.warm_up(setting),
         setting=setting,
         partition=partition,
         work=Workload(model, beside.work.source if beside else Source(dataset, where, dtype), training, parts),
@@ -191,7 +190,7 @@ def set_up(
         device=where,
         tests=tests,
         data_checksum=dataset.sha256,
-        groups=method.groups(setting) if hasattr(method, "groups") else (),
+        groups=method.groups(setting),
     )
 
 
@@ -206,7 +205,7 @@ def first_state(run: Run) -> dict:
         "server": server,
         "clients": clients,
         "uploads": None,
-        "stats": run.transport.initial_stats(run.setting.num_clients, getattr(method, "num_models", None)),
+        "stats": run.transport.initial_stats(run.setting.num_clients, method.num_models),
         "trained": torch.zeros(run.setting.num_clients, dtype=torch.bool),
         "floats": {"down": 0, "up": 0, "once": 0},
         "samples": 0,
@@ -225,17 +224,17 @@ def first_state(run: Run) -> dict:
 
 def remember_uploads(run: Run, state: dict) -> None:
     """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
-    if hasattr(run.acting(state), "stored_upload"):
+    if run.acting(state).stored_upload is not None:
         state["uploads"] = None
     elif "post" in run.points(state) and state["uploads"] is None:
-        messages = downloads(run.acting(state), state["server"], range(run.setting.num_clients))
+        messages = run.acting(state).messages(state["server"], range(run.setting.num_clients))
         state["uploads"] = tree.map(torch.clone, messages)
 
 
 def take_over(run: Run, state: dict) -> None:
     """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
     if state["warming_up"] and state["round"] == run.warm_up[1] < run.spec.rounds:
-        reports = survey(run, state) if hasattr(run.method, "survey") else None
+        reports = survey(run, state) if run.method.survey is not None else None
         server, clients = run.method.take_over(run.work.model, run.setting, state["server"], state["clients"], reports)
         state |= {"server": server, "clients": clients, "warming_up": False}
         remember_uploads(run, state)
@@ -249,7 +248,7 @@ def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
 def survey(run: Run, state: dict):
     """What all N clients report once, stacked; counted apart from the rounds."""
     everyone = range(run.setting.num_clients)
-    messages = downloads(run.acting(state), state["server"], everyone)
+    messages = run.acting(state).messages(state["server"], everyone)
     received = run.transport.received(messages, state["stats"], training=False)
     reports = run.backend(
         run.method.survey, [run.turn(i, SURVEY, state["round"]) for i in everyone], received, state["clients"]
@@ -353,21 +352,18 @@ def send(run: Run, state: dict, t: int):
     """The participants of round t (ids), what they receive, and what they own; both stacked."""
     clock = time.monotonic()
     ids = draws.participants(run.spec.seed, t, run.setting.num_clients, run.spec.join_ratio)
-    messages = downloads(run.acting(state), state["server"], ids)
-    state["floats"]["down"] += travelled(run, state, "floats_down", messages, len(ids))
+    messages = run.acting(state).messages(state["server"], ids)
+    state["floats"]["down"] += travelled(run, run.acting(state).floats_down, messages, len(ids))
     received = run.transport.received(messages, tree.rows(state["stats"], ids), training=True)
     owned = run.transport.before_training(tree.rows(state["clients"], ids))
     state["seconds"]["server"] += time.monotonic() - clock
     return ids, received, owned
 
 
-def travelled(run: Run, state: dict, count: str, stacked, clients: int) -> int:
-    """Numbers in the messages of a round, counted by the method where it says how (`floats_down`, `floats_up`)."""
-    own = getattr(run.acting(state), count, None)
-    if own is None:
-        return clients * run.transport.floats(tree.rows(stacked, 0))
+def travelled(run: Run, count: Callable, stacked, clients: int) -> int:
+    """Numbers in the messages of a round; `count`: the method's `floats_down` or `floats_up`."""
     stacked = run.transport.travelling(stacked)
-    return sum(run.transport.floats(own(tree.rows(stacked, k))) for k in range(clients))
+    return sum(run.transport.floats(count(tree.rows(stacked, k))) for k in range(clients))
 
 
 def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, clients) -> None:
@@ -382,7 +378,7 @@ def receive(run: Run, state: dict, t: int, ids, received, owned, uploads, client
     if run.spec.mechanism.in_uploads:
         uploads = released(run, state, t, ids, received, uploads)
     state["samples"] += int(run.sizes[ids].sum()) * run.spec.local_epochs
-    state["floats"]["up"] += travelled(run, state, "floats_up", uploads, len(ids))
+    state["floats"]["up"] += travelled(run, run.acting(state).floats_up, uploads, len(ids))
     write_rows(state["clients"], ids, clients)
     write_rows({name: state["stats"][name] for name in stats}, ids, stats)
     if state["uploads"] is not None:

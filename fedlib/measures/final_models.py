@@ -83,13 +83,12 @@ def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
     Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own `predict`.
     """
     require(not run.groups, "measure", "common_test", "a method whose clients have one network")
-    generic = "glob" in run.spec.eval_points[:1] and hasattr(run.method, "generic_model")
+    generic = "glob" in run.spec.eval_points[:1] and run.method.generic_model is not None
     require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
     pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
-    predict = partial(run.method.predict, run.work.model) if hasattr(run.method, "predict") else run.work.model.logits
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     for i in range(run.setting.num_clients):
-        scores = partial(predict, tree.rows(thetas, i))
+        scores = partial(run.method.predict, run.work.model, tree.rows(thetas, i))
         correct[i] = count_correct(scores, run.data_of(i, test=pool), run.setting.num_classes)[0].cpu().numpy()
     labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
     return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}

@@ -158,7 +158,7 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
     """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
     seen = set()
     for spec in specs:
-        division = (spec.test_fraction, spec.hyper.get("val_fraction"), spec.stratified, spec.test_distribution)
+        division = (spec.test_fraction, spec.algorithm.val_fraction, spec.stratified, spec.test_distribution)
         key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
         if key not in seen:
             spec.divide(load(spec.dataset))
