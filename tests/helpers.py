@@ -12,7 +12,9 @@ from fedlib import algorithms
 from fedlib.base import draws, tree
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import first_state, play_round, set_up, take_over
+from fedlib.engine.rounds import take_over
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
 from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 from fedlib.spec import RunSpec
 

@@ -25,7 +25,9 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
 B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])  # two minibatches
@@ -135,7 +137,7 @@ def test_pfedsim_personalisation_phase_by_hand():
 def test_pfedsim_generalisation_lasts_floor_rho_T_rounds(rho, rounds, T_g):
     """Counted round by round; 0.29 * 100 is 28.999... in floating point."""
     assert algorithms.make("pfedsim", rho=0.29).warm_up(Setting(2, 100, 1))[1] == 29
-    seen = [state["warming_up"] for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))]
+    seen = [state.warming_up for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))]
     assert seen[:-1] == [True] * T_g + [False] * (rounds - T_g)
     assert seen[-1] == (T_g == rounds)  # a run that ends with its warm-up is tested as it is
 
@@ -291,7 +293,7 @@ def test_pfedsim_with_rho_1_is_fedavg():
         assert sim.point == avg.point == "glob"
     *_, (_, sim, _) = played(tiny("pfedsim", hyper={"rho": 1}))
     *_, (_, avg, _) = played(tiny("fedavg"))
-    assert same(sim["server"]["theta"], avg["server"]["theta"])
+    assert same(sim.server["theta"], avg.server["theta"])
 
 
 def test_pfedsim_with_rho_1_is_fedavg_at_post_too():
@@ -338,16 +340,16 @@ def test_pfedsim_weights_are_a_mixture_and_phi_is_symmetric(hyper):
     spec = tiny("pfedsim", hyper={"rho": 0.25, **hyper}, num_clients=6, rounds=4)
     compared = 0
     for run, state, _ in played(spec):
-        if state["warming_up"]:
+        if state.warming_up:
             continue
-        phi = state["server"]["phi"]
+        phi = state.server["phi"]
         assert torch.equal(phi, phi.T) and (phi.diagonal() == 1).all() and (phi >= 0).all()
         assert hyper.get("phi") == "eq3" or (phi <= 1).all()
         compared += int((torch.triu(phi, 1) > 0).sum())
         for i in range(6):
-            weights = run.method.mixing_weights(state["server"], [i])[0]
+            weights = run.method.mixing_weights(state.server, [i])[0]
             assert (weights >= 0).all() and weights[i] > 0
-            ones = {**state["server"], "models": tree.map(torch.ones_like, state["server"]["models"])}
+            ones = {**state.server, "models": tree.map(torch.ones_like, state.server["models"])}
             close(tree.select(run.method.download(ones, i), "extractor."), tree.rows(tree.select(ones["models"], "extractor."), i), 1e-6)
     assert compared > 0
 
@@ -382,9 +384,9 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
     before = None
     points = tuple({"post"} & set(algorithms.find(method).points))  # so that uploads are remembered
     for run, state, ids in played(tiny(method, hyper=hyper, bn_stats=bn_stats, rounds=4, eval_points=points)):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
-        if "models" in state["server"]:
-            owned["models"] = state["server"]["models"]
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
+        if "models" in state.server:
+            owned["models"] = state.server["models"]
         others = np.setdiff1d(np.arange(run.setting.num_clients), ids)
         if before is not None and before.keys() == owned.keys():
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -413,16 +415,16 @@ def test_evaluation_changes_nothing(method):
     with torch.no_grad():
         record(run, state)
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
-    first, second = (state["history"][k * len(points) : (k + 1) * len(points)] for k in (0, 1))
+    assert same({k: vars(state)[k] for k in before}, before)
+    first, second = (state.history[k * len(points) : (k + 1) * len(points)] for k in (0, 1))
     assert same(first, second)
 
 
 def test_fedper_heads_are_personal_and_the_extractor_is_shared():
     *_, (run, state, _) = played(tiny("fedper", join_ratio=1.0, rounds=2, bn_stats="global"))
-    heads = state["clients"]["h"]["head.weight"]
+    heads = state.clients["h"]["head.weight"]
     assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    models = [run.method.personal_model(run.work.model, run.method.download(state["server"], i), tree.rows(state["clients"], i), None) for i in range(4)]
+    models = [run.method.personal_model(run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None) for i in range(4)]
     for name in run.work.model.theta0:
         equal = all(torch.equal(models[0][name], other[name]) for other in models[1:])
         assert equal == name.startswith("extractor."), name
@@ -433,7 +435,7 @@ def test_pfedsim_heads_change_only_when_their_client_trains():
     """Also on download: a client's head is its own, while its extractor is a mixture."""
     spec, before, seen = tiny("pfedsim", hyper={"rho": 0.2, "phi_refresh": "all"}, rounds=6, num_clients=5, join_ratio=0.4), None, set()
     for run, state, ids in played(spec):
-        models = state["server"].get("models")
+        models = state.server.get("models")
         if models is None:
             continue
         if before is not None:
@@ -441,7 +443,7 @@ def test_pfedsim_heads_change_only_when_their_client_trains():
             assert changed == set(ids.tolist())
             seen |= changed
         before = models["head.weight"].clone()
-        mixed = [run.method.download(state["server"], i) for i in range(5)]
+        mixed = [run.method.download(state.server, i) for i in range(5)]
         assert all(torch.equal(mixed[i][name], models[name][i]) for i in range(5) for name in ("head.weight", "head.bias"))
     assert 2 <= len(seen) <= 5
     assert any(not torch.equal(mixed[i]["extractor.fc1.weight"], models["extractor.fc1.weight"][i]) for i in range(5))

@@ -484,8 +484,8 @@ def test_backends_agree_on_a_whole_run(name):
     outcomes = []
     for backend in ("serial", "vmap"):
         *_, (run, state, _) = played(spec, backend)
-        outcomes.append([*tensors(state["server"]), *tensors(state["clients"])])
-        assert not torch.equal(state["server"]["f"][run.work.model.trainable[0]], run.work.model.theta0[run.work.model.trainable[0]])
+        outcomes.append([*tensors(state.server), *tensors(state.clients)])
+        assert not torch.equal(state.server["f"][run.work.model.trainable[0]], run.work.model.theta0[run.work.model.trainable[0]])
     close(*outcomes)
 
 

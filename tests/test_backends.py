@@ -19,18 +19,12 @@ from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
-from fedlib.engine.batches import Training, Turn
+from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.cuda_graph import repeated
-from fedlib.engine.simulate import (
-    evaluate,
-    first_state,
-    play_round,
-    set_up,
-    set_up_together,
-    simulate,
-    simulate_together,
-)
+from fedlib.engine.evaluate import evaluate
+from fedlib.engine.setup import first_state, set_up, set_up_together
+from fedlib.engine.simulate import play_round, simulate, simulate_together
 from fedlib.engine.worker_processes import Workers
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
@@ -56,8 +50,8 @@ def outcome(spec, backend, device="cpu"):
         *_, (run, state, _) = played(spec, backend, uneven, device)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
         run.backend.close()
-    owned = [tensors(state[key]) for key in ("server", "clients", "stats") if state[key]] + [tensors(state["uploads"] or {})]
-    return tuple(leaf for group in owned for leaf in group) + tuple(tested), state["trained"]
+    owned = [tensors(vars(state)[key]) for key in ("server", "clients", "stats") if vars(state)[key]] + [tensors(state.uploads or {})]
+    return tuple(leaf for group in owned for leaf in group) + tuple(tested), state.trained
 
 
 def wide(method, **changes):
@@ -84,7 +78,7 @@ def test_vmap_agrees_with_serial_for_the_readings_of_pfedsim(hyper):
 def test_uneven_clients_are_trained_at_all():
     """With everyone in every round only the client with one sample keeps its model (its one batch is skipped)."""
     *_, (run, state, _) = played(wide("local", join_ratio=1.0, rounds=1), "vmap", uneven)
-    moved = [not torch.equal(state["clients"]["theta"]["head.weight"][i], run.work.model.theta0["head.weight"]) for i in range(6)]
+    moved = [not torch.equal(state.clients["theta"]["head.weight"][i], run.work.model.theta0["head.weight"]) for i in range(6)]
     assert moved == [False, True, True, True, True, True]
 
 
@@ -160,7 +154,7 @@ def test_a_killed_worker_is_replaced_and_its_clients_are_done_again():
     run.backend.close()
     assert killed and not survivors & set(killed)
     *_, (_, undisturbed, _) = played(spec, "serial")
-    assert same(state["server"], undisturbed["server"]) and same(state["stats"], undisturbed["stats"])
+    assert same(state.server, undisturbed.server) and same(state.stats, undisturbed.stats)
 
 
 def test_workers_that_keep_dying_are_an_error_not_a_hang():
@@ -262,13 +256,13 @@ def test_a_diverging_seed_leaves_the_others_alone():
     specs = [wide("fedavg", seed=k) for k in range(2)]
     runs = set_up_together(specs, "vmap", "cpu")
     states = [first_state(run) for run in runs]
-    states[1]["server"] = tree.map(lambda leaf: leaf * float("nan"), states[1]["server"])
+    states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
     with torch.no_grad():
         for t in (1, 2):
             play_round(runs, states, t)
-    assert states[1]["diverged"][1] == 1 and states[1]["round"] == 0
+    assert states[1].diverged[1] == 1 and states[1].round == 0
     *_, (_, alone, _) = played(specs[0], "vmap")
-    close(states[0]["server"], alone["server"])
+    close(states[0].server, alone.server)
 
 
 # recorded steps ---------------------------------------------------------------------------------------------------------
@@ -288,7 +282,7 @@ def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
     with torch.no_grad():
         ends = [list(played(spec, "vmap", change))[-1][1] for change in (recording, plain)]
     for key in ("server", "clients", "stats"):
-        assert same(ends[0][key], ends[1][key])
+        assert same(vars(ends[0])[key], vars(ends[1])[key])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
@@ -321,7 +315,7 @@ def test_mixed_precision_only_when_asked():
     assert full.final("loss") != mixed.final("loss") and mixed.final("loss") == pytest.approx(full.final("loss"), abs=0.05)
     assert mixed.communication == full.communication
     *_, (_, state, _) = played(tiny("fedavg", precision="bf16"))
-    assert all(leaf.dtype == torch.float32 for leaf in tensors(state["server"]))
+    assert all(leaf.dtype == torch.float32 for leaf in tensors(state.server))
     with pytest.raises(BadValue, match="tf32"):
         simulate(tiny("fedavg", precision="tf32"))
 
@@ -386,7 +380,7 @@ def test_several_phases_agree_and_draw_anew():
     close(stacked, serial)
     assert stacked[2]["tests"].tolist() == list(TEST_SIZES) and stacked[2]["n"].tolist() == list(TRAIN_SIZES)
     assert stacked[2]["labels"].tolist() == [int(work.source.labels[parts["train"]].sum()) for parts in work.parts]
-    data = PlainData(Turn(work.source, work.training, work.parts[4], (0, 1, 4)))
+    data = PlainData(ClientTurn(work.source, work.training, work.parts[4], (0, 1, 4)))
     first, second = (torch.cat(data.fold(lambda seen, batch: (*seen, batch.y), ())).tolist() for _ in range(2))
     assert first != second and sorted(first) == sorted(second)
 
@@ -420,7 +414,7 @@ def test_batches_of_an_epoch_are_a_shuffled_division():
         return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
 
     def planned(count, epochs, min_batch, *draw):
-        return Turn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
+        return ClientTurn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
 
     drawn = flat(70, 3, 2, 0, 4, 5)
     assert [len(b) for b in drawn] == [32, 32, 6] * 3
@@ -462,7 +456,7 @@ def test_recorded_steps_on_cuda(method):
             warnings.simplefilter("error")
             ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
     for key in ("server", "clients", "stats"):
-        close(ends[0][key], ends[1][key], 1e-10)
+        close(vars(ends[0])[key], vars(ends[1])[key], 1e-10)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA")

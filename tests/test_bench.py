@@ -37,7 +37,8 @@ from fedlib.benchmarks.speed import (
     write_plain_data,
 )
 from fedlib.data import load
-from fedlib.engine.simulate import first_state, play_round, set_up
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
 
 CPU = torch.device("cpu")
 WORK = dict(model_options={"pools": 2}, num_clients=4, join_ratio=0.25, local_epochs=3, batch_size=8)
@@ -70,10 +71,10 @@ def test_given_the_same_batches_the_plain_loop_ends_with_fedlibs_weights(tmp_pat
         ours[mine].copy_(theta0[theirs])
     assert plain_training(net, exact, labels, batches, lr=run.spec.lr) == trained_samples(run, 1)
     for name, parameter in zip(run.work.model.trainable, net.parameters(), strict=True):
-        torch.testing.assert_close(state["server"]["theta"][name], parameter.detach(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.server["theta"][name], parameter.detach(), rtol=0, atol=1e-12)
         assert not torch.equal(parameter, theta0[name])
     for name, buffer in zip(run.work.model.running, [v for n, v in ours.items() if "running" in n], strict=True):
-        torch.testing.assert_close(state["stats"][name][client], buffer, rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.stats[name][client], buffer, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [31, 32, 33, 64, 65, 100])

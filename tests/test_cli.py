@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from fedlib import cli
 from fedlib.experiments import ITEMS, OpenItem
+from fedlib.runs import run
+from fedlib.runs.run import get_or_run
 
 REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 STUDY = "pfedsim/fig2_classifier_similarity"
@@ -52,7 +54,7 @@ def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
     table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"
     before = table.read_bytes()
-    monkeypatch.setattr("fedlib.engine.simulate.simulate", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained again"))
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert table.read_bytes() == before
 
@@ -66,10 +68,8 @@ def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
 
 def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
-    from fedlib.engine import simulate
-
-    trained, real = [], simulate.simulate_together
-    monkeypatch.setattr(simulate, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o))
+    trained, real = [], run.simulate_together
+    monkeypatch.setattr(run, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o))
     assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
     assert trained == [1]
 
@@ -258,8 +258,8 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     item = OpenItem(ITEMS["pfedsim/table3_accuracy"], "smoke")
     for spec in item.specs:
         if spec.method == "local":
-            item.store.get_or_run(spec)
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *a, **k: pytest.fail("trained"))
+            get_or_run(spec, item.store)
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained"))
     result = call("reproduce", "pfedsim/table3_accuracy", STUDY, "--profile", "smoke", "--finished")
     assert result.exit_code == 0 and re.search(rf"{STUDY} +not run yet \(1 of 1 runs are missing\)", result.output)
     assert "1 of 2 items in" in result.output and "(22 of 24 runs are missing)" in result.output and "notebooks:" not in result.output

@@ -401,7 +401,7 @@ def test_sweep_does_the_runs_and_nothing_else(store, tmp_path, monkeypatch):
     assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
     assert all(path.parent.name == "runs" for path in tmp_path.rglob("*.json"))
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *_, **__: pytest.fail("trained again"))
     assert "0 runs done, 1 reused, 0 failed" in call("sweep", STUDY, "--profile", "smoke").output
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
 

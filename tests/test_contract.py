@@ -15,14 +15,16 @@ from fedlib.algorithms.parts.passes import local_sgd, part_mean
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine import simulate as engine
-from fedlib.engine.batches import Training, Turn
-from fedlib.engine.simulate import first_state, set_up
+from fedlib.engine.batches import ClientTurn, Training
+from fedlib.engine.evaluate import evaluate, personal_models, record
+from fedlib.engine.result import finished
+from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.transport import Transport
 from fedlib.models import build
 
 
 def turn(count, batch_size=32, min_batch=2, **changes):
-    return Turn(None, Training(1, batch_size, 0.1, 7, min_batch), {"train": np.arange(count)}, (0, 1, 2), **changes)
+    return ClientTurn(None, Training(1, batch_size, 0.1, 7, min_batch), {"train": np.arange(count)}, (0, 1, 2), **changes)
 
 
 def run_with(method, **changes):
@@ -179,11 +181,11 @@ def test_a_survey_asks_every_client_once():
     with torch.no_grad():
         for t in (1, 2):
             engine.play_round([run], [state], t)
-            engine.end_round([run], [state])
-    reports = state["server"]["reports"]
+            engine.end_round([run], [state], [None])
+    reports = state.server["reports"]
     assert reports["_n"].tolist() == run.sizes.tolist() and len({float(row.sum()) for row in reports["mean"]}) == 4
-    assert state["floats"]["once"] == 4 * 85
-    result = engine.finished(dataclasses.replace(run, spec=run.spec.but(rounds=2)), state, {})
+    assert state.floats["once"] == 4 * 85
+    result = finished(dataclasses.replace(run, spec=run.spec.but(rounds=2)), state, {})
     assert result.communication["once"]["floats"] == 4 * 85
 
 
@@ -218,12 +220,12 @@ def test_groups_may_branch_and_are_never_stacked_together():
         with torch.no_grad():
             engine.play_round([run], [state], 1)
         ends.append(state)
-    close(ends[1]["server"], ends[0]["server"])
+    close(ends[1].server, ends[0].server)
     assert {frozenset(groups) for groups in stacks} == {frozenset({"long"}), frozenset({"short"})}
-    assert ends[0]["floats"]["up"] == 4 * 7
+    assert ends[0].floats["up"] == 4 * 7
     *_, (_, plain, _) = played(tiny("fedavg", precision="float64", join_ratio=1.0, rounds=1))
-    assert not torch.equal(plain["stats"]["extractor.bn1.running_mean"][0], ends[0]["stats"]["extractor.bn1.running_mean"][0])
-    assert torch.equal(plain["stats"]["extractor.bn1.running_mean"][1], ends[0]["stats"]["extractor.bn1.running_mean"][1])
+    assert not torch.equal(plain.stats["extractor.bn1.running_mean"][0], ends[0].stats["extractor.bn1.running_mean"][0])
+    assert torch.equal(plain.stats["extractor.bn1.running_mean"][1], ends[0].stats["extractor.bn1.running_mean"][1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +247,7 @@ def test_predictions_of_ones_own_are_what_is_tested(backend):
     state = first_state(run)
     model = run.work.model
     with torch.no_grad():
-        correct, _ = engine.evaluate(contrary, state, "glob")
+        correct, _ = evaluate(contrary, state, "glob")
         for i in range(4):
             batch = run.work.source.batch(torch.from_numpy(run.work.parts[i]["test"]))
             hits = model.logits(model.theta0, batch.x).argmin(1) == batch.y
@@ -268,7 +270,7 @@ def test_methods_that_count_are_not_shown_what_stays_on_the_clients(bn_stats):
     with torch.no_grad():
         engine.play_round([run], [state], 1)
     sent = run.work.model.num_parameters["model"] + (44 if bn_stats == "global" else 0)
-    assert (state["floats"]["down"], state["floats"]["up"]) == (2 * (sent + 1), 2 * sent)
+    assert (state.floats["down"], state.floats["up"]) == (2 * (sent + 1), 2 * sent)
 
 
 def test_what_does_not_travel_is_left_out_at_every_level():
@@ -300,8 +302,8 @@ def test_generic_models_and_fine_tuning_of_ones_own(backend):
     tuner, plain = (dataclasses.replace(run, method=method) for method in (HeadTuner(), FedAvg()))
     state = first_state(run)
     with torch.no_grad():
-        assert all(map(np.array_equal, engine.evaluate(tuner, state, "glob"), engine.evaluate(plain, state, "glob")))
-        tested = {point: next(engine.personal_models(tuner, state, point))[1] for point in ("glob", "recv", "ft(1)")}
+        assert all(map(np.array_equal, evaluate(tuner, state, "glob"), evaluate(plain, state, "glob")))
+        tested = {point: next(personal_models(tuner, state, point))[1] for point in ("glob", "recv", "ft(1)")}
         twice = computed(run, backend, lambda model, theta, data: local_sgd(model, theta, data, 2, train=("head.weight", "head.bias")), range(4),
                          {name: leaf for name, leaf in tested["recv"].items() if name != "sign"}, draw=(1, 0))
     theta0 = run.work.model.theta0
@@ -344,14 +346,14 @@ def test_several_models_a_client_have_statistics_of_their_own(bn_stats):
         with torch.no_grad():
             for t in (1, 2):
                 engine.play_round([run], [state], t)
-            tests.append(engine.evaluate(run, state, "glob"))
+            tests.append(evaluate(run, state, "glob"))
         ends.append(state)
-    close((ends[1]["server"], ends[1]["stats"]), (ends[0]["server"], ends[0]["stats"]))
+    close((ends[1].server, ends[1].stats), (ends[0].server, ends[0].stats))
     np.testing.assert_allclose(tests[1][1], tests[0][1], rtol=1e-9)
-    stats, trained = ends[0]["stats"], ends[0]["trained"]
-    sent = ends[0]["server"]["theta"]["extractor.bn1.running_mean"]
+    stats, trained = ends[0].stats, ends[0].trained
+    sent = ends[0].server["theta"]["extractor.bn1.running_mean"]
     nu = run.work.model.num_parameters["model"]
-    assert ends[0]["floats"]["up"] == 2 * 2 * 2 * (nu + (44 if bn_stats == "global" else 0))
+    assert ends[0].floats["up"] == 2 * 2 * 2 * (nu + (44 if bn_stats == "global" else 0))
     if bn_stats == "global":
         assert stats == {} and sent.abs().sum() > 0
     else:
@@ -374,7 +376,7 @@ def test_fine_tuning_of_ones_own_is_what_ft_tests(backend):
     run = set_up(tiny("fedavg", precision="float64"), backend)
     run, state = dataclasses.replace(run, method=Frozen()), first_state(run)
     with torch.no_grad():
-        (glob, _), (tuned, _) = (engine.evaluate(run, state, point) for point in ("glob", "ft(1)"))
+        (glob, _), (tuned, _) = (evaluate(run, state, point) for point in ("glob", "ft(1)"))
     assert tuned.sum(0)[3] == run.tests.sum(0)[3] and tuned.sum() == tuned.sum(0)[3] and not np.array_equal(glob, tuned)
 
 
@@ -417,15 +419,15 @@ def test_messages_of_several_models(bn_stats, numbers):
     with torch.no_grad():
         for t in (1, 2):
             engine.play_round([run], [state], t)
-        engine.record(run, state)
-    assert state["floats"]["down"] == state["floats"]["up"] == 2 * 2 * numbers
-    assert state["uploads"] is None  # the server keeps them; they need not look like messages
-    messages = run.method.messages(state["server"], range(4))
-    received = run.transport.received(messages, state["stats"], training=False)
+        record(run, state)
+    assert state.floats["down"] == state.floats["up"] == 2 * 2 * numbers
+    assert state.uploads is None  # the server keeps them; they need not look like messages
+    messages = run.method.messages(state.server, range(4))
+    received = run.transport.received(messages, state.stats, training=False)
     name = "extractor.bn1.running_mean"
     if bn_stats == "local":
-        assert torch.equal(received["models"][name][:, 0], state["stats"][name]) and torch.equal(received["models"][name][:, 1], state["stats"][name])
-        assert not torch.equal(state["stats"][name], messages["models"][name][:, 0])
+        assert torch.equal(received["models"][name][:, 0], state.stats[name]) and torch.equal(received["models"][name][:, 1], state.stats[name])
+        assert not torch.equal(state.stats[name], messages["models"][name][:, 0])
     else:
         assert same(received, messages)
 

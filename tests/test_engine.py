@@ -14,8 +14,14 @@ from helpers import METHODS, close, computed, exact, played, same, tiny
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
 from fedlib.engine import simulate as engine
-from fedlib.engine.evaluate import summarise
-from fedlib.engine.simulate import check_finite, find_device, set_up, simulate
+from fedlib.engine.batches import TRAIN
+from fedlib.engine.evaluate import evaluate, personal_models, summarise
+from fedlib.engine.result import finished
+from fedlib.engine.rounds import Round, check_finite
+from fedlib.engine.setup import find_device, set_up
+from fedlib.engine.simulate import simulate
+from fedlib.runs import run as runs
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 
 # draws ---------------------------------------------------------------------------------------------------------------
@@ -56,7 +62,7 @@ def test_every_method_sees_the_same_participants_and_initial_weights():
     """What differs between methods must not reach the draws."""
     seen = {}
     for method in METHODS:
-        steps = [(state["trained"].tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed) for run, state, _ in played(tiny(method))]
+        steps = [(state.trained.tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed) for run, state, _ in played(tiny(method))]
         seen[method] = steps
     assert all(same(steps, seen["fedavg"]) for steps in seen.values())
     assert sum(seen["fedavg"][1][0]) == 2  # floor(0.5 * 4) after the first round
@@ -90,29 +96,30 @@ def test_divergence_names_client_round_and_step(method, backend):
         return run.acting(state).client_update(model, message, own, data)
 
     run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
-    message, own = run.acting(state).download(state["server"], client), tree.rows(state["clients"], client)
-    received = run.transport.received(tree.stack([message]), tree.rows(state["stats"], [client]), training=True)
-    computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(engine.TRAIN, t))
+    message, own = run.acting(state).download(state.server, client), tree.rows(state.clients, client)
+    received = run.transport.received(tree.stack([message]), tree.rows(state.stats, [client]), training=True)
+    computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(TRAIN, t))
     assert (step, False) == next(entry for entry in finite if not entry[1])
 
 
 def test_a_diverged_run_is_stored_as_such_and_not_repeated(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     store, spec = Store("t", tmp_path), tiny("fedavg", lr=1e15)
-    result = store.get_or_run(spec)
+    result = get_or_run(spec, store)
     assert result.status == "diverged" and "client" in result.error and "round 1" in result.error
     assert np.isnan(result.final()) and result.history == [] and result.point == ""
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("the stored result was not used"))
-    assert exact(store.get_or_run(spec)) == exact(result) and store.get(spec).error == result.error
+    monkeypatch.setattr(runs, "simulate_together", lambda *_, **__: pytest.fail("the stored result was not used"))
+    assert exact(get_or_run(spec, store)) == exact(result) and store.get(spec).error == result.error
 
 
 def test_uploads_of_single_numbers_are_checked_too():
     """A method may send one number a client (a loss, a count): leaves [K]. Finite ones pass, others name the client."""
     run = next(played(tiny("fedavg")))[0]
     messages = tree.repeat(run.work.model.theta0, 2)
-    check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, 2.0])}, {}))
+    seen = Round(1, np.array([0, 2]), {}, messages, {}, {}, {"loss": torch.tensor([1.0, 2.0])}, {})
+    check_finite(run, run.method, seen)
     with pytest.raises(Diverged) as error:
-        check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, float("nan")])}, {}))
+        check_finite(run, run.method, dataclasses.replace(seen, uploads={"loss": torch.tensor([1.0, float("nan")])}))
     assert (error.value.client, error.value.round, error.value.step) == (2, 1, None)
 
 
@@ -143,7 +150,7 @@ def spy_on(run, seen):
 
 def spied(method, bn_stats, **changes):
     seen = []
-    states = [(run, {"server": dict(state["server"]), "stats": tree.map(torch.clone, state["stats"])}) for run, state, _ in
+    states = [(run, dataclasses.replace(state, stats=tree.map(torch.clone, state.stats))) for run, state, _ in
               played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))]
     return states, seen
 
@@ -160,12 +167,12 @@ def test_statistics_stay_with_their_client(method, bn_stats):
     states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
     run, last = states[-1]
     for _, state in states:
-        for name, leaf in tree.leaves({k: v for k, v in state["server"].items() if isinstance(v, dict)}):
+        for name, leaf in tree.leaves({k: v for k, v in state.server.items() if isinstance(v, dict)}):
             if name in run.work.model.running:
                 assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
     ends = {i: after for _, i, _, after in seen}
     for i in range(4):
-        assert same({n: last["stats"][n][i] for n in run.work.model.running}, {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running})
+        assert same({n: last.stats[n][i] for n in run.work.model.running}, {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running})
     assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
 
 
@@ -199,10 +206,10 @@ def test_global_statistics_are_averaged_like_the_parameters():
         share = run.sizes[[i for i, _, _ in mine]] / run.sizes[[i for i, _, _ in mine]].sum()
         for name in run.work.model.running:
             mean = sum(s * after[name] for s, (_, _, after) in zip(share, mine))
-            torch.testing.assert_close(states[t][1]["server"]["theta"][name], mean.to(torch.float32), rtol=1e-5, atol=1e-6)
-            assert all(torch.equal(before[name], states[t - 1][1]["server"]["theta"][name]) for _, before, _ in mine)
-            assert not torch.equal(states[t][1]["server"]["theta"][name], states[t - 1][1]["server"]["theta"][name])
-    assert states[2][1]["stats"] == {}
+            torch.testing.assert_close(states[t][1].server["theta"][name], mean.to(torch.float32), rtol=1e-5, atol=1e-6)
+            assert all(torch.equal(before[name], states[t - 1][1].server["theta"][name]) for _, before, _ in mine)
+            assert not torch.equal(states[t][1].server["theta"][name], states[t - 1][1].server["theta"][name])
+    assert states[2][1].stats == {}
 
 
 def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
@@ -210,7 +217,7 @@ def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
     states, seen = spied("pfedsim", "global", hyper={"rho": 0}, rounds=3)
     run, name = states[0][0], "extractor.bn1.running_mean"
     for t in (2, 3):
-        server = states[t - 1][1]["server"]
+        server = states[t - 1][1].server
         for _, i, before, _ in (entry for entry in seen if entry[0] == t):
             weights = run.method.mixing_weights(server, [i])[0]
             mixed = (weights / weights.sum()) @ server["models"][name].double()
@@ -222,13 +229,13 @@ def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data
     *_, (run, state, ids) = played(tiny("fedavg", rounds=1, precision="float64"))
     idle = int(np.setdiff1d(np.arange(4), ids)[0])
     with torch.no_grad():
-        thetas = {int(i): tree.rows(rows, k) for chunk, rows in engine.personal_models(run, state, "glob") for k, i in enumerate(chunk)}
+        thetas = {int(i): tree.rows(rows, k) for chunk, rows in personal_models(run, state, "glob") for k, i in enumerate(chunk)}
         x = run.work.source.batch(torch.from_numpy(run.work.parts[idle]["train"])).x
         z = torch.nn.functional.conv2d(x, thetas[idle]["extractor.conv1.weight"], thetas[idle]["extractor.conv1.bias"])
     close(thetas[idle]["extractor.bn1.running_mean"][None], z.mean((0, 2, 3))[None], 1e-10)
     close(thetas[idle]["extractor.bn1.running_var"][None], z.var((0, 2, 3))[None], 1e-10)
     trained = int(ids[0])
-    assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state["stats"]["extractor.bn1.running_mean"][trained])
+    assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state.stats["extractor.bn1.running_mean"][trained])
     assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
 
 
@@ -251,12 +258,12 @@ def test_renaming_clients_renames_their_results(method):
     (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
     with torch.no_grad():
         for point in run_a.points(a):
-            (correct_a, loss_a), (correct_b, loss_b) = engine.evaluate(run_a, a, point), engine.evaluate(run_b, b, point)
+            (correct_a, loss_a), (correct_b, loss_b) = evaluate(run_a, a, point), evaluate(run_b, b, point)
             np.testing.assert_array_equal(correct_b, correct_a[order])
             np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-7)
     assert not np.array_equal(loss_a, loss_a[order])
-    close(b["stats"], tree.rows(a["stats"], order), 1e-9)
-    close(b["clients"], tree.rows(a["clients"], order), 1e-9)
+    close(b.stats, tree.rows(a.stats, order), 1e-9)
+    close(b.clients, tree.rows(a.clients, order), 1e-9)
 
 
 # evaluation ----------------------------------------------------------------------------------------------------------
@@ -289,7 +296,7 @@ def test_fine_tuning_is_more_training_of_a_copy():
     """FedAvg: the summed loss falls from the global model to one and to three more epochs on its own data."""
     *_, (run, state, _) = played(tiny("fedavg", join_ratio=1.0, rounds=2))
     with torch.no_grad():
-        losses = {point: engine.evaluate(run, state, point)[1].sum() for point in ("glob", "ft(1)", "ft(3)")}
+        losses = {point: evaluate(run, state, point)[1].sum() for point in ("glob", "ft(1)", "ft(3)")}
     assert losses["ft(3)"] < losses["ft(1)"] < losses["glob"]
 
 
@@ -350,7 +357,7 @@ def test_a_watched_run_is_the_run():
     spec = tiny("pfedsim", hyper={"rho": 0.5})
     rounds, kinds = [], []
     for _run, state in engine.watched(spec):
-        rounds.append(state["round"])
-        kinds.append("phi" in state["server"])
+        rounds.append(state.round)
+        kinds.append("phi" in state.server)
     assert rounds == [0, 1, 2, 3] and kinds == [False, True, True, True]
-    assert exact(engine.finished(_run, state, {})) == exact(engine.simulate(spec))
+    assert exact(finished(_run, state, {})) == exact(engine.simulate(spec))

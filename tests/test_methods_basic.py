@@ -31,7 +31,9 @@ from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.base.options import Options
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 METHODS = ("fedprox", "fedrep", "fedbabu", "fedbn", "fedavg_ft", "feddyn", "fedrod")
 POINTS = {
@@ -310,8 +312,8 @@ def test_fedrep_that_never_trains_heads_is_fedbabu():
     """E_h = 0, E_f = E, one minibatch an epoch (the order of batches is another draw), float64: the extractors agree."""
     task = dict(batch_size=2000, precision="float64", local_epochs=2, join_ratio=1.0)
     (*_, (_, rep, _)), (*_, (_, babu, _)) = (played(tiny(name, hyper=hyper, **task)) for name, hyper in (("fedrep", {"E_h": 0, "E_f": 2}), ("fedbabu", {})))
-    close(rep["server"]["f"], babu["server"]["f"], 1e-10)
-    close(rep["clients"]["h"], babu["clients"]["h0"])
+    close(rep.server["f"], babu.server["f"], 1e-10)
+    close(rep.clients["h"], babu.clients["h0"])
 
 
 class OnlyBody(ToyModel):
@@ -358,9 +360,9 @@ def test_fedbn_without_batch_norm_is_fedavg_and_says_so():
 def test_fedbn_of_a_single_client_is_fedavg(bn_stats):
     """Nobody to differ from: bit for bit the same model, statistics included."""
     (*_, (run, bn, _)), (*_, (_, avg, _)) = (played(tiny(name, num_clients=1, partition={}, scheme="iid", bn_stats=bn_stats)) for name in ("fedbn", "fedavg"))
-    assert same({k: {**bn["server"]["theta"], **tree.rows(bn["clients"], 0)}[k] for k in run.work.model.trainable}, {k: avg["server"]["theta"][k] for k in run.work.model.trainable})
-    stats = avg["stats"] if bn_stats == "local" else tree.repeat(some(avg["server"]["theta"], *run.work.model.running), 1)
-    assert same(some(bn["clients"], *sorted(run.work.model.running)), some(stats, *sorted(run.work.model.running)))
+    assert same({k: {**bn.server["theta"], **tree.rows(bn.clients, 0)}[k] for k in run.work.model.trainable}, {k: avg.server["theta"][k] for k in run.work.model.trainable})
+    stats = avg.stats if bn_stats == "local" else tree.repeat(some(avg.server["theta"], *run.work.model.running), 1)
+    assert same(some(bn.clients, *sorted(run.work.model.running)), some(stats, *sorted(run.work.model.running)))
 
 
 def test_feddyn_s_first_local_step_is_fedprox():
@@ -376,11 +378,11 @@ def test_feddyn_s_first_local_step_is_fedprox():
 def test_feddyn_h_is_the_mean_of_all_clients_gradients(bn_stats):
     """After every round, under partial participation: h = 1/N sum_i g_i; and only the trainable parameters have an h."""
     for run, state, _ in played(tiny("feddyn", precision="float64", bn_stats=bn_stats, rounds=4)):
-        assert set(state["server"]["h"]) == set(run.work.model.trainable)
-        close(state["server"]["h"], tree.map(lambda leaf: leaf.mean(0), state["clients"]["g"]), 1e-14)
-    assert float(state["server"]["h"]["head.weight"].abs().sum()) > 0
+        assert set(state.server["h"]) == set(run.work.model.trainable)
+        close(state.server["h"], tree.map(lambda leaf: leaf.mean(0), state.clients["g"]), 1e-14)
+    assert float(state.server["h"]["head.weight"].abs().sum()) > 0
     if bn_stats == "global":
-        mean = state["server"]["theta"]["extractor.bn1.running_var"]
+        mean = state.server["theta"]["extractor.bn1.running_var"]
         assert (mean > 0).all() and not torch.equal(mean, torch.ones_like(mean))
 
 
@@ -412,10 +414,10 @@ def test_fedrod_without_balancing_trains_its_generic_model_as_fedavg():
     task = dict(precision="float64", rounds=2)
     *_, (_, avg, _) = played(tiny("fedavg", **task))
     *_, (_, rod, _) = played(tiny("fedrod", hyper={"gamma": 0}, **task))
-    close(rod["server"], avg["server"])
-    close(rod["stats"], avg["stats"])
+    close(rod.server, avg.server)
+    close(rod.stats, avg.stats)
     *_, (_, joint, _) = played(tiny("fedrod", hyper={"gamma": 0, "residual": False}, **task))
-    assert float((joint["server"]["theta"]["extractor.fc1.weight"] - avg["server"]["theta"]["extractor.fc1.weight"]).abs().max()) > 1e-4
+    assert float((joint.server["theta"]["extractor.fc1.weight"] - avg.server["theta"]["extractor.fc1.weight"]).abs().max()) > 1e-4
 
 
 def test_fedrod_is_also_tested_with_its_generic_model():
@@ -430,10 +432,10 @@ def test_fedrep_frozen_batch_norm():
     name = "extractor.bn1.running_mean"
     for frozen_bn, moves in (("eval", False), ("train", True)):
         *_, (run, state, _) = played(tiny("fedrep", hyper={"E_h": 1, "E_f": 0, "frozen_bn": frozen_bn}, join_ratio=1.0, rounds=1, bn_stats="global"))
-        assert (not torch.equal(state["server"]["f"][name], run.work.model.theta0[name])) == moves
+        assert (not torch.equal(state.server["f"][name], run.work.model.theta0[name])) == moves
         for key in ("extractor.bn1.weight", "extractor.fc1.weight"):
-            close(state["server"]["f"][key][None], run.work.model.theta0[key][None], 1e-6)
-        assert not torch.equal(state["clients"]["h"]["head.weight"][0], state["clients"]["h"]["head.weight"][1])
+            close(state.server["f"][key][None], run.work.model.theta0[key][None], 1e-6)
+        assert not torch.equal(state.clients["h"]["head.weight"][0], state.clients["h"]["head.weight"][1])
 
 
 def test_fedbabu_orthogonal_head():
@@ -457,7 +459,7 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
     """States, statistics and remembered uploads: rows outside S_t bit for bit, rows inside moved (FedBABU's head never does)."""
     before, never = None, {"fedbabu": {"head.weight"}}.get(method, set())
     for run, state, ids in played(tiny(method, bn_stats=bn_stats, rounds=4, eval_points=("post",))):
-        owned = {key: state[key] for key in ("clients", "stats", "uploads")}
+        owned = {key: vars(state)[key] for key in ("clients", "stats", "uploads")}
         others = np.setdiff1d(np.arange(run.setting.num_clients), ids)
         if before is not None:
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -474,10 +476,10 @@ def test_evaluation_changes_nothing(method):
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, often.but(eval_every=often.rounds))]
     assert len(ends[0]) == 3 and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({key: state[key] for key in ("server", "clients", "stats", "uploads")})
+    before = copy.deepcopy({key: vars(state)[key] for key in ("server", "clients", "stats", "uploads")})
     with torch.no_grad():
         record(run, state)
-    assert same({key: state[key] for key in before}, before)
+    assert same({key: vars(state)[key] for key in before}, before)
 
 
 @pytest.mark.parametrize(("method", "personal"), [("fedrep", HEAD), ("fedbabu", ()), ("fedbn", None), ("fedrod", HEAD), ("fedprox", ()), ("feddyn", ()), ("fedavg_ft", ())])
@@ -485,7 +487,7 @@ def test_what_is_personal_differs_and_what_is_shared_does_not(method, personal):
     """bn_stats = global, all clients in every round: entry by entry of what each client would be tested with."""
     *_, (run, state, _) = played(tiny(method, join_ratio=1.0, rounds=2, bn_stats="global"))
     personal = run.work.model.norm_names if personal is None else personal
-    models = [run.method.personal_model(run.work.model, run.method.download(state["server"], i), tree.rows(state["clients"], i), None) for i in range(4)]
+    models = [run.method.personal_model(run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None) for i in range(4)]
     for name in run.work.model.theta0:
         assert all(torch.equal(models[0][name], other[name]) for other in models[1:]) == (name not in personal), name
     assert models[0].keys() == run.work.model.theta0.keys()

@@ -29,7 +29,9 @@ from fedlib.algorithms.fesem import k_means_plus_plus
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 POINTS = {
     "perfedavg": ("ft(1)", "glob", "post"), "fedamp": ("post", "agg", "ft(1)"), "ifca": ("glob", "ft(1)"), "fesem": ("post", "glob", "ft(1)"),
@@ -192,8 +194,8 @@ def test_fedamp_client_and_server_by_hand():
 
 def test_fedamp_without_a_penalty_is_local_training():
     amp, local = (list(played(tiny(m, hyper=h, precision="float64")))[-1][1] for m, h in (("fedamp", dict(lam=0.0)), ("local", {})))
-    close(amp["clients"]["theta"], local["clients"]["theta"])
-    assert not torch.equal(amp["clients"]["theta"]["head.weight"][0], amp["clients"]["theta"]["head.weight"][1])
+    close(amp.clients["theta"], local.clients["theta"])
+    assert not torch.equal(amp.clients["theta"]["head.weight"][0], amp.clients["theta"]["head.weight"][1])
 
 
 # IFCA ------------------------------------------------------------------------------------------------------------------
@@ -496,11 +498,11 @@ def test_one_cluster_is_fedavg(method, hyper, tolerance, bn_stats):
         return state
 
     plain, state = end("fedavg"), end(method)
-    known = state["server"].get("centres", state["server"].get("theta"))
-    for name, leaf in plain["server"]["theta"].items():
+    known = state.server.get("centres", state.server.get("theta"))
+    for name, leaf in plain.server["theta"].items():
         torch.testing.assert_close(known[name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
-    for name, leaf in plain["stats"].items():
-        torch.testing.assert_close(state["stats"][name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
+    for name, leaf in plain.stats.items():
+        torch.testing.assert_close(state.stats[name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
 
 
 def test_perfedavg_and_clusterfl_average_uniformly():
@@ -526,7 +528,7 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method):
     """States, statistics and the server's stored models: rows outside S_t bit for bit; heads of the participants move."""
     before = None
     for _, state, ids in played(tiny(method, hyper=hyper_of(method))):
-        owned = {"clients": state["clients"], "stats": state["stats"], "models": state["server"].get("models", {})}
+        owned = {"clients": state.clients, "stats": state.stats, "models": state.server.get("models", {})}
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None:
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -554,9 +556,9 @@ def test_evaluation_changes_nothing(method):
     with torch.no_grad():
         record(run, state)
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
     count = len(POINTS[method])
-    assert same(state["history"][:count], state["history"][count:])
+    assert same(state.history[:count], state.history[count:])
 
 
 @pytest.mark.parametrize("method", ["fedamp", "fesem", "pfedme"])
@@ -571,13 +573,13 @@ def test_a_personal_model_changes_when_its_client_trains_and_not_otherwise(metho
             known, loss_before = before
             assert {int(i) for i in np.flatnonzero(loss != loss_before) if known[i]} == {int(i) for i in ids if known[i]}
             assert all(loss[i] != common[i] for i in ids)
-        before = state["trained"].clone(), loss
+        before = state.trained.clone(), loss
     assert known.any()
 
 
 def test_fedem_weights_are_personal_and_a_simplex():
     *_, (run, state, _) = played(tiny("fedem", join_ratio=1.0, rounds=2))
-    mix = state["clients"]["mix"]
+    mix = state.clients["mix"]
     assert (mix >= 0).all() and mix.sum(1).tolist() == pytest.approx([1] * 4, abs=1e-5)
     assert all(not torch.equal(mix[i], mix[j]) for i in range(4) for j in range(i))
 
@@ -586,14 +588,14 @@ def test_stored_models_are_what_the_clients_keep():
     """FedAMP: the server's copies are the clients' models (statistics apart); FeSEM: a client trains from its own cluster's centre."""
     *_, (run, state, _) = played(tiny("fedamp"))
     for name in run.work.model.trainable:
-        assert torch.equal(state["server"]["models"][name], state["clients"]["theta"][name])
+        assert torch.equal(state.server["models"][name], state.clients["theta"][name])
     before = None
     for run, state, ids in played(tiny("fesem", hyper=dict(K=2), join_ratio=1.0)):
         if before is not None:
             for i in ids:
-                message = {**run.method.download(before["server"], int(i)), **tree.rows(before["stats"], int(i))}
-                upload, _ = run.method.client_update(run.work.model, message, {}, PlainData(run.turn(int(i), 0, state["round"])))
-                assert torch.equal(upload["head.weight"], state["server"]["models"]["head.weight"][i])
+                message = {**run.method.download(before.server, int(i)), **tree.rows(before.stats, int(i))}
+                upload, _ = run.method.client_update(run.work.model, message, {}, PlainData(run.turn(int(i), 0, state.round)))
+                assert torch.equal(upload["head.weight"], state.server["models"]["head.weight"][i])
         before = copy.deepcopy(state)
 
 
@@ -614,9 +616,9 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
         with torch.no_grad():
             *_, (run, state, _) = played(spec, backend, uneven)
             tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-        ends.append([*tensors(state["server"]), *tensors(state["clients"]), *tensors(state["stats"]), *tested])
+        ends.append([*tensors(state.server), *tensors(state.clients), *tensors(state.stats), *tested])
     close(tuple(ends[1]), tuple(ends[0]), 1e-9 if hyper.get("variant") == "HF" else 1e-12)  # HF divides rounding by 2 delta
-    assert state["trained"][4]
+    assert state.trained[4]
 
 
 # communication ---------------------------------------------------------------------------------------------------------
@@ -680,7 +682,7 @@ def two_tasks(run):
 def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyper):
     """Two tasks of two clients each. Their cluster's model does well for all, which one model cannot (its errors on one task are the other's hits)."""
     *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks)
-    cluster = (state["clients"] if method == "ifca" else state["server"])["cluster"].tolist()
+    cluster = (state.clients if method == "ifca" else state.server)["cluster"].tolist()
     assert cluster[0] == cluster[2] != cluster[1] == cluster[3]
     with torch.no_grad():
         correct, _ = evaluate(run, state, "glob")

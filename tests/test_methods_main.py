@@ -18,7 +18,9 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
@@ -629,7 +631,7 @@ def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
         spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
         *_, (_, state, _) = played(spec)
         trained = ("head.weight", "extractor.fc1.weight")
-        assert all(torch.equal(state["server"]["personal"][name], state["uploads"][name]) != mix for name in trained)
+        assert all(torch.equal(state.server["personal"][name], state.uploads[name]) != mix for name in trained)
 
 
 # reductions -------------------------------------------------------------------------------------------------------------
@@ -655,10 +657,10 @@ def test_fedsimsup_with_a_silent_supervisor_is_local_training():
     spec = small("fedsimsup", {"tau_s": 0, "tau_theta": 2}, join_ratio=1.0, rounds=2, precision="float64")
     for _, state, _ in played(spec):
         for name in ("head.weight", "head.bias"):
-            state["clients"][SUPERVISOR][name].zero_()
+            state.clients[SUPERVISOR][name].zero_()
     *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
-    trained = {name: local["clients"]["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")}
-    close({name: state["server"]["personal"][name] for name in trained}, trained)
+    trained = {name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")}
+    close({name: state.server["personal"][name] for name in trained}, trained)
 
 
 @pytest.mark.parametrize("method", ["fedfomo", "pfedsv"])
@@ -671,7 +673,7 @@ def test_one_client_alone_is_local_training(method):
         return dataclasses.replace(local, work=dataclasses.replace(local.work, parts=run.work.parts))
 
     *_, (_, local, _) = played(tiny("local", **one), change=same_parts)
-    assert same(state["clients"]["theta"], local["clients"]["theta"])
+    assert same(state.clients["theta"], local.clients["theta"])
 
 
 # ownership --------------------------------------------------------------------------------------------------------------
@@ -683,10 +685,10 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
     """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved. """
     before = None
     for _, state, ids in played(small(method, bn_stats=bn_stats, rounds=3)):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
         for name in ("models", "extractors", "heads", "wanted"):
-            if name in state["server"]:
-                owned[name] = state["server"][name]
+            if name in state.server:
+                owned[name] = state.server[name]
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None:
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -723,7 +725,7 @@ def test_evaluation_changes_nothing(method):
     before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds", "trained")})
     with torch.no_grad():
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -731,10 +733,10 @@ def test_models_are_personal(method):
     """At the headline point after two rounds with everyone: heads differ between all pairs; PFedCS's extractor is one, the others' are not."""
     *_, (run, state, _) = played(small(method, join_ratio=1.0, rounds=2, bn_stats="global"))
     with torch.no_grad():
-        messages = [run.method.download(state["server"], i) for i in range(4)]
+        messages = [run.method.download(state.server, i) for i in range(4)]
         if run.points(state)[0] == "post":
-            messages = [run.method.stored_upload(state["server"], i) for i in range(4)]
-        models = [run.method.personal_model(run.work.model, messages[i], tree.rows(state["clients"], i), PlainData(run.turn(i, 1, 2))) for i in range(4)]
+            messages = [run.method.stored_upload(state.server, i) for i in range(4)]
+        models = [run.method.personal_model(run.work.model, messages[i], tree.rows(state.clients, i), PlainData(run.turn(i, 1, 2))) for i in range(4)]
     for name in ("head.weight", "extractor.fc1.weight"):
         different = all(not torch.equal(models[i][name], models[j][name]) for i in range(4) for j in range(i))
         assert different == (method != "pfedcs" or name == "head.weight"), name
@@ -776,7 +778,7 @@ def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(state[key] or {})] + tested
+    return [leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})] + tested
 
 
 @pytest.mark.parametrize(("method", "hyper", "bn_stats"), [
@@ -867,7 +869,7 @@ def test_communication_of_pfedsv(variant, bn_stats):
     asked = 0
     for t, (run, state, _) in enumerate(played(spec)):
         if t < 3:  # what is downloaded in round t + 1
-            asked += sum(int(run.method.download(state["server"], i)["real"].sum()) for i in range(4))
+            asked += sum(int(run.method.download(state.server, i)["real"].sum()) for i in range(4))
     counted = simulate(spec).communication
     model = NU_F + NU_C + stats
     down = 3 * 4 * (NU_F + stats) + asked * NU_C if variant == "D+C" else asked * model
@@ -900,7 +902,7 @@ def test_pfedsv_relevance_finds_clients_with_common_labels():
         return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
 
     *_, (_, state, _) = played(spec, change=blocks)
-    relevance, group = state["clients"]["relevance"], torch.arange(8) // 4
+    relevance, group = state.clients["relevance"], torch.arange(8) // 4
     within = (group[:, None] == group) & ~torch.eye(8, dtype=torch.bool)
     between = group[:, None] != group
     assert relevance[within].mean() > relevance[between].mean() + 0.05

@@ -33,8 +33,9 @@ from fedlib.algorithms.parts.prototypes import attraction, class_moments
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue
-from fedlib.engine.evaluate import evaluate
-from fedlib.engine.simulate import record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.models.model import Model
 
 METHODS = ("ffedap", "fedgen", "fedproto", "fedpac", "fedgh", "pfedhn")
@@ -198,14 +199,14 @@ def test_ffedap_with_own_models_only_is_local_training():
 
 
 def test_ffedap_takes_over_what_fedbn_learned():
-    states = [(state["warming_up"], copy.deepcopy(state)) for _, state, _ in played(tiny("ffedap", rounds=4))]
+    states = [(state.warming_up, copy.deepcopy(state)) for _, state, _ in played(tiny("ffedap", rounds=4))]
     assert [warming for warming, _ in states] == [True, True, False, False, False]
     *_, (_, fedbn, _) = played(tiny("fedbn", rounds=2))
     method = algorithms.make("fedbn")
-    server = states[2][1]["server"]
+    server = states[2][1].server
     for i in range(4):
-        assert same(tree.rows(server["models"], i), method.download(fedbn["server"], i))
-    assert same(states[2][1]["clients"], fedbn["clients"])
+        assert same(tree.rows(server["models"], i), method.download(fedbn.server, i))
+    assert same(states[2][1].clients, fedbn.clients)
     weights = server["weights"]
     close((weights.sum(1), weights.diagonal()), (torch.ones(4).double(), torch.full((4,), 0.5).double()))
     assert len(set(weights.flatten().tolist())) > 4 and (weights >= 0).all()
@@ -419,7 +420,7 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
 def test_fedgh_header_moves_and_without_learning_rate_stays():
     for server_lr in (0.0, 0.1):
         *_, (run, state, _) = played(tiny("fedgh", hyper={"server_lr": server_lr}))
-        moved = not torch.equal(state["server"]["h"]["head.weight"], run.work.model.theta0["head.weight"])
+        moved = not torch.equal(state.server["h"]["head.weight"], run.work.model.theta0["head.weight"])
         assert moved == (server_lr > 0)
 
 
@@ -645,16 +646,16 @@ def test_pfedhn_embeddings_have_one_plus_a_quarter_of_n_numbers():
 def test_pfedhn_without_learning_rate_generates_the_same_models():
     first, *_, (run, state, _) = ((run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0})))
     for i in range(4):
-        assert same(run.method.download(first[1]["server"], i), run.method.download(state["server"], i))
+        assert same(run.method.download(first[1]["server"], i), run.method.download(state.server, i))
 
 
 def test_pfedhn_with_personal_heads_keeps_them():
     """The head starts as theta0's, is never sent, and the extractor alone is made and counted."""
     spec = tiny("pfedhn", hyper={"personal_head": True}, join_ratio=1.0, rounds=2)
     *_, (run, state, _) = played(spec)
-    heads = state["clients"]["h"]["head.weight"]
+    heads = state.clients["h"]["head.weight"]
     assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    assert not tree.select(run.method.download(state["server"], 0), "head.")
+    assert not tree.select(run.method.download(state.server, 0), "head.")
     assert simulate(spec).communication["up"]["floats"] == 4 * 2 * (NU_M - 850)
 
 
@@ -667,8 +668,8 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
     """States, statistics, remembered uploads and what the server keeps for each client: rows outside S_t bit for bit."""
     before, seen = None, 0
     for _, state, ids in played(tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
-        owned |= {key: state["server"][key] for key in ("models", "heads", "v") if key in state["server"]}
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
+        owned |= {key: state.server[key] for key in ("models", "heads", "v") if key in state.server}
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None and before.keys() == owned.keys():
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -696,7 +697,7 @@ def test_evaluation_changes_nothing(method):
     before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
     with torch.no_grad():
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
 
 
 @pytest.mark.parametrize("method", PERSONAL)
@@ -713,7 +714,7 @@ def test_models_differ_between_clients_and_change_when_their_client_trains(metho
             assert {int(i) for i in np.flatnonzero(loss != before)} == set(ids.tolist())
         before = loss
     *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=2))
-    models = [run.method.personal_model(run.work.model, run.method.download(state["server"], i), tree.rows(state["clients"], i), None) for i in range(4)]
+    models = [run.method.personal_model(run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None) for i in range(4)]
     leaves = [torch.cat([m["head.weight"].flatten(), m["extractor.fc1.weight"].flatten()]) for m in models]
     assert all(not torch.equal(leaves[i], leaves[j]) for i in range(4) for j in range(i))
 
@@ -739,7 +740,7 @@ def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [*(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(state[key] or {})), *tested], state["trained"]
+    return [*(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})), *tested], state.trained
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def many(examples):
 
 @contextlib.contextmanager
 def within(seconds):
-    """Turn a hang into a failure (only where the platform has SIGALRM)."""
+    """ClientTurn a hang into a failure (only where the platform has SIGALRM)."""
     if not hasattr(signal, "SIGALRM"):
         yield
         return

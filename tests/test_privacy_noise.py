@@ -159,7 +159,7 @@ def test_empty_batches_are_steps_of_noise():
     plan = run.turn(0, 0, 1).plan(0, 1)
     assert 0.2 < np.mean([len(batch) == 0 for (batch,) in plan]) < 0.55
     serial, stacked = (last(spec, name)[1] for name in ("serial", "vmap"))
-    close(stacked["server"], serial["server"])
+    close(stacked.server, serial.server)
     model = run.work.model
     guard = Guard(Mechanism("record", 1.0, 1.0), 1.0, torch.ones)
     with torch.no_grad():
@@ -174,7 +174,7 @@ def test_empty_batches_are_steps_of_noise():
 @pytest.mark.parametrize("mechanism", [RECORD, CLIENT], ids=["record", "client"])
 def test_vmap_agrees_with_serial(method, mechanism):
     serial, stacked = (last(tiny(method, **mechanism), name)[1] for name in ("serial", "vmap"))
-    close((stacked["server"], stacked["clients"]), (serial["server"], serial["clients"]))
+    close((stacked.server, stacked.clients), (serial.server, serial.clients))
 
 
 def test_process_agrees_with_serial_bit_for_bit():
@@ -190,13 +190,13 @@ def test_a_resumed_run_draws_the_same_noise(mechanism):
     half = copy.deepcopy(next(s for k, (_, s, _) in enumerate(played(tiny("fedavg", **mechanism | dict(rounds=3)))) if k == 1))
     for t in (2, 3):
         play_round([run], [half], t)
-    assert same(half["server"], end["server"])
+    assert same(half.server, end.server)
 
 
 def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():
     plain = last(tiny("pfedsv", **SMALL))[1]
     wide = last(tiny("pfedsv", **SMALL, privacy="client", noise_sigma=0, noise_clip=1e30))[1]
-    assert "released" in wide and same(wide["server"], plain["server"]) and same(wide["clients"], plain["clients"])
+    assert wide.released is not None and same(wide.server, plain.server) and same(wide.clients, plain.clients)
     free = Mechanism("record", 0.0, float("inf"))
     assert not free.active
 
@@ -204,7 +204,7 @@ def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():
         training = dataclasses.replace(run.work.training, privacy=free)
         return dataclasses.replace(run, work=dataclasses.replace(run.work, training=training))
 
-    assert same(last(tiny("pfedsv", **SMALL), change=freed)[1]["server"], plain["server"])
+    assert same(last(tiny("pfedsv", **SMALL), change=freed)[1].server, plain.server)
 
 
 def test_noise_hurts_more_the_more_there_is():
@@ -246,15 +246,15 @@ def test_without_a_message_of_its_own_the_last_release_is_the_reference():
         states = [(copy.deepcopy(state), ids) for _, state, ids in played(tiny(method, **CLIENT | dict(noise_sigma=0, noise_clip=0.01, join_ratio=1.0)))]
         for (before, _), (after, ids) in zip(states, states[1:]):
             for i in ids:
-                ref = tree.rows(before["released"], int(i)) if method == "pfedsv" else before["server"]["theta"]
-                now = tree.rows(after["released"], int(i))
+                ref = tree.rows(before.released, int(i)) if method == "pfedsv" else before.server["theta"]
+                now = tree.rows(after.released, int(i))
                 assert sum((now[name] - ref[name]).square().sum() for name in now).sqrt().item() == pytest.approx(0.01, rel=1e-6)
 
 
 def test_what_others_see_is_what_was_released():
     _, state = last(tiny("pfedsv", **CLIENT | dict(join_ratio=1.0)))
-    assert same(state["server"]["models"], state["released"])
-    assert not torch.equal(state["clients"]["theta"]["head.bias"], state["released"]["head.bias"])  # the own copy has no noise
+    assert same(state.server["models"], state.released)
+    assert not torch.equal(state.clients["theta"]["head.bias"], state.released["head.bias"])  # the own copy has no noise
 
 
 # refusals --------------------------------------------------------------------------------------------------------------

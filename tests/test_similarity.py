@@ -25,7 +25,8 @@ from fedlib.algorithms.parts.similarity import (
 from fedlib.base import tree
 from fedlib.data.describe import label_cosine
 from fedlib.data.partition import make_partition
-from fedlib.engine.simulate import set_up, simulate
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.measures import final_models as measures
 from fedlib.spec import RunSpec
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.data.split import carve_validation, split_client, split_clients
-from fedlib.engine.simulate import set_up, simulate
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.runs.sweep import check_inputs
 from fedlib.spec import RunSpec
 

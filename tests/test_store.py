@@ -16,9 +16,9 @@ from helpers import exact, tiny
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.engine import checkpoint
-from fedlib.engine import simulate as engine
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
+from fedlib.runs.run import get_or_run, get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -175,9 +175,9 @@ def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch)
     first, second = (tiny("local", rounds=1, seed=seed) for seed in (0, 1))
     base.put(fake(first))
     before = {path: path.read_bytes() for path in base.folder.iterdir()}
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda specs, **_: [fake(spec) for spec in specs])
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda specs, **_: [fake(spec) for spec in specs])
     assert more.path(first).parent == base.folder and more.path(second).parent == more.folder
-    assert [r.spec for r in more.get_or_run_together([first, second])] == [first, second]
+    assert [r.spec for r in get_or_run_together([first, second], more)] == [first, second]
     assert sorted(path.name for path in more.folder.iterdir() if path.is_file()) == [f"{second.id}.json", f"{second.id}.npz"]
     assert {path: path.read_bytes() for path in base.folder.iterdir()} == before
     assert base.get(second) is None
@@ -185,11 +185,11 @@ def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch)
 
 def test_get_or_run_runs_once(tmp_path, monkeypatch):
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
-    first = store.get_or_run(spec)
+    first = get_or_run(spec, store)
     assert exact(first) == exact(simulate(spec)) and first.provenance["commit"]
     stamp = store.path(spec).stat().st_mtime_ns
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("ran again"))
-    assert exact(store.get_or_run(spec)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *_, **__: pytest.fail("ran again"))
+    assert exact(get_or_run(spec, store)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
 
@@ -224,7 +224,7 @@ def test_damaged_json_is_kept_aside_and_run_again(tmp_path, damage):
     damage(store.path(spec))
     content = store.path(spec).read_bytes()
     with pytest.warns(UserWarning, match="damaged"):
-        again = store.get_or_run(spec)
+        again = get_or_run(spec, store)
     assert again.final() != 1 / 3 and exact(store.get(spec)) == exact(again)
     aside = list(store.folder.glob("*.damaged*"))
     assert [p.read_bytes() for p in aside if ".json" in p.name] == [content]
@@ -238,7 +238,7 @@ def test_damaged_arrays_are_noticed_and_run_again(tmp_path, damage):
     with pytest.warns(UserWarning, match="damaged"):
         assert store.get(spec) is None
     assert store.get(spec) is None  # without another warning
-    again = store.get_or_run(spec)
+    again = get_or_run(spec, store)
     assert "cka" not in again.arrays and exact(store.get(spec)) == exact(again)
     assert list(store.folder.glob("*.damaged*"))
 
@@ -280,10 +280,11 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 CHILD = """
 import json, sys
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 rounds = []
-result = Store("quick", sys.argv[2]).get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), progress=rounds.append)
+result = get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), Store("quick", sys.argv[2]), progress=rounds.append)
 print(json.dumps([rounds, result.history]))
 """
 
@@ -302,6 +303,7 @@ KILLER = """
 import json, os, random, signal, sys, time, warnings
 import torch
 torch.set_num_threads(1)
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
@@ -316,7 +318,7 @@ for values, kills, name in jobs:
         if child == 0:
             os.close(read)
             try:
-                store.get_or_run(spec, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
+                get_or_run(spec, store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
             except KeyboardInterrupt:
                 os._exit(3)
             except BaseException:
@@ -334,7 +336,7 @@ for values, kills, name in jobs:
         status = os.waitpid(child, 0)[1]
         os.close(read)
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
-    result = store.get_or_run(spec, checkpoint_every=0, progress=rounds.append)
+    result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
     arrays = {key: array.tolist() for key, array in result.arrays.items()}
     report.append([starts + rounds[:1], [result.status, result.history, result.partition, result.communication, arrays]])
 print(json.dumps(report))

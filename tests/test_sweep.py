@@ -15,9 +15,10 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
-from fedlib.engine.shared_beginnings import beginning, leaders
+from fedlib.engine.setup import set_up
+from fedlib.engine.shared_beginnings import beginning, beginning_id, leaders
 from fedlib.engine.simulate import simulate
-from fedlib.runs import sweep
+from fedlib.runs import run, sweep
 from fedlib.runs.store import Store
 from fedlib.runs.sweep import check_inputs, run_all, same_but_seed, training_samples
 from fedlib.spec import RunSpec
@@ -76,23 +77,23 @@ def test_shared_beginnings_change_no_number(store, tmp_path, points):
 
 def test_shared_rounds_are_computed_once(store, monkeypatch):
     played = []
-    monkeypatch.setattr(engine, "play_round", lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t)))
+    monkeypatch.setattr(engine, "play_round", lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t))[1])
     run_all(rho_sweep(), store, jobs=1)
     assert len(played) == 8 + 8 + 8 + 6 + 4 + 2  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
 
 
 def test_a_damaged_or_missing_milestone_costs_time_not_numbers(store, monkeypatch):
-    specs, real = rho_sweep(), engine.keep_milestone
+    specs, real = rho_sweep(), engine.keep_beginning
 
     def damaged(runs, states):
         real(runs, states)
-        path = engine.saved_as(runs[0], engine.prefix_id(runs[0].spec, states[0]["round"])).path
-        if states[0]["round"] == 2:
+        path = engine.saved_as(runs[0], beginning_id(runs[0].spec, states[0].round)).path
+        if states[0].round == 2:
             path.write_bytes(path.read_bytes()[:-3])
-        elif states[0]["round"] == 4:
+        elif states[0].round == 4:
             path.unlink()
 
-    monkeypatch.setattr(engine, "keep_milestone", damaged)
+    monkeypatch.setattr(engine, "keep_beginning", damaged)
     with pytest.warns(UserWarning, match="damaged"):
         results = run_all(specs, store, jobs=1)
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
@@ -150,12 +151,12 @@ def test_a_single_long_run_uses_all_cores(store, monkeypatch, capfd):
 def test_a_failing_run_does_not_stop_the_others(store, monkeypatch, capfd, error):
     good, bad = tiny("fedavg", rounds=1), tiny("local", rounds=1)
 
-    def failing(specs, real=engine.simulate_together, **options):
+    def failing(specs, real=run.simulate_together, **options):
         if specs[0].id == bad.id:
             raise error
         return real(specs, **options)
 
-    monkeypatch.setattr(engine, "simulate_together", failing)
+    monkeypatch.setattr(run, "simulate_together", failing)
     results = run_all([bad, good], store, jobs=1)
     assert results[good.id].status == "finished" and isinstance(results[bad.id], FedlibError)
     assert type(error).__name__ in str(results[bad.id]) and "Traceback" in capfd.readouterr().err
@@ -170,7 +171,7 @@ def test_a_diverged_run_is_a_result(store):
 
 
 def test_missing_data_is_said_before_anything_is_trained(store, monkeypatch):
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("training began"))
+    monkeypatch.setattr(run, "simulate_together", lambda *_, **__: pytest.fail("training began"))
     with pytest.raises(FedlibError, match="nothing_like_this"):
         run_all([tiny("fedavg"), tiny("fedavg", dataset="nothing_like_this")], store, jobs=1)
 
@@ -219,7 +220,7 @@ def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
             played.append("stop")
             raise KeyboardInterrupt
         played.append(t)
-        play(runs, states, t)
+        return play(runs, states, t)
 
     monkeypatch.setattr(engine, "play_round", note)
     with pytest.raises(KeyboardInterrupt):
@@ -243,7 +244,7 @@ def test_time_is_booked_by_phase():
     assert set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"} and min(seconds.values()) > 0
     assert seconds["data"] + seconds["step"] <= seconds["train"] + 1e-2
     assert seconds["train"] + seconds["server"] + seconds["evaluate"] <= seconds["wall"] + 1e-2
-    trained = sum(len(p) for p in (engine.set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
+    trained = sum(len(p) for p in (set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
     assert seconds["per_sample"] == pytest.approx((seconds["data"] + seconds["step"]) / trained, rel=0.05)
 
 

@@ -24,7 +24,9 @@ from tqdm import tqdm
 from fedlib.base.files import home
 from fedlib.base.provenance import provenance
 from fedlib.benchmarks.speed import random_data, save, trained_samples, workplace
-from fedlib.engine.simulate import first_state, play_round, record, set_up
+from fedlib.engine.evaluate import record
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
 from fedlib.engine.worker_processes import Workers
 from fedlib.spec import RunSpec
 

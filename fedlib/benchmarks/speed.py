@@ -36,7 +36,8 @@ from fedlib.base.files import home, write_atomically
 from fedlib.base.provenance import provenance
 from fedlib.data import available, load
 from fedlib.data.datasets import Dataset
-from fedlib.engine.simulate import Run, find_device, first_state, play_round, set_up, set_up_together
+from fedlib.engine.setup import Run, find_device, first_state, set_up, set_up_together
+from fedlib.engine.simulate import play_round
 from fedlib.engine.worker_processes import Workers
 from fedlib.spec import RunSpec
 

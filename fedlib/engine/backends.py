@@ -17,7 +17,7 @@ import torch
 
 from fedlib.base import tree
 from fedlib.base.errors import choose, require
-from fedlib.engine.batches import Turn
+from fedlib.engine.batches import ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
 from fedlib.engine.worker_processes import Workers
 from fedlib.models import Model
@@ -38,7 +38,7 @@ class Serial:
     def __init__(self, model: Model, device: torch.device, watch: Callable | None = None):
         self.model, self.seconds, self.watch = model, Counter(), watch
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         """`watch(step, state)`, if given, is called after every training step."""
         results = []
         for k, turn in enumerate(turns):
@@ -62,7 +62,7 @@ class Vmap(Serial):
         super().__init__(model.for_stack(), device)
         self.device, self.capture, self.most = device, capture, None
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if self.most is None:
             self.most = STACK if self.device.type == "cpu" else clients_that_fit(self.model, turns[0], self.device)
         stacks = []
@@ -109,7 +109,7 @@ class Process(Serial):
         )
         self.workers, self.shared = Workers(count or os.cpu_count() or 1), None
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if len(turns) == 1:
             return super().__call__(fn, turns, *trees)
         if self.shared is None or self.shared[1] is not turns[0].source:
@@ -164,7 +164,7 @@ def cut(sizes: Sequence[int], most: int, launch: float) -> list[np.ndarray]:
     return stacks
 
 
-def clients_that_fit(model: Model, turn: Turn, device: torch.device) -> int:
+def clients_that_fit(model: Model, turn: ClientTurn, device: torch.device) -> int:
     """How many clients' training steps fit into the free memory of a GPU: an estimate, corrected by halving."""
     free, _ = torch.cuda.mem_get_info(device)
     size = torch.empty((), dtype=turn.source.dtype).element_size()

@@ -14,12 +14,8 @@ from fedlib.data.datasets import Dataset
 from fedlib.privacy.noise import Mechanism, poisson_batches
 
 SCAN_BATCH = 512  # rows of a batch where nothing is trained
-
-
-TRAIN = 0  # first number of the draws of a round's training
-
-
 KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
+TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first number of its draws
 
 
 class Source:
@@ -56,7 +52,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ClientTurn:
     """One client's turn to compute: its samples by part ("train", "test"), the run's training settings, the name of its draws."""
 
     source: Source

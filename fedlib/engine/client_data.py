@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedlib.base import tree
 from fedlib.data.batch import Batch
-from fedlib.engine.batches import KEPT, SCAN_BATCH, Turn
+from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
 from fedlib.engine.cuda_graph import repeated
 from fedlib.privacy.noise import Guard
 
@@ -28,7 +28,7 @@ from fedlib.privacy.noise import Guard
 class PlainData:
     """One client's data, one minibatch after the other (contract: `fedlib.algorithms.api.ClientData`)."""
 
-    def __init__(self, turn: Turn, clock: Counter | None = None, watch: Callable | None = None):
+    def __init__(self, turn: ClientTurn, clock: Counter | None = None, watch: Callable | None = None):
         self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
         self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
         self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
@@ -99,7 +99,7 @@ class StackedData:
     Minibatches are padded to the longest and masked. Where a client has no minibatch left, its old state is selected.
     """
 
-    def __init__(self, turns: Sequence[Turn], slot: Tensor, clock: Counter, capture: bool | None = None):
+    def __init__(self, turns: Sequence[ClientTurn], slot: Tensor, clock: Counter, capture: bool | None = None):
         self.turns, self.slot, self.clock, self.capture = turns, slot, clock, capture
         training = turns[0].training
         self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size

@@ -1,6 +1,6 @@
 """Measurements on the final models: functions (run, thetas) -> arrays by name.
 
-run: `fedlib.engine.simulate.Run`; thetas: all clients' models [N, ...], at the headline point of evaluation.
+run: `fedlib.engine.setup.Run`; thetas: all clients' models [N, ...], at the headline point of evaluation.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import pandas as pd
 
 from fedlib import algorithms
 from fedlib.base import tree
-from fedlib.engine.simulate import first_state, set_up, watched_round
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import watched_round
 from fedlib.models import MODELS
 from fedlib.spec import RunSpec
 

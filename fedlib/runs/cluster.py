@@ -114,7 +114,7 @@ def facts(datasets: Sequence[str], device: str) -> dict[str, str]:
     """What has to be the same in this process and on the workers, by name; what is missing is told by its error."""
     from fedlib.base.files import source_hash
     from fedlib.data import load
-    from fedlib.engine.simulate import find_device
+    from fedlib.engine.setup import find_device
 
     found = {"fedlib's source": source_hash()}
     for name in datasets:
@@ -140,7 +140,7 @@ def train(fields: dict, options: dict, topic: str) -> RunResult | FedlibError:
     """On a worker: the result of one run, or its error. Checkpoints are in the worker's own cache."""
     from fedlib.engine.checkpoint import remove_checkpoints
     from fedlib.engine.simulate import simulate_together
-    from fedlib.runs.store import to_store
+    from fedlib.runs.run import to_store
     from fedlib.spec import RunSpec
 
     try:

@@ -16,8 +16,11 @@ from fedlib.base.files import cache_root
 from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
-from fedlib.engine.shared_beginnings import leaders, prefix_id
+from fedlib.engine.setup import find_device
+from fedlib.engine.shared_beginnings import beginning_id, leaders
 from fedlib.engine.worker_processes import Workers
+from fedlib.runs.cluster import run_on_cluster
+from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -41,8 +44,6 @@ def run_all(
     are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that begin alike once;
     without it a run's seconds are its own, and runs are done in the given order. Interrupted by Ctrl-C or killed, the next call continues.
     """
-    from fedlib.engine.simulate import find_device
-
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
     jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
@@ -57,8 +58,6 @@ def run_all(
         unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
     ) as bar:  # fmt: skip
         if engine:
-            from fedlib.runs.cluster import run_on_cluster
-
             run_on_cluster(pending, store, engine, device, backend, gpu_share, bar, done)
             return done
         alike = leaders(pending) if share else {}
@@ -107,7 +106,9 @@ def _do(
 ) -> Done:
     """Results of runs that are trained together, or the error that each of them met."""
     try:
-        results = store.get_or_run_together(group, progress=progress, milestones=milestones, workers=workers, **options)
+        results = get_or_run_together(
+            group, store, progress=progress, milestones=milestones, workers=workers, **options
+        )
         return {spec.id: result for spec, result in zip(group, results)}
     except FedlibError as error:
         return {spec.id: error for spec in group}
@@ -183,5 +184,5 @@ def remove_milestones(specs: Sequence[RunSpec], milestones: dict[str, list[int]]
     """Delete the states that were kept for runs that begin alike."""
     for spec in specs:
         for rounds in milestones.get(spec.id, ()):
-            for leftover in (cache_root() / "checkpoints").glob(f"{prefix_id(spec, rounds)}-*"):
+            for leftover in (cache_root() / "checkpoints").glob(f"{beginning_id(spec, rounds)}-*"):
                 leftover.unlink(missing_ok=True)

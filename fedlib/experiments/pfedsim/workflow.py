@@ -8,7 +8,8 @@ import torch
 
 from fedlib import figures
 from fedlib.base import draws, tree
-from fedlib.engine.simulate import first_state, set_up, watched_round
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import watched_round
 from fedlib.experiments.items import Claim, Item, Verdict, verdict
 from fedlib.experiments.pfedsim.task import SETTINGS, run_spec
 from fedlib.spec import RunSpec
@@ -32,10 +33,10 @@ def walk(spec: RunSpec) -> tuple[pd.DataFrame, dict[int, np.ndarray]]:
     run = set_up(spec)
     state, rows, phis = first_state(run), [], {}
     for t in range(1, spec.rounds + 1):
-        server, method, floats = state["server"], run.acting(state), dict(state["floats"])
-        first_phase = state["warming_up"]
+        server, method, floats = state.server, run.acting(state), dict(state.floats)
+        first_phase = state.warming_up
         seen = watched_round(run, state, t)
-        sent = [(state["floats"][way] - floats[way]) // len(seen.ids) for way in ("down", "up")]
+        sent = [(state.floats[way] - floats[way]) // len(seen.ids) for way in ("down", "up")]
         row = {
             "round": t,
             "phase": "generalisation" if first_phase else "personalisation",
@@ -46,11 +47,11 @@ def walk(spec: RunSpec) -> tuple[pd.DataFrame, dict[int, np.ndarray]]:
         if not first_phase:
             weights = method.mixing_weights(server, seen.ids)
             weights = weights / weights.sum(1, keepdim=True)
-            phis[t] = state["server"]["phi"].numpy()
+            phis[t] = state.server["phi"].numpy()
             row["pairs"] = known_pairs(phis[t])
             row["others"] = 1 - float(weights[range(len(seen.ids)), seen.ids].mean())
             row["mixture_error"] = mixture_error(server["models"], weights, seen.messages, run.work.model)
-            row["heads_changed"] = heads_changed(server["models"], state["server"]["models"])
+            row["heads_changed"] = heads_changed(server["models"], state.server["models"])
         rows.append(row)
     return pd.DataFrame(rows), phis
 
