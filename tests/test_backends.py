@@ -274,10 +274,10 @@ def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
     spec = wide(method, rounds=2, seed=1)
 
     def recording(run):
-        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=True))
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph=True))
 
     def plain(run):
-        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=False))
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph=False))
 
     with torch.no_grad():
         ends = [list(played(spec, "vmap", change))[-1][1] for change in (recording, plain)]
@@ -288,11 +288,11 @@ def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
 def test_repeated_counts_its_steps(count):
     """x <- 2 x + s for s = 0 .. count-1, under vmap, with a leaf that is not batched at first and an integer."""
-    def run(capture):
+    def run(cuda_graph):
         def one(slot):
             def body(state, s):
                 return {"x": 2 * state["x"] + s[0] + slot, "n": state["n"] + 1 + 0 * slot}
-            return repeated(body, {"x": torch.tensor(1.0, dtype=torch.float64) + slot, "n": torch.tensor(0)}, count, torch.device("cpu"), capture)
+            return repeated(body, {"x": torch.tensor(1.0, dtype=torch.float64) + slot, "n": torch.tensor(0)}, count, torch.device("cpu"), cuda_graph)
         return torch.func.vmap(one)(torch.arange(3)) if count else one(torch.tensor(0))
 
     expected = []
@@ -301,8 +301,8 @@ def test_repeated_counts_its_steps(count):
         for s in range(count):
             x = 2 * x + s + slot
         expected.append(x)
-    for capture in (True, False, None):
-        out = run(capture)
+    for cuda_graph in (True, False, None):
+        out = run(cuda_graph)
         assert torch.atleast_1d(out["x"]).tolist() == expected and set(torch.atleast_1d(out["n"]).tolist()) == {count}
 
 
@@ -449,9 +449,9 @@ def test_recorded_steps_on_cuda(method):
     """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
     spec = wide(method, seed=1)
     ends = []
-    for capture in (True, False):
-        def change(run, capture=capture):
-            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture))
+    for cuda_graph in (True, False):
+        def change(run, cuda_graph=cuda_graph):
+            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph))
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
             ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])

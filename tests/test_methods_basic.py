@@ -100,7 +100,7 @@ def test_fedrep_epochs(hyper, E, head, body):
     """One minibatch an epoch: E_h steps of the head alone, then E_f of the extractor alone; E_h defaults to E - E_f, at least 1."""
     model, data, trained = ToyModel(), ToyData([([1.0], [-2.0])], epochs=E), []
     step = model.sgd_step
-    model.sgd_step = lambda theta, batch, lr, train=None, loss=None: (trained.append(tuple(train)), step(theta, batch, lr, train, loss))[1]
+    model.sgd_step = lambda theta, batch, lr, train=None, *rest: (trained.append(tuple(train)), step(theta, batch, lr, train, *rest))[1]
     method = algorithms.make("fedrep", **hyper)
     server, clients = method.init(model, SETTING)
     method.client_update(model, server["f"], tree.rows(clients, 0), data)
@@ -324,7 +324,7 @@ class OnlyBody(ToyModel):
     def __init__(self):
         self.theta0 = dict(zip(self.trainable, theta(2, -1, 0.5).values()))
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
         assert set(train or self.trainable) == set(self.trainable)
         moved = ToyModel().sgd_step(dict(zip(ToyModel.trainable, theta.values())), batch, lr)
         return dict(zip(self.trainable, moved.values()))

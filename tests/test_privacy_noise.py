@@ -10,13 +10,14 @@ import pytest
 import torch
 from helpers import close, exact, played, same, tiny
 
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.data.batch import Batch
 from fedlib.engine.simulate import play_round, simulate
 from fedlib.lessons.toys import point_classifier
 from fedlib.models import build
-from fedlib.privacy.noise import Guard, Mechanism, poisson_batches, release
+from fedlib.privacy.noise import Mechanism, PrivateGradient, poisson_batches, release
 from fedlib.spec import RunSpec
 
 SMALL = dict(model="lenet5", precision="float64", batch_size=16, rounds=2, eval_every=2)
@@ -79,9 +80,9 @@ def test_clipping_by_hand():
         clipped += length > G
         total_w, total_b = total_w + np.outer(delta, point) * min(1, G / length), total_b + delta * min(1, G / length)
     assert 0 < clipped < 3
-    guard = Guard(Mechanism("record", 0.0, G), b, None)
+    gradient = PrivateGradient(Mechanism("record", 0.0, G), b, None)
     with torch.no_grad():
-        theta = model.sgd_step(model.theta0, Batch(x, y, guard=guard), lr=0.5)
+        theta = model.sgd_step(model.theta0, Batch(x, y), 0.5, differentiate=gradient)
     np.testing.assert_allclose(theta["head.weight"].numpy(), W - 0.5 * total_w / b, rtol=1e-12)
     np.testing.assert_allclose(theta["head.bias"].numpy(), bias - 0.5 * total_b / b, rtol=1e-12)
 
@@ -92,16 +93,17 @@ def test_without_noise_and_with_a_bound_out_of_reach_it_is_the_gradient_of_the_b
     batch = batch_of((1, 16, 16), 7)
     monkeypatch.setattr("fedlib.privacy.noise.HELD", {"cpu": 12_000})  # two records at a time, and one is left
     with torch.no_grad():
-        guarded = model.sgd_step(model.theta0, dataclasses.replace(batch, guard=Guard(Mechanism("record", 0.0, 1e9), 7.0, None)), 0.1, train)
-        close(guarded, model.sgd_step(model.theta0, batch, 0.1, train))
+        gradient = PrivateGradient(Mechanism("record", 0.0, 1e9), 7.0, None)
+        private = model.sgd_step(model.theta0, batch, 0.1, train, differentiate=gradient)
+        close(private, model.sgd_step(model.theta0, batch, 0.1, train))
     assert not model.stacked
 
 
 def test_the_length_of_a_clipped_gradient_is_the_bound():
     model = build("lenet5", (1, 16, 16), 10).to(torch.device("cpu"), torch.float64)
-    batch = dataclasses.replace(batch_of((1, 16, 16), 1), guard=Guard(Mechanism("record", 0.0, 0.01), 1.0, None))
+    batch, gradient = batch_of((1, 16, 16), 1), PrivateGradient(Mechanism("record", 0.0, 0.01), 1.0, None)
     with torch.no_grad():
-        after = model.sgd_step(model.theta0, batch, 1.0)
+        after = model.sgd_step(model.theta0, batch, 1.0, differentiate=gradient)
     moved = sum((after[name] - model.theta0[name]).square().sum() for name in model.theta0) ** 0.5
     assert float(moved) == pytest.approx(0.01, rel=1e-9)
 
@@ -123,9 +125,13 @@ def test_the_size_of_the_noise():
     """Gradient with noise - gradient without = sigma G / b times standard normal numbers, 5,822 of them."""
     model = build("lenet5", (1, 16, 16), 10).to(torch.device("cpu"), torch.float64)
     batch, generator = batch_of((1, 16, 16), 3), np.random.default_rng(0)
-    guards = [Guard(Mechanism("record", sigma, 3.0), 4.0, lambda n: torch.from_numpy(generator.standard_normal(n))) for sigma in (0.0, 2.0)]
+
+    def normal(count):
+        return torch.from_numpy(generator.standard_normal(count))
+
+    gradients = [PrivateGradient(Mechanism("record", sigma, 3.0), 4.0, normal) for sigma in (0.0, 2.0)]
     with torch.no_grad():
-        quiet, noisy = (model.sgd_step(model.theta0, dataclasses.replace(batch, guard=guard), 1.0) for guard in guards)
+        quiet, noisy = (model.sgd_step(model.theta0, batch, 1.0, differentiate=each) for each in gradients)
     noise = torch.cat([(noisy[name] - quiet[name]).flatten() for name in model.trainable])
     assert len(noise) == 5822
     assert float(noise.std()) == pytest.approx(2.0 * 3.0 / 4.0, rel=0.04) and abs(float(noise.mean())) < 0.1
@@ -161,9 +167,9 @@ def test_empty_batches_are_steps_of_noise():
     serial, stacked = (last(spec, name)[1] for name in ("serial", "vmap"))
     close(stacked.server, serial.server)
     model = run.work.model
-    guard = Guard(Mechanism("record", 1.0, 1.0), 1.0, torch.ones)
+    gradient = PrivateGradient(Mechanism("record", 1.0, 1.0), 1.0, torch.ones)
     with torch.no_grad():
-        moved = model.sgd_step(model.theta0, dataclasses.replace(batch_of((1, 16, 16), 0), guard=guard), 1.0)
+        moved = model.sgd_step(model.theta0, batch_of((1, 16, 16), 0), 1.0, differentiate=gradient)
     close(moved, tree.map(lambda leaf: leaf - 1, model.theta0))
 
 
@@ -266,9 +272,63 @@ def test_batch_norm_is_refused_before_anything_runs():
 
 
 @pytest.mark.parametrize(("method", "named"), [("feddyn", "sgd_step"), ("perfedavg", "sgd_step"), ("fedem", "expected one for each of 1")])
-def test_methods_whose_steps_cannot_be_guarded_are_refused(method, named):
+def test_methods_whose_steps_cannot_be_private_are_refused(method, named):
     with pytest.raises(BadValue, match=named):
         last(tiny(method, **RECORD))
+
+
+def with_step(take):
+    """A run whose method's clients take steps by take(model, theta, batch, data)."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Stepping(FedAvg):
+        def client_update(self, model, message, client, data):
+            return data.fold(lambda theta, batch: take(model, theta, batch, data), message), client
+
+    return lambda run: dataclasses.replace(run, method=Stepping())
+
+
+def private(model, theta, batch, data):
+    return model.sgd_step(theta, batch, data.lr, differentiate=data.differentiate)
+
+
+def forgotten(model, theta, batch, data):
+    """sgd_step without being told how to differentiate."""
+    return model.sgd_step(theta, batch, data.lr)
+
+
+def besides(model, theta, batch, data):
+    """A private step, and another one on the same records."""
+    return forgotten(model, private(model, theta, batch, data), batch, data)
+
+
+def by_hand(model, theta, batch, data):
+    """A mean of its own, which asks neither the data nor the batch."""
+    def loss(p):
+        z, stats = model.training_features({**theta, **p}, batch)
+        return torch.nn.functional.cross_entropy(model.classify({**theta, **p}, z), batch.y), stats
+
+    part = {name: theta[name] for name in model.trainable}
+    return {**theta, **model.descended(part, model.gradient(loss, part)[0], data.lr)}
+
+
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+@pytest.mark.parametrize("step", [forgotten, besides, by_hand], ids=lambda step: step.__name__)
+def test_a_step_that_is_not_private_is_refused_before_anything_leaves(step, backend):
+    """Without noise the same steps are accepted; nobody's upload has come in."""
+    spec = tiny("fedavg", **RECORD)
+    rounds = played(spec, backend, change=with_step(step))
+    _, state, _ = next(rounds)
+    before = copy.deepcopy(state.server)
+    with pytest.raises(BadValue, match="privacy = 'record' is not accepted.*sgd_step"):
+        next(rounds)
+    assert state.round == 0 and same(state.server, before)
+    last(spec.but(privacy="none", noise_sigma=0, noise_clip=1), backend, change=with_step(step))
+
+
+def test_steps_that_ask_the_data_are_those_of_local_sgd():
+    spec = tiny("fedavg", **RECORD)
+    assert same(last(spec, change=with_step(private))[1].server, last(spec)[1].server)
 
 
 @pytest.mark.parametrize("method", ["fedproto", "fedem"])

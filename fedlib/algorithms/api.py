@@ -66,6 +66,13 @@ class ClientData(Protocol):
     def scan(self, step, state, part: str = "train"):
         """One pass in fixed order over "train", "val" or "test", for evaluation and statistics; returns the last state."""
 
+    def differentiate(self, model, loss, theta, part, batch) -> tuple[Any, Any]:
+        """How to differentiate in a step of `fold`, to be given to `model.sgd_step`: (gradient, running statistics).
+
+        The model's own gradient of loss(theta, batch, part) with respect to the parameters in `part`; under privacy =
+        "record" that of every record, clipped, and noise. There a step that takes another gradient is refused.
+        """
+
 
 class absent:
     """A hook that a method may define and that is None where it does not."""

@@ -61,7 +61,8 @@ class FedEM(Algorithm):
         def step(thetas, batch):
             q = self.responsibilities(model, received, client["mix"], batch)
             return tuple(
-                model.sgd_step(theta, batch, data.lr, loss=weighted_loss(model, q[m])) for m, theta in enumerate(thetas)
+                model.sgd_step(theta, batch, data.lr, None, weighted_loss(model, q[m]), data.differentiate)
+                for m, theta in enumerate(thetas)
             )
 
         mix = data.scan(add_responsibilities, torch.zeros_like(client["mix"])) / data.num_samples

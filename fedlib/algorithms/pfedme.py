@@ -69,7 +69,7 @@ class PFedMe(Algorithm):
 
             theta = state["theta"] if self.start == "previous" else {**state["theta"], **w}
             for _ in range(self.K):
-                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied)
+                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied, differentiate=data.differentiate)
             return {"theta": theta, "w": {k: w[k] - rate * (w[k] - theta[k]) for k in w}}  # w_i - ηλ (w_i - θ̃)
 
         state = data.fold(step, {"theta": message, "w": {k: message[k] for k in model.trainable}})

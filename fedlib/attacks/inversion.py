@@ -26,7 +26,7 @@ image matched to its original by least total MSE. How alike pictures look to peo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -39,7 +39,7 @@ from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, check_fields, require
 from fedlib.data.batch import Batch
 from fedlib.models import Model
-from fedlib.privacy.noise import Guard, Mechanism, release
+from fedlib.privacy.noise import Mechanism, PrivateGradient, release
 
 SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
 AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
@@ -130,16 +130,15 @@ def signal(
     The noise is a function of (seed, number). Record level: every step is one of DP-SGD on the images that `plan` lists.
     """
     theta, mechanism = victim.theta, mechanism or Mechanism()
-    batch, generator = Batch((u - victim.mean) / victim.std, y), rng(seed, "attacked noise", number)
+    x, generator = (u - victim.mean) / victim.std, rng(seed, "attacked noise", number)
 
     def normal(count: int) -> Tensor:
         return torch.from_numpy(generator.standard_normal(count)).to(u)
 
     with torch.no_grad():
         for rows in map(list, victim.plan):
-            guard = Guard(mechanism, float(len(rows)), normal) if mechanism.in_steps else None
-            step = replace(batch, x=batch.x[rows], y=y[rows], guard=guard)
-            theta = victim.model.sgd_step(theta, step, victim.lr)
+            gradient = PrivateGradient(mechanism, float(len(rows)), normal) if mechanism.in_steps else None
+            theta = victim.model.sgd_step(theta, Batch(x[rows], y[rows]), victim.lr, differentiate=gradient)
         before, after = ({name: t[name][None] for name in victim.model.trainable} for t in (victim.theta, theta))
         if mechanism.in_uploads:
             after, _ = release(mechanism, seed, number, [0], after, before, before)

@@ -58,9 +58,9 @@ class Vmap(Serial):
 
     name = "vmap"
 
-    def __init__(self, model: Model, device: torch.device, capture: bool | None = None):
+    def __init__(self, model: Model, device: torch.device, cuda_graph: bool | None = None):
         super().__init__(model.for_stack(), device)
-        self.device, self.capture, self.most = device, capture, None
+        self.device, self.cuda_graph, self.most = device, cuda_graph, None
 
     def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if self.most is None:
@@ -91,7 +91,7 @@ class Vmap(Serial):
 
     def _stacked(self, fn, turns, trees):
         def one(slot, *mine):
-            return fn(self.model, *mine, StackedData(turns, slot, self.seconds, self.capture))
+            return fn(self.model, *mine, StackedData(turns, slot, self.seconds, self.cuda_graph))
 
         slots = torch.arange(len(turns), device=self.device)
         return torch.func.vmap(one)(slots, *trees)

@@ -73,7 +73,7 @@ class ClientTurn:
         generator = rng(self.training.seed, "batches", *self.draw, phase)
         size, count, plan = self.training.batch_size, len(self.parts["train"]), []
         while (epochs > 0) if steps is None else (len(plan) < steps):
-            if self.guarded:
+            if self.private:
                 batches = poisson_batches(generator, count, size, -(-count // size))
             else:
                 order = generator.permutation(count)
@@ -96,7 +96,7 @@ class ClientTurn:
         return [tuple(generator.standard_normal((len(batch), numbers)) for batch in batches) for batches in plan]
 
     @property
-    def guarded(self) -> bool:
+    def private(self) -> bool:
         """Whether this turn's steps are DP-SGD."""
         return self.training.privacy.in_steps and self.draw[0] == TRAIN
 

@@ -34,14 +34,15 @@ class ToyModel:
     stacked = False
     descended = Model.descended
     gradient = Model.gradient
+    differentiate = Model.differentiate
     for_stack = Model.for_stack
     logits_of_many = Model.logits_of_many
 
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
-        """By the formulas above; with a loss of its own by automatic differentiation."""
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
+        """By the formulas above; with a loss of its own by automatic differentiation. `differentiate` is not asked."""
         names = self.trainable if train is None else tuple(train)
         if loss is not None:
             part = {name: theta[name] for name in names}
@@ -82,7 +83,7 @@ class Parabola(ToyModel):
     def __init__(self, w: float = 5.0):
         self.theta0 = {"extractor.w": torch.tensor([w], dtype=torch.float64)}
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
         part = {name: theta[name] for name in self.trainable}
         slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
         return self.descended(part, slope, lr)
@@ -171,6 +172,9 @@ class ToyData:
         for s in range(steps):
             state = step(state, *(batches[(s * together + k) % len(batches)] for k in range(together)))
         return state
+
+    def differentiate(self, model, loss, theta, part, batch):
+        return model.differentiate(loss, theta, part, batch)
 
     def scan(self, step, state, part="train"):
         for batch in self.held_out.get(part) or self.batches:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedlib.base.errors import BadValue
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
 
@@ -139,17 +138,27 @@ class Model:
     # training steps ------------------------------------------------------------------------------------------------
 
     def sgd_step(
-        self, theta: dict, batch, lr: float, train: Iterable[str] | None = None, loss: Callable | None = None
+        self,
+        theta: dict,
+        batch,
+        lr: float,
+        train: Iterable[str] | None = None,
+        loss: Callable | None = None,
+        differentiate: Callable | None = None,
     ) -> dict:
         """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable).
 
         loss(theta, batch, train) = (scalar, new running statistics); default: `loss`, the mean cross-entropy.
+        differentiate(model, loss, theta, part, batch) = (gradient, new running statistics); a client's data say which
+        (`fedlib.algorithms.api.ClientData.differentiate`), default: `Model.differentiate`.
         """
-        part, loss = {name: theta[name] for name in (self.trainable if train is None else train)}, loss or self.loss
-        if getattr(batch, "guard", None) is not None:  # DP-SGD, see fedlib.privacy.noise
-            return {**theta, **self.descended(part, batch.guard.gradient(self, loss, theta, part, batch), lr)}
-        grads, stats = self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
+        part = {name: theta[name] for name in (self.trainable if train is None else train)}
+        grads, stats = (differentiate or Model.differentiate)(self, loss or self.loss, theta, part, batch)
         return {**theta, **stats, **self.descended(part, grads, lr)}
+
+    def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
+        """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
+        return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
         """params - lr * grads."""
@@ -189,10 +198,6 @@ class Model:
     def _train_forward(
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
-        if getattr(batch, "guard", None) is not None:
-            raise BadValue(
-                "privacy = 'record' is not accepted for a method that computes gradients in another way than sgd_step"
-            )
         self._mode(training=True)
         active = {
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
