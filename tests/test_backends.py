@@ -25,7 +25,7 @@ from fedlib.engine.cuda_graph import repeated
 from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round, simulate, simulate_together
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
 TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2
@@ -158,7 +158,7 @@ def test_a_killed_worker_is_replaced_and_its_clients_are_done_again():
 
 
 def test_workers_that_keep_dying_are_an_error_not_a_hang():
-    workers = Workers(1)
+    workers = WorkerProcesses(1)
     with pytest.raises(FedlibError, match="died 3 times"):
         workers.map(os._exit, {0: (1,)})
     assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
@@ -166,7 +166,7 @@ def test_workers_that_keep_dying_are_an_error_not_a_hang():
 
 
 def test_an_error_in_a_worker_arrives_and_ends_the_workers():
-    workers = Workers(2)
+    workers = WorkerProcesses(2)
     with pytest.raises(ZeroDivisionError):
         workers.map(divmod, {0: (1, 0), 1: (1, 1)})
     assert workers.pool is None

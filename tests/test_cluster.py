@@ -196,11 +196,11 @@ def test_a_run_goes_only_to_workers_that_offer_its_share_of_a_gpu(machines, stor
     ensure(machines, 2)
     specs, done = runs(31, 32, 33), {}
     with cluster.connected(machines.address) as client, tqdm(disable=True) as bar:
-        workers = cluster.Workers(client, specs, "cpu", 0.5)
+        workers = cluster.ClusterWorkers(client, specs, "cpu", 0.5)
         workers.wait_for_the_first(bar)
         cluster.Sweep(client, workers, store, {"device": "cpu", "backend": "auto"}, bar, done).run(specs)
         assert [machines.began(spec) for spec in specs] == [["one"]] * 3 and len(done) == 3
-        assert cluster.Workers(client, specs, "cpu", 0.6).look() == (set(), [])
+        assert cluster.ClusterWorkers(client, specs, "cpu", 0.6).look() == (set(), [])
 
 
 @needs_dask
@@ -382,7 +382,7 @@ def test_without_dask_the_error_says_what_to_install(store, monkeypatch):
 )
 def test_what_speaks_against_a_worker(answer, objection):
     """Without the share of a GPU it is not meant; with it, everything must fit."""
-    workers = cluster.Workers(None, runs(1), "cuda:0", 0.5)
+    workers = cluster.ClusterWorkers(None, runs(1), "cuda:0", 0.5)
     if isinstance(answer, tuple):
         answer = (workers.here | answer[0], *answer[1:])
     found = workers._objection(answer)

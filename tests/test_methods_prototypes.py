@@ -29,7 +29,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue
@@ -91,26 +91,26 @@ def prototypes(means, counts) -> dict:
     return {"prototypes": F64(means)[:, None], "counts": F64(counts)}
 
 
-# class moments --------------------------------------------------------------------------------------------------------
+# class statistics -----------------------------------------------------------------------------------------------------
 
 
-def test_class_moments_by_hand():
+def test_class_statistics_by_hand():
     """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch. Absent classes give 0."""
     data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
-    counts, means, squares = class_moments(two_classes(), two_classes().theta0, data)
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, data)
     close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
-    counts, means, squares = class_moments(two_classes(), two_classes().theta0, ONE)
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, ONE)
     close((counts, means, squares), (F64([1, 0]), F64([[2], [0]]), F64([4, 0])))
 
 
-def test_class_moments_agree_between_backends_and_with_the_definition():
+def test_class_statistics_agree_between_backends_and_with_the_definition():
     run = set_up(tiny("fedavg", precision="float64"))
     model = run.work.model
 
-    def moments(model, start, data):
-        return class_moments(model, start, data)
+    def statistics(model, start, data):
+        return class_statistics(model, start, data)
 
-    serial, stacked = (computed(run, name, moments, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
+    serial, stacked = (computed(run, name, statistics, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
     close(stacked, serial)
     batch = run.work.source.batch(torch.from_numpy(run.work.parts[2]["train"]))
     with torch.no_grad():

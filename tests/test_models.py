@@ -339,7 +339,7 @@ def test_layer_outputs_are_the_five_weight_layers_in_order():
     assert not any(layer._forward_hooks for layer in lenet.module.modules())
 
 
-def test_norm_inputs_are_the_convolutions_and_batch_stats_their_moments():
+def test_norm_inputs_are_the_convolutions_and_batch_stats_theirs():
     """Mean and unbiased variance per channel; the first norm's input is the first convolution's output. Padding changes nothing."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import class_moments
+from fedlib.algorithms.parts.prototypes import class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.options import option
@@ -52,7 +52,7 @@ class FedGH(Algorithm):
 
     def client_update(self, model, message, client, data):
         theta = local_sgd(model, {**client["f"], **message["h"]}, data)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         upload = {"h": tree.select(theta, "head."), "prototypes": prototypes, "counts": counts}
         return upload, {"f": tree.select(theta, "extractor.")}
 

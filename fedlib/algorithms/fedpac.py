@@ -40,7 +40,7 @@ from torch.nn import functional
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedproto import refreshed
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.options import option
 
@@ -80,12 +80,12 @@ class FedPAC(Algorithm):
         rest = max(1, data.local_epochs - self.head_epochs) if self.head_inside else data.local_epochs
         extractor = [name for name in model.trainable if name not in head]
         theta = local_sgd(model, theta, data, rest, train=extractor, loss=aligned)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         return {"theta": theta, "prototypes": prototypes, "counts": counts, "means": means, "spread": spread}, client
 
     def statistics(self, model, theta, data):
         """u_i [C, d] and V_i."""
-        counts, mean, square = class_moments(model, theta, data)
+        counts, mean, square = class_statistics(model, theta, data)
         share = counts / counts.sum()
         u = share[:, None] * mean
         return u, ((share * square).sum() - u.square().sum()) / counts.sum()

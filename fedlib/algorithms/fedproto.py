@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.options import option
 
@@ -59,7 +59,7 @@ class FedProto(Algorithm):
             return batch.mean(entropy + self.lam * attraction(z, batch.y, **message)), stats
 
         theta = local_sgd(model, client["theta"], data, loss=loss)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         return {"prototypes": prototypes, "counts": counts}, {"theta": theta}
 
     def server_update(self, server, ids, uploads, n):

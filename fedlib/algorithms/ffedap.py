@@ -61,8 +61,8 @@ class FFedAP(Algorithm):
         def step(totals, batch):
             inputs = model.norm_inputs(theta, batch.x)
             real = torch.ones_like(batch.y, dtype=torch.bool) if batch.mask is None else batch.mask
-            moments = {name: channel_moments(z, real) for name, z in inputs.items()}
-            return {name: totals[name] + moments[name] for name in totals}
+            sums = {name: channel_sums(z, real) for name, z in inputs.items()}
+            return {name: totals[name] + sums[name] for name in totals}
 
         zero = {
             name: torch.zeros(3, theta[f"{name}.weight"].numel(), dtype=torch.float64, device=data.device)
@@ -105,7 +105,7 @@ class FFedAP(Algorithm):
         return ("post", "agg")
 
 
-def channel_moments(z, real):
+def channel_sums(z, real):
     """Number of values, their sum and their sum of squares by channel, float64 [3, c]; z: [B, c, h, w], real: bool [B]."""
     z = torch.where(real[:, None, None, None], z, 0).double()
     count = real.sum() * z.shape[2] * z.shape[3]

@@ -27,7 +27,7 @@ from fedlib.benchmarks.speed import random_data, save, trained_samples, workplac
 from fedlib.engine.evaluate import record
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import play_round
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.spec import RunSpec
 
 SHAPE, NUM_CLASSES = (28, 28, 1), 62
@@ -53,7 +53,7 @@ def scaling(quick: bool = False) -> tuple[str, pd.DataFrame]:
         for name, count in {spec.dataset: int(spec.dataset[1:]) for spec in (*rounds, *clients)}.items():
             stack.enter_context(random_data(folder, name, count, SHAPE, NUM_CLASSES))
         bar = stack.enter_context(tqdm(total=len(rounds) + len(clients), unit="point", leave=False))
-        table = pd.DataFrame([*measured(rounds, bar), *measured(clients, bar, evaluated=True, fresh=not quick)])
+        table = pd.DataFrame([*measurements(rounds, bar), *measurements(clients, bar, evaluated=True, fresh=not quick)])
     fits = exponents(table)
     origin = provenance(torch.device("cpu"), "serial")
     words = (
@@ -91,9 +91,9 @@ def client_specs(counts: Sequence[int], sampled: int) -> list[RunSpec]:
     ]  # fmt: skip
 
 
-def measured(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh: bool = False) -> list[dict]:
+def measurements(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh: bool = False) -> list[dict]:
     """Measurements of runs one after the other, in another process; `fresh`: in one of its own for each run."""
-    rows, workers = [], Workers(1)
+    rows, workers = [], WorkerProcesses(1)
     try:
         for spec in specs:
             bar.set_description_str(f"{spec.method}, {spec.num_clients} clients")

@@ -38,7 +38,7 @@ from fedlib.data import available, load
 from fedlib.data.datasets import Dataset
 from fedlib.engine.setup import Run, find_device, first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.spec import RunSpec
 
 SEEDS = 5  # runs in one stack on a GPU
@@ -156,11 +156,11 @@ class Variant:
     copies: int = 1
     threads: int = 1
     ratio: str = ""
-    workers: Workers = field(init=False)
+    workers: WorkerProcesses = field(init=False)
 
     def __post_init__(self):
         together = multiprocessing.get_context("spawn").Barrier(self.copies)
-        self.workers = Workers(self.copies, _prepare, self.threads, together)
+        self.workers = WorkerProcesses(self.copies, _prepare, self.threads, together)
 
     def play(self, rounds: Iterable[int]) -> tuple[int, float]:
         """Samples that all copies trained on, and the seconds from their common start until the last was done."""

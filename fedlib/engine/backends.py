@@ -19,7 +19,7 @@ from fedlib.base import tree
 from fedlib.base.errors import choose, require
 from fedlib.engine.batches import ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.models import Model
 
 STACK = 32  # most clients in one stack on a CPU; on a GPU its memory decides
@@ -107,7 +107,7 @@ class Process(Serial):
         require(
             device.type == "cpu", "backend", "process", "serial or vmap on a GPU, which workers would have to share"
         )
-        self.workers, self.shared = Workers(count or os.cpu_count() or 1), None
+        self.workers, self.shared = WorkerProcesses(count or os.cpu_count() or 1), None
 
     def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if len(turns) == 1:

@@ -90,8 +90,8 @@ def final_measures(run: Run, state: State) -> dict[str, np.ndarray]:
     return arrays | {name: array for measure in final for name, array in measure(run, thetas).items()}
 
 
-def finished(run: Run, state: State, measured: dict[str, np.ndarray]) -> RunResult | Diverged:
-    """The result of a completed run; measured: of `final_measures`."""
+def finished(run: Run, state: State, measures: dict[str, np.ndarray]) -> RunResult | Diverged:
+    """The result of a completed run; measures: of `final_measures`."""
     if state.diverged:
         return Diverged(*state.diverged)
     bytes_per_float = 8 if run.spec.precision == "float64" else 4
@@ -129,6 +129,6 @@ def finished(run: Run, state: State, measured: dict[str, np.ndarray]) -> RunResu
             **{array_name(point, headline): correct for point, correct in final.items()},
             "tests": run.tests,
             "counts": run.partition.counts,
-            **measured,
+            **measures,
         },
     )

@@ -74,11 +74,11 @@ def simulate_together(
             if checkpoint and t < specs[0].rounds:
                 started = book_wall_time(states, started)
                 checkpoint.save(states)
-        measured = [final_measures(run, state) for run, state in zip(runs, states)]
+        measures = [final_measures(run, state) for run, state in zip(runs, states)]
         book_wall_time(states, started)
         if progress:
             progress(specs[0].rounds)
-        return [finished(*each) for each in zip(runs, states, measured)]
+        return [finished(*each) for each in zip(runs, states, measures)]
 
 
 def beginning_of(runs: Sequence[Run]) -> list[State]:

@@ -20,7 +20,7 @@ from fedlib.base.errors import FedlibError
 DEATHS = 3  # so many times in a row may workers die without anything being finished
 
 
-class Workers:
+class WorkerProcesses:
     """`count` processes for functions of picklable arguments."""
 
     def __init__(self, count: int, setup: Callable | None = None, *setup_arguments):

@@ -52,7 +52,7 @@ def run_on_cluster(
     choose("backend on a cluster", backend, ("auto", "serial", "vmap"))
     require(0 < gpu_share <= 1, "gpu_share", gpu_share, "a number above 0 and up to 1")
     with connected(address) as client:
-        workers = Workers(client, specs, device, gpu_share if kind == "cuda" else 0.0)
+        workers = ClusterWorkers(client, specs, device, gpu_share if kind == "cuda" else 0.0)
         workers.wait_for_the_first(bar)
         sweep = Sweep(client, workers, store, {"device": device, "backend": backend}, bar, done)
         sweep.run(specs)
@@ -178,7 +178,7 @@ def report(topic: str) -> Callable[[int], None]:
 # here -----------------------------------------------------------------------------------------------------------------
 
 
-class Workers:
+class ClusterWorkers:
     """Those workers of a cluster that can do the runs; each is examined once, when it is first seen."""
 
     def __init__(self, client, specs: Sequence[RunSpec], device: str, gpu_share: float):
@@ -250,7 +250,7 @@ class Job:
 class Sweep:
     """Runs that wait, runs that were handed over, and what came back."""
 
-    def __init__(self, client, workers: Workers, store: Store, options: dict, bar, done: dict):
+    def __init__(self, client, workers: ClusterWorkers, store: Store, options: dict, bar, done: dict):
         self.client, self.workers, self.store, self.options = client, workers, store, options
         self.bar, self.done = bar, done
         self.waiting: list[RunSpec] = []

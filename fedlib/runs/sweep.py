@@ -18,7 +18,7 @@ from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
 from fedlib.engine.shared_beginnings import beginning_id, leaders
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.runs.cluster import run_on_cluster
 from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
@@ -133,7 +133,7 @@ def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     queue = multiprocessing.get_context("spawn").SimpleQueue()
     listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
     listener.start()
-    workers = Workers(count, _connect, queue)
+    workers = WorkerProcesses(count, _connect, queue)
     try:
         results = workers.map(_job, jobs)
     finally:

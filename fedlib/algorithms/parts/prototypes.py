@@ -11,7 +11,7 @@ def one_hot(y: Tensor, num_classes: int) -> Tensor:
     return y[:, None] == torch.arange(num_classes, device=y.device)
 
 
-def class_moments(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
+def class_statistics(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
     """One pass over the training data in evaluation mode, with z = f(x): for every class its samples [C], its mean z [C, d] and
     its mean |z|^2 [C] (0 for classes without samples), all of theta's type."""
     weight = theta["head.weight"]

@@ -28,7 +28,7 @@ from fedlib.base.draws import rng
 from fedlib.base.errors import require
 from fedlib.base.files import cache_root, write_atomically
 from fedlib.data import load
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.experiments.items import NOT_TESTED, Claim, Item, Verdict, mean_std, only, verdict
 from fedlib.models import build
 from fedlib.privacy import noise
@@ -157,7 +157,7 @@ def attack_all(pending: Sequence[Attempt], workers: int) -> None:
                 attempt.keep()
                 bar.update()
             return
-        pool = Workers(min(workers, len(pending)))
+        pool = WorkerProcesses(min(workers, len(pending)))
         try:
             pool.map(Attempt.keep, {k: (attempt,) for k, attempt in enumerate(pending)}, lambda *_: bar.update())
         finally:
