@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -170,6 +173,66 @@ def test_an_error_in_a_worker_arrives_and_ends_the_workers():
     with pytest.raises(ZeroDivisionError):
         workers.map(divmod, {0: (1, 0), 1: (1, 1)})
     assert workers.pool is None
+
+
+def test_workers_have_the_environment_of_now(monkeypatch):
+    """The server that they are forked from was started earlier, with another one."""
+    workers = WorkerProcesses(1)
+    for value in ("first", "second"):
+        monkeypatch.setenv("FEDLIB_TEST_VALUE", value)
+        assert workers.map(os.getenv, {0: ("FEDLIB_TEST_VALUE",)}) == {0: value}
+        workers.stop()
+
+
+def cuda_was_touched() -> bool:
+    return torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
+
+
+def test_workers_can_use_a_gpu():
+    """CUDA does not survive a fork: neither the server nor a worker may have touched it before a job does."""
+    workers = WorkerProcesses(2)
+    assert workers.map(cuda_was_touched, {0: (), 1: ()}) == {0: False, 1: False}
+    workers.stop()
+
+
+FORKED = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NO FORK SERVER HERE: it was NOT killed")
+
+
+@FORKED
+def test_a_killed_fork_server_is_replaced():
+    workers = WorkerProcesses(2)
+    workers.map(pow, {0: (2, 3)})
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    time.sleep(0.5)  # until it is gone
+    assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
+    workers.stop()
+
+
+PARENT = """
+import os, time
+from fedlib.engine.worker_processes import WorkerProcesses
+if __name__ == "__main__":
+    workers = WorkerProcesses(2)
+    workers.map(time.sleep, {0: (0.5,), 1: (0.5,)})
+    print(*workers.pool._processes, flush=True)
+    workers.map(time.sleep, {0: (600,), 1: (600,)})
+"""
+
+
+@FORKED
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_leave_with_their_parent(tmp_path, how):
+    """Within seconds, in the middle of their jobs."""
+    (tmp_path / "parent.py").write_text(PARENT)
+    parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    workers = list(map(int, parent.stdout.readline().split()))
+    assert len(workers) == 2
+    parent.send_signal(how)
+    parent.wait(timeout=30)
+    end = time.monotonic() + 30
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        assert time.monotonic() < end, "they stay"
+        time.sleep(0.05)
 
 
 def test_process_on_a_gpu_is_refused():

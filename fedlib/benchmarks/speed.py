@@ -16,7 +16,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import multiprocessing
 import os
 import tempfile
 import time
@@ -38,7 +37,7 @@ from fedlib.data import available, load
 from fedlib.data.datasets import Dataset
 from fedlib.engine.setup import Run, find_device, first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round
-from fedlib.engine.worker_processes import WorkerProcesses
+from fedlib.engine.worker_processes import WorkerProcesses, context
 from fedlib.spec import RunSpec
 
 SEEDS = 5  # runs in one stack on a GPU
@@ -159,7 +158,7 @@ class Variant:
     workers: WorkerProcesses = field(init=False)
 
     def __post_init__(self):
-        together = multiprocessing.get_context("spawn").Barrier(self.copies)
+        together = context().Barrier(self.copies)
         self.workers = WorkerProcesses(self.copies, _prepare, self.threads, together)
 
     def play(self, rounds: Iterable[int]) -> tuple[int, float]:

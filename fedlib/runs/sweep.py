@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
@@ -18,7 +17,7 @@ from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
 from fedlib.engine.shared_beginnings import beginning_id, leaders
-from fedlib.engine.worker_processes import WorkerProcesses
+from fedlib.engine.worker_processes import WorkerProcesses, context
 from fedlib.runs.cluster import run_on_cluster
 from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
@@ -130,7 +129,7 @@ def _advance(update, runs: int = 1):
 
 def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     """Do groups of runs in `count` processes, which report the rounds that they have done."""
-    queue = multiprocessing.get_context("spawn").SimpleQueue()
+    queue = context().SimpleQueue()
     listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
     listener.start()
     workers = WorkerProcesses(count, _connect, queue)
