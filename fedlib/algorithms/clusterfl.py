@@ -103,7 +103,7 @@ class ClusterFL(Algorithm):
 
 def smaller_half(gram: torch.Tensor) -> torch.Tensor:
     """Positions of the smaller of two clusters of updates, given their scalar products; of equal ones that without position 0."""
-    from sklearn.cluster import AgglomerativeClustering
+    from sklearn.cluster import AgglomerativeClustering  # here, because it takes seconds to load
 
     norms = gram.diagonal().clamp(min=1e-30).sqrt()
     distance = (1 - gram / (norms[:, None] * norms)).clamp(min=0).numpy()

@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filelock import Timeout
+
 from fedlib.base.errors import BadValue, FedlibError, choose, require
 
 if TYPE_CHECKING:  # what loads PyTorch is imported where it is used: the scheduler imports this file too
@@ -291,8 +293,6 @@ class Sweep:
 
     def _hand_over(self, fit: set[str], topic: str) -> None:
         """Give as many runs to the cluster as it has workers, but none that another process here is doing."""
-        from filelock import Timeout
-
         for spec in list(self.waiting):
             if len(self.jobs) >= len(fit):
                 return

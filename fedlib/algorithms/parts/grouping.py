@@ -89,6 +89,6 @@ def _least_squares(x: np.ndarray, _) -> np.ndarray:
 
 
 def _linkage(x: np.ndarray, _) -> np.ndarray:
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import fcluster, linkage  # here, because it is slow to load
 
     return np.stack([fcluster(linkage(row[:, None], "average"), 2, "maxclust") == 2 for row in x])
