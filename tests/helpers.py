@@ -20,7 +20,16 @@ from fedlib.spec import RunSpec
 
 __all__ = ["Parabola", "ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
 METHODS = tuple(algorithms.names())
-TINY = dict(partition=dict(alpha=0.5, min_size=2), num_clients=4, join_ratio=0.5, test_fraction=0.75, rounds=3, local_epochs=1, lr=0.05, eval_every=1)
+TINY = dict(
+    partition=dict(alpha=0.5, min_size=2),
+    num_clients=4,
+    join_ratio=0.5,
+    test_fraction=0.75,
+    rounds=3,
+    local_epochs=1,
+    lr=0.05,
+    eval_every=1,
+)
 
 
 def tiny(method: str, **changes) -> RunSpec:
@@ -69,7 +78,10 @@ def close(a, b, tolerance: float = 1e-12) -> None:
 def exact(result) -> dict:
     """Everything in a result that must not depend on how it was computed."""
     return {
-        "status": result.status, "history": result.history, "partition": result.partition, "communication": result.communication,
+        "status": result.status,
+        "history": result.history,
+        "partition": result.partition,
+        "communication": result.communication,
         "arrays": {name: array.tolist() for name, array in result.arrays.items()},
     }
 
@@ -110,7 +122,11 @@ def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
 def changed_fields(spec, base) -> set[str]:
     """Names of the fields of a run, and of the method's, that differ."""
     pairs = {f.name: (getattr(spec, f.name), getattr(base, f.name)) for f in dataclasses.fields(spec)}
-    own = {f"{name}.{key}" for name in ("hyper", "partition", "model_options") for key in pairs[name][0]
-           if pairs[name][0][key] != pairs[name][1][key]}
+    own = {
+        f"{name}.{key}"
+        for name in ("hyper", "partition", "model_options")
+        for key in pairs[name][0]
+        if pairs[name][0][key] != pairs[name][1][key]
+    }
     plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
     return own | plain

@@ -33,7 +33,9 @@ A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
 B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])  # two minibatches
 B_MIRRORED = ToyData([([1.0], [1.5]), ([-1.0], [-2.12])])  # gives for -w what B gives for w
 AFTER_A, AFTER_B = theta(2.05, -1.1, 0.45), theta(1.98, -0.99, 0.3)
-N_AB = np.array([1, 3])  # sample numbers given to the server; not those of A and B, so that the weights are seen to come from here
+N_AB = np.array(
+    [1, 3]
+)  # sample numbers given to the server; not those of A and B, so that the weights are seen to come from here
 
 
 # (a) steps by hand ---------------------------------------------------------------------------------------------------
@@ -90,11 +92,22 @@ def test_fedper_by_hand():
     close(server, {"f": {"extractor.w": torch.tensor([2.0], dtype=torch.float64)}})
     clients["h"]["head.weight"][2], clients["h"]["head.bias"][2] = 1.0, -0.5
     opposite = ToyData([([-1.0], [-1.5]), ([1.0], [2.12])])
-    uploads, heads = zip(*(method.client_update(model, method.download(server, i), tree.rows(clients, i), data) for i, data in ((0, A), (2, opposite))))
+    uploads, heads = zip(
+        *(
+            method.client_update(model, method.download(server, i), tree.rows(clients, i), data)
+            for i, data in ((0, A), (2, opposite))
+        )
+    )
     assert [set(upload) for upload in uploads] == [{"extractor.w"}] * 2
     assert [set(kept["h"]) for kept in heads] == [{"head.weight", "head.bias"}] * 2
     close(uploads, ({"extractor.w": AFTER_A["extractor.w"]}, {"extractor.w": AFTER_B["extractor.w"]}))
-    close(heads, ({"h": {k: AFTER_A[k] for k in ("head.weight", "head.bias")}}, {"h": {k: -AFTER_B[k] for k in ("head.weight", "head.bias")}}))
+    close(
+        heads,
+        (
+            {"h": {k: AFTER_A[k] for k in ("head.weight", "head.bias")}},
+            {"h": {k: -AFTER_B[k] for k in ("head.weight", "head.bias")}},
+        ),
+    )
     server = method.server_update(server, np.array([0, 2]), tree.stack(uploads), N_AB)
     close(method.personal_model(model, method.download(server, 2), heads[1], A), theta(1.9975, 0.99, -0.3))
 
@@ -106,7 +119,10 @@ def test_pfedsim_takes_over_from_fedavg_by_hand():
     assert (type(first).__name__, rounds) == ("FedAvg", 2)
     server, clients = method.take_over(model, setting, {"theta": theta(1.9975, -1.0175, 0.3375)}, {}, None)
     close(server["models"], tree.repeat(theta(1.9975, -1.0175, 0.3375), 3))
-    assert torch.equal(server["phi"], torch.eye(3, dtype=torch.float64)) and method.eval_points(server) == ("post", "agg")
+    assert torch.equal(server["phi"], torch.eye(3, dtype=torch.float64)) and method.eval_points(server) == (
+        "post",
+        "agg",
+    )
     assert clients == {} and server["round"] == 2 and server["trained"].tolist() == [2, 2, 2]
 
 
@@ -124,7 +140,9 @@ def test_pfedsim_personalisation_phase_by_hand():
     server["phi"] = torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.float64)
     close(method.download(server, 0), theta(2, -1, 0.5))
     close(method.download(server, 1), theta(-2, -1, 0.5))
-    uploads, _ = zip(*(method.client_update(model, method.download(server, i), {}, data) for i, data in ((0, A), (1, B_MIRRORED))))
+    uploads, _ = zip(
+        *(method.client_update(model, method.download(server, i), {}, data) for i, data in ((0, A), (1, B_MIRRORED)))
+    )
     close(uploads, (AFTER_A, theta(-1.98, -0.99, 0.3)))
     after = method.server_update(server, np.array([0, 1]), tree.stack(uploads), N_AB)
     close(after["models"], tree.stack([AFTER_A, theta(-1.98, -0.99, 0.3), theta(100, -1, 0.5)]))
@@ -133,11 +151,15 @@ def test_pfedsim_personalisation_phase_by_hand():
     close(method.stored_upload(after, 1), theta(-1.98, -0.99, 0.3))
 
 
-@pytest.mark.parametrize(("rho", "rounds", "T_g"), [(0, 5, 0), (1, 5, 5), (0.5, 5, 2), (0.3, 10, 3), (0.7, 10, 7), (0.9, 1, 0)])
+@pytest.mark.parametrize(
+    ("rho", "rounds", "T_g"), [(0, 5, 0), (1, 5, 5), (0.5, 5, 2), (0.3, 10, 3), (0.7, 10, 7), (0.9, 1, 0)]
+)
 def test_pfedsim_generalisation_lasts_floor_rho_T_rounds(rho, rounds, T_g):
     """Counted round by round; 0.29 * 100 is 28.999... in floating point."""
     assert algorithms.make("pfedsim", rho=0.29).warm_up(Setting(2, 100, 1))[1] == 29
-    seen = [state.warming_up for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))]
+    seen = [
+        state.warming_up for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))
+    ]
     assert seen[:-1] == [True] * T_g + [False] * (rounds - T_g)
     assert seen[-1] == (T_g == rounds)  # a run that ends with its warm-up is tested as it is
 
@@ -148,8 +170,16 @@ def test_pfedsim_generalisation_lasts_floor_rho_T_rounds(rho, rounds, T_g):
 def server_with(heads, phi, biases=None, **more) -> dict:
     """A server in the personalisation phase; heads: [N][C][d]."""
     weight = torch.tensor(heads, dtype=torch.float64)
-    bias = torch.zeros(weight.shape[:2], dtype=torch.float64) if biases is None else torch.tensor(biases, dtype=torch.float64)
-    models = {"extractor.w": torch.arange(1.0, len(heads) + 1, dtype=torch.float64)[:, None], "head.weight": weight, "head.bias": bias}
+    bias = (
+        torch.zeros(weight.shape[:2], dtype=torch.float64)
+        if biases is None
+        else torch.tensor(biases, dtype=torch.float64)
+    )
+    models = {
+        "extractor.w": torch.arange(1.0, len(heads) + 1, dtype=torch.float64)[:, None],
+        "head.weight": weight,
+        "head.bias": bias,
+    }
     N = len(heads)
     base = {"round": 0, "models": models, "trained": torch.zeros(N, dtype=torch.int64)}
     return {**base, "phi": torch.as_tensor(phi, dtype=torch.float64), **more}
@@ -158,7 +188,9 @@ def server_with(heads, phi, biases=None, **more) -> dict:
 HEADS = [[[1.0, 0.0], [0.0, 1.0]], [[3.0, 4.0], [0.0, -2.0]], [[4.0, 3.0], [1.0, 0.0]]]
 
 
-@pytest.mark.parametrize(("reading", "pairs"), [("reference", (0.0, 0.4, 0.48)), ("eq3", (-log(0.4) / 2, -log(0.2) / 2, -log(0.04) / 2))])
+@pytest.mark.parametrize(
+    ("reading", "pairs"), [("reference", (0.0, 0.4, 0.48)), ("eq3", (-log(0.4) / 2, -log(0.2) / 2, -log(0.04) / 2))]
+)
 def test_pfedsim_similarity_by_hand(reading, pairs):
     """Cosines by class: clients 0, 1: 3/5 and -1; clients 0, 2: 4/5 and 0; clients 1, 2: 24/25 and 0.
 
@@ -169,7 +201,9 @@ def test_pfedsim_similarity_by_hand(reading, pairs):
     method = algorithms.make("pfedsim", rho=0, phi=reading)
     phi = method.server_update(server, [0, 1, 2], server["models"], N_AB)["phi"]
     p01, p02, p12 = pairs
-    torch.testing.assert_close(phi, torch.tensor([[1, p01, p02], [p01, 1, p12], [p02, p12, 1]], dtype=torch.float64), rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        phi, torch.tensor([[1, p01, p02], [p01, 1, p12], [p02, p12, 1]], dtype=torch.float64), rtol=0, atol=1e-7
+    )
 
 
 def test_pfedsim_bias_is_one_more_component():
@@ -177,9 +211,13 @@ def test_pfedsim_bias_is_one_more_component():
 
     Means: 0.4 without, 0.5 with.
     """
-    server = server_with([[[1.0, 2.0], [0.0, 0.0]], [[2.0, 1.0], [0.0, 0.0]]], torch.eye(2), biases=[[2.0, 1.0], [-2.0, 1.0]])
+    server = server_with(
+        [[[1.0, 2.0], [0.0, 0.0]], [[2.0, 1.0], [0.0, 0.0]]], torch.eye(2), biases=[[2.0, 1.0], [-2.0, 1.0]]
+    )
     for phi_bias, expected in ((False, 0.4), (True, 0.5)):
-        phi = algorithms.make("pfedsim", rho=0, phi_bias=phi_bias).server_update(server, [0, 1], server["models"], N_AB)["phi"]
+        phi = algorithms.make("pfedsim", rho=0, phi_bias=phi_bias).server_update(
+            server, [0, 1], server["models"], N_AB
+        )["phi"]
         assert float(phi[0, 1]) == pytest.approx(expected, abs=1e-7)
 
 
@@ -237,12 +275,17 @@ def test_pfedsim_refreshes_exactly_the_pairs_of_the_option(refresh, changed, rea
 def test_pfedsim_refresh_uses_the_uploaded_heads():
     """Before: heads of 1 and 3 are parallel. Uploaded: (1, 0) and (3, 4), cosine 0.6."""
     server = server_with([[[1.0, 0.0]]] * 4, torch.eye(4))
-    new = {**tree.rows(server["models"], [1, 3]), "head.weight": torch.tensor([[[1.0, 0.0]], [[3.0, 4.0]]], dtype=torch.float64)}
+    new = {
+        **tree.rows(server["models"], [1, 3]),
+        "head.weight": torch.tensor([[[1.0, 0.0]], [[3.0, 4.0]]], dtype=torch.float64),
+    }
     after = algorithms.make("pfedsim", rho=0).server_update(server, np.array([1, 3]), new, N_AB)
     assert float(after["phi"][1, 3]) == pytest.approx(0.6, abs=1e-7)
 
 
-@pytest.mark.parametrize(("max_age", "kept"), [(None, {1, 2, 3}), (0, set()), (1, {1}), (2, {1, 3}), (9, {1, 3}), (10, {1, 2, 3})])
+@pytest.mark.parametrize(
+    ("max_age", "kept"), [(None, {1, 2, 3}), (0, set()), (1, {1}), (2, {1, 3}), (9, {1, 3}), (10, {1, 2, 3})]
+)
 def test_pfedsim_max_age_leaves_out_old_partners(max_age, kept):
     """Next round is 10; clients 0..3 last trained in rounds 2, 9, 0, 8: ages 8, 1, 10, 2. The own weight stays whatever its age."""
     phi = torch.full((4, 4), 0.5, dtype=torch.float64).fill_diagonal_(1)
@@ -263,8 +306,18 @@ def test_pfedsim_notes_who_trained_when():
 @pytest.mark.parametrize(
     "hyper",
     [
-        dict(phi="eq2"), dict(phi_refresh="none"), dict(rho=-0.1), dict(rho=1.1), dict(phi_cap=0), dict(phi_cap=1), dict(eps=0), dict(phi_self="own"),
-        dict(phi_self=0), dict(phi_self=-1.0), dict(max_age=-1), dict(rho=float("nan")),
+        dict(phi="eq2"),
+        dict(phi_refresh="none"),
+        dict(rho=-0.1),
+        dict(rho=1.1),
+        dict(phi_cap=0),
+        dict(phi_cap=1),
+        dict(eps=0),
+        dict(phi_self="own"),
+        dict(phi_self=0),
+        dict(phi_self=-1.0),
+        dict(max_age=-1),
+        dict(rho=float("nan")),
     ],
 )
 def test_pfedsim_refuses_values_out_of_range(hyper):
@@ -288,7 +341,10 @@ def test_unknown_methods_and_hyper_parameters_name_the_nearest():
 def test_pfedsim_with_rho_1_is_fedavg():
     """Bit for bit, over a real run, in every number and array, and under the same evaluation point."""
     for points in ((), ("glob", "ft(1)")):
-        sim, avg = (simulate(tiny(name, hyper=hyper, eval_points=points)) for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {})))
+        sim, avg = (
+            simulate(tiny(name, hyper=hyper, eval_points=points))
+            for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {}))
+        )
         assert exact(sim) == exact(avg)
         assert sim.point == avg.point == "glob"
     *_, (_, sim, _) = played(tiny("pfedsim", hyper={"rho": 1}))
@@ -298,7 +354,10 @@ def test_pfedsim_with_rho_1_is_fedavg():
 
 def test_pfedsim_with_rho_1_is_fedavg_at_post_too():
     """`post` is the model as it left the client's last training, whichever method trained it."""
-    sim, avg = (simulate(tiny(name, hyper=hyper, eval_points=("post",))) for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {})))
+    sim, avg = (
+        simulate(tiny(name, hyper=hyper, eval_points=("post",)))
+        for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {}))
+    )
     assert exact(sim) == exact(avg)
 
 
@@ -311,8 +370,12 @@ def test_fedavg_with_all_clients_and_full_batches_is_gradient_descent():
     central = [value.clone().requires_grad_() for value in model.theta0.values()]
     for _ in range(4):
         clients = [ToyData([(x[p].tolist(), y[p].tolist())]) for p in parts]
-        uploads = [method.client_update(model, method.download(server, i), {}, data)[0] for i, data in enumerate(clients)]
-        server = method.server_update(server, np.arange(3), tree.stack(uploads), np.array([data.num_samples for data in clients]))
+        uploads = [
+            method.client_update(model, method.download(server, i), {}, data)[0] for i, data in enumerate(clients)
+        ]
+        server = method.server_update(
+            server, np.arange(3), tree.stack(uploads), np.array([data.num_samples for data in clients])
+        )
         w, v, b = central
         loss = 0.5 * (v[0] * w * x + b - y).square().mean()
         central = [(p - 0.1 * g).detach().requires_grad_() for p, g in zip(central, torch.autograd.grad(loss, central))]
@@ -326,7 +389,9 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     model, method = set_up(tiny("pfedsim")).work.model, algorithms.make("pfedsim", rho=0, **hyper)
     server, _ = method.init(model, Setting(4, 4, 10))
     generator = torch.Generator().manual_seed(0)
-    server["models"] = tree.map(lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=dtype), server["models"])
+    server["models"] = tree.map(
+        lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=dtype), server["models"]
+    )
     server["models"] = tree.map(lambda leaf: leaf.index_fill(0, torch.tensor([0]), 1e30), server["models"])
     server["phi"][0, 1] = server["phi"][1, 0] = 0.7
     for i in (2, 3):
@@ -334,7 +399,10 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     assert not same(method.download(server, 1), tree.rows(server["models"], 1))
 
 
-@pytest.mark.parametrize("hyper", [dict(), dict(phi="eq3"), dict(phi_refresh="one_fresh"), dict(phi_refresh="all", phi_bias=True), dict(max_age=1)])
+@pytest.mark.parametrize(
+    "hyper",
+    [dict(), dict(phi="eq3"), dict(phi_refresh="one_fresh"), dict(phi_refresh="all", phi_bias=True), dict(max_age=1)],
+)
 def test_pfedsim_weights_are_a_mixture_and_phi_is_symmetric(hyper):
     """After every round of a real run: Phi symmetric bit for bit, unit diagonal, >= 0 (<= 1 under "reference"); weights >= 0, sum 1."""
     spec = tiny("pfedsim", hyper={"rho": 0.25, **hyper}, num_clients=6, rounds=4)
@@ -350,7 +418,11 @@ def test_pfedsim_weights_are_a_mixture_and_phi_is_symmetric(hyper):
             weights = run.method.mixing_weights(state.server, [i])[0]
             assert (weights >= 0).all() and weights[i] > 0
             ones = {**state.server, "models": tree.map(torch.ones_like, state.server["models"])}
-            close(tree.select(run.method.download(ones, i), "extractor."), tree.rows(tree.select(ones["models"], "extractor."), i), 1e-6)
+            close(
+                tree.select(run.method.download(ones, i), "extractor."),
+                tree.rows(tree.select(ones["models"], "extractor."), i),
+                1e-6,
+            )
     assert compared > 0
 
 
@@ -362,11 +434,16 @@ def test_permuting_clients_permutes_pfedsim(hyper):
     generator = torch.Generator().manual_seed(1)
     plain, renamed = (method.init(model, Setting(N, 4, 1))[0] for _ in range(2))
     for ids in ([0, 1, 2], [2, 3, 4], [1, 3, 4]):
-        uploads = {name: torch.randn(3, *leaf.shape, dtype=leaf.dtype, generator=generator) for name, leaf in model.theta0.items()}
+        uploads = {
+            name: torch.randn(3, *leaf.shape, dtype=leaf.dtype, generator=generator)
+            for name, leaf in model.theta0.items()
+        }
         plain = method.server_update(plain, np.array(ids), uploads, np.array([1, 2, 3]))
         names = order[ids]
         back = names.argsort()  # the engine hands over sorted ids
-        renamed = method.server_update(renamed, names[back].numpy(), tree.rows(uploads, back), np.array([1, 2, 3])[back])
+        renamed = method.server_update(
+            renamed, names[back].numpy(), tree.rows(uploads, back), np.array([1, 2, 3])[back]
+        )
     assert (torch.triu(plain["phi"], 1) > 0).sum() >= 2
     close((plain["phi"], plain["models"]), (renamed["phi"][order][:, order], tree.rows(renamed["models"], order)))
     for i in range(N):
@@ -391,7 +468,10 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
         if before is not None and before.keys() == owned.keys():
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
                 assert torch.equal(old[others], new[others])
-                if name in ("head.weight", "extractor.fc1.weight") and (method, name) != ("fedbabu", "head.weight"):  # a bias before batch norm may well stay; FedBABU's head does
+                if name in ("head.weight", "extractor.fc1.weight") and (method, name) != (
+                    "fedbabu",
+                    "head.weight",
+                ):  # a bias before batch norm may well stay; FedBABU's head does
                     assert all(not torch.equal(old[i], new[i]) for i in ids), name
         before = copy.deepcopy(owned)
 
@@ -424,7 +504,12 @@ def test_fedper_heads_are_personal_and_the_extractor_is_shared():
     *_, (run, state, _) = played(tiny("fedper", join_ratio=1.0, rounds=2, bn_stats="global"))
     heads = state.clients["h"]["head.weight"]
     assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    models = [run.method.personal_model(run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None) for i in range(4)]
+    models = [
+        run.method.personal_model(
+            run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None
+        )
+        for i in range(4)
+    ]
     for name in run.work.model.theta0:
         equal = all(torch.equal(models[0][name], other[name]) for other in models[1:])
         assert equal == name.startswith("extractor."), name
@@ -433,7 +518,11 @@ def test_fedper_heads_are_personal_and_the_extractor_is_shared():
 
 def test_pfedsim_heads_change_only_when_their_client_trains():
     """Also on download: a client's head is its own, while its extractor is a mixture."""
-    spec, before, seen = tiny("pfedsim", hyper={"rho": 0.2, "phi_refresh": "all"}, rounds=6, num_clients=5, join_ratio=0.4), None, set()
+    spec, before, seen = (
+        tiny("pfedsim", hyper={"rho": 0.2, "phi_refresh": "all"}, rounds=6, num_clients=5, join_ratio=0.4),
+        None,
+        set(),
+    )
     for run, state, ids in played(spec):
         models = state.server.get("models")
         if models is None:
@@ -444,7 +533,9 @@ def test_pfedsim_heads_change_only_when_their_client_trains():
             seen |= changed
         before = models["head.weight"].clone()
         mixed = [run.method.download(state.server, i) for i in range(5)]
-        assert all(torch.equal(mixed[i][name], models[name][i]) for i in range(5) for name in ("head.weight", "head.bias"))
+        assert all(
+            torch.equal(mixed[i][name], models[name][i]) for i in range(5) for name in ("head.weight", "head.bias")
+        )
     assert 2 <= len(seen) <= 5
     assert any(not torch.equal(mixed[i]["extractor.fc1.weight"], models["extractor.fc1.weight"][i]) for i in range(5))
 
@@ -466,7 +557,9 @@ def test_training_personalises_what_is_evaluated():
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
-@pytest.mark.parametrize(("method", "sent"), [("local", None), ("fedavg", "model"), ("fedper", "extractor"), ("pfedsim", "model")])
+@pytest.mark.parametrize(
+    ("method", "sent"), [("local", None), ("fedavg", "model"), ("fedper", "extractor"), ("pfedsim", "model")]
+)
 def test_communication_is_the_closed_form(method, sent, bn_stats):
     """Per participant and round, down and up: Local 0, FedAvg and pFedSim nu_m, FedPer nu_f; under "global" 44 running statistics more.
 

@@ -92,7 +92,9 @@ def test_plain_minibatches_have_fedlibs_sizes(count):
 def test_all_players_train_on_the_same_samples(tmp_path):
     """Plain loop, serial, vmap and several seeds in one stack, on clients of 33 samples whose last batch is skipped."""
     with random_data(tmp_path, "r", 4 * 66, (16, 16, 1), 10):
-        specs = [tiny("fedavg", dataset="r", scheme="iid", partition={}, test_fraction=0.5, seed=seed) for seed in (0, 1)]
+        specs = [
+            tiny("fedavg", dataset="r", scheme="iid", partition={}, test_fraction=0.5, seed=seed) for seed in (0, 1)
+        ]
         specs = [spec.but(local_epochs=3, model_options={"pools": 2}) for spec in specs]
         run = set_up(specs[0], "serial")
         assert run.sizes.tolist() == [33] * 4
@@ -155,7 +157,9 @@ def test_random_data_is_prepared_balanced_and_gone_afterwards(tmp_path, monkeypa
 def test_exponents():
     x = np.array([1.0, 10, 100, 100])
     assert slope(x, 3 * x**2) == pytest.approx(2)
-    assert slope(x, [1, 10, 1000, 1000]) == pytest.approx(1.5, abs=0.1) and slope(x, [1, 10, 1000, 1000], last=2) == pytest.approx(2)
+    assert slope(x, [1, 10, 1000, 1000]) == pytest.approx(1.5, abs=0.1) and slope(
+        x, [1, 10, 1000, 1000], last=2
+    ) == pytest.approx(2)
 
 
 # the command ---------------------------------------------------------------------------------------------------------------
@@ -182,7 +186,15 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert len(names) == 7 and all(name in result.output for name in names)
     table = pd.read_csv(home / "results/bench+quick/bench.csv")
     assert table["variant"].tolist() == names
-    columns = ["samples/s", "min", "max", "x plain, 1 thread", "x plain, side by side", "s/round", "s/200 rounds (extrapolated)"]
+    columns = [
+        "samples/s",
+        "min",
+        "max",
+        "x plain, 1 thread",
+        "x plain, side by side",
+        "s/round",
+        "s/200 rounds (extrapolated)",
+    ]
     assert table.columns.tolist() == ["variant", *columns] and (table[columns] > 0).all().all()
     assert table.loc[0, "x plain, 1 thread"] == table.loc[2, "x plain, side by side"] == 1
     about = json.loads((home / "results/bench+quick/bench.json").read_text())
@@ -201,7 +213,9 @@ def test_scaling_writes_table_exponents_and_figure(home):
     assert table["part"].value_counts().to_dict() == {"samples": 4, "clients": 4}
     assert table.loc[table["part"] == "samples", "samples"].tolist() == [80, 160, 160, 320]
     clients = table[table["part"] == "clients"]
-    assert set(zip(clients["method"], clients["num_clients"])) == {(m, n) for m in ("fedavg", "pfedsim") for n in (20, 30)}
+    assert set(zip(clients["method"], clients["num_clients"])) == {
+        (m, n) for m in ("fedavg", "pfedsim") for n in (20, 30)
+    }
     assert (clients[["round_s", "evaluation_s"]] > 0).all().all() and clients["peak_bytes"].isna().all()
     about = json.loads((home / "results/bench+quick/scaling.json").read_text())
     written = pd.DataFrame(about["exponents"]).astype({"exponent": float})
@@ -211,6 +225,7 @@ def test_scaling_writes_table_exponents_and_figure(home):
         assert quantity in result.output
     assert (home / "figures/bench+quick/scaling.png").read_bytes().startswith(b"\x89PNG")
     assert [len(ax.lines) for ax in figures.scaling(table).axes] == [3, 5, 3]
+
 
 def test_peak_memory_sees_what_was_held_for_a_moment():
     """In a process of its own: this one may have held more before."""
@@ -222,7 +237,9 @@ held = np.ones(int(40e6))  # 320 MB
 del held
 print(before, peak_memory() - before)
 """
-    before, more = map(int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+    before, more = map(
+        int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    )
     assert before > 20e6
     assert 300e6 < more < 400e6
 

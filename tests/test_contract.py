@@ -24,7 +24,9 @@ from fedlib.models import build
 
 
 def turn(count, batch_size=32, min_batch=2, **changes):
-    return ClientTurn(None, Training(1, batch_size, 0.1, 7, min_batch), {"train": np.arange(count)}, (0, 1, 2), **changes)
+    return ClientTurn(
+        None, Training(1, batch_size, 0.1, 7, min_batch), {"train": np.arange(count)}, (0, 1, 2), **changes
+    )
 
 
 def run_with(method, **changes):
@@ -33,11 +35,19 @@ def run_with(method, **changes):
     return dataclasses.replace(run, method=method, warm_up=method.warm_up(run.setting))
 
 
-@pytest.mark.parametrize(("count", "epochs", "steps", "together", "expected"), [
-    (100, 1, None, 1, [(32,), (32,), (32,), (4,)]), (100, 1, None, 2, [(32, 32), (32, 4)]), (70, 2, None, 2, [(32, 32), (32, 32)]),
-    (20, 2, None, 3, [(20, 20, 20), (20, 20, 20)]),  # fewer batches than asked: the same again
-    (40, 1, 5, 1, [(32,), (8,), (32,), (8,), (32,)]), (100, 1, 3, 2, [(32, 32), (32, 4), (32, 32)]), (1, 3, 4, 1, []), (100, 0, None, 1, []),
-])
+@pytest.mark.parametrize(
+    ("count", "epochs", "steps", "together", "expected"),
+    [
+        (100, 1, None, 1, [(32,), (32,), (32,), (4,)]),
+        (100, 1, None, 2, [(32, 32), (32, 4)]),
+        (70, 2, None, 2, [(32, 32), (32, 32)]),
+        (20, 2, None, 3, [(20, 20, 20), (20, 20, 20)]),  # fewer batches than asked: the same again
+        (40, 1, 5, 1, [(32,), (8,), (32,), (8,), (32,)]),
+        (100, 1, 3, 2, [(32, 32), (32, 4), (32, 32)]),
+        (1, 3, 4, 1, []),
+        (100, 0, None, 1, []),
+    ],
+)
 def test_steps_of_several_minibatches(count, epochs, steps, together, expected):
     plan = turn(count).plan(0, epochs, steps, together)
     assert [tuple(map(len, batches)) for batches in plan] == expected
@@ -58,9 +68,16 @@ def test_noise_is_standard_normal_and_the_same_in_both_backends(together):
             for batch in batches:
                 values = batch.noise if batch.mask is None else torch.where(batch.mask[:, None], batch.noise, 0)
                 rows = torch.ones_like(batch.y) if batch.mask is None else batch.mask.to(batch.y.dtype)
-                state = {"sum": state["sum"] + values.sum(), "square": state["square"] + values.square().sum(), "n": state["n"] + 5 * rows.sum()}
+                state = {
+                    "sum": state["sum"] + values.sum(),
+                    "square": state["square"] + values.square().sum(),
+                    "n": state["n"] + 5 * rows.sum(),
+                }
             return state
-        return data.fold(step, start, 2, together=together, noise=5), data.fold(step, start, 2, together=together, noise=5)
+
+        return data.fold(step, start, 2, together=together, noise=5), data.fold(
+            step, start, 2, together=together, noise=5
+        )
 
     zero = torch.zeros(4, dtype=torch.float64)
     start = {"sum": zero, "square": zero, "n": torch.zeros(4, dtype=torch.int64)}
@@ -69,7 +86,9 @@ def test_noise_is_standard_normal_and_the_same_in_both_backends(together):
     first, second = serial
     assert not torch.equal(first["sum"], second["sum"]) and len(set(first["sum"].tolist())) == 4
     n = float(first["n"].sum())
-    assert abs(float(first["sum"].sum())) < 5 * n**0.5 and float(first["square"].sum()) / n == pytest.approx(1, abs=10 / n**0.5)
+    assert abs(float(first["sum"].sum())) < 5 * n**0.5 and float(first["square"].sum()) / n == pytest.approx(
+        1, abs=10 / n**0.5
+    )
 
 
 def test_class_counts_and_validation_parts_in_both_backends():
@@ -81,7 +100,9 @@ def test_class_counts_and_validation_parts_in_both_backends():
 
     for name in ("serial", "vmap"):
         out = computed(run, name, counts, [2, 0], {"x": torch.zeros(2)})
-        assert out["classes"].tolist() == [labels[run.work.parts[i]["train"]].bincount(minlength=10).tolist() for i in (2, 0)]
+        assert out["classes"].tolist() == [
+            labels[run.work.parts[i]["train"]].bincount(minlength=10).tolist() for i in (2, 0)
+        ]
         assert out["n"].tolist() == out["classes"].sum(1).tolist()
     assert torch.equal(run.setting.class_counts, torch.stack([run.turn(i, 0, 0).class_counts for i in range(4)]))
 
@@ -98,7 +119,9 @@ def test_a_loss_of_ones_own_is_what_is_minimised():
     def update(model, theta, data):
         return local_sgd(model, theta, data, loss=pull)
 
-    serial, stacked = (computed(run, name, update, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
+    serial, stacked = (
+        computed(run, name, update, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap")
+    )
     close(stacked, serial)
     for i in range(4):
         steps = len(run.turn(i, 0, 1).plan(0, 2))
@@ -135,7 +158,9 @@ def test_independent_initial_values():
     """Functions of the seed and the number; other numbers and other seeds draw others; batch-norm layers start equal."""
     model, again, other = (build("lenet5_bn", (1, 16, 16), 10, seed=s) for s in (0, 0, 1))
     assert same(model.independent(1), again.independent(1))
-    weights = [t["head.weight"] for t in (model.theta0, model.independent(1), model.independent(2), other.independent(1))]
+    weights = [
+        t["head.weight"] for t in (model.theta0, model.independent(1), model.independent(2), other.independent(1))
+    ]
     assert all(not torch.equal(weights[a], weights[b]) for a in range(4) for b in range(a))
     assert model.independent(1).keys() == model.theta0.keys()
     double = model.to(torch.device("cpu"), torch.float64)
@@ -165,14 +190,21 @@ class Surveyed(FedAvg):
             return total + (z if batch.mask is None else torch.where(batch.mask[:, None], z, 0)).sum(0)
 
         start = torch.zeros(84, dtype=torch.float64)
-        return {"mean": data.scan(step, start) / torch.as_tensor(data.num_samples), "_n": torch.as_tensor(data.num_samples).double()}
+        return {
+            "mean": data.scan(step, start) / torch.as_tensor(data.num_samples),
+            "_n": torch.as_tensor(data.num_samples).double(),
+        }
 
     def take_over(self, model, setting, server, clients, reports):
         assert reports["mean"].shape == (setting.num_clients, 84)
         return {**server, "reports": reports}, clients
 
     def server_update(self, server, ids, uploads, n):
-        return {**super().server_update(server, ids, uploads, n), "reports": server["reports"]} if "reports" in server else super().server_update(server, ids, uploads, n)
+        return (
+            {**super().server_update(server, ids, uploads, n), "reports": server["reports"]}
+            if "reports" in server
+            else super().server_update(server, ids, uploads, n)
+        )
 
 
 def test_a_survey_asks_every_client_once():
@@ -215,7 +247,10 @@ def test_groups_may_branch_and_are_never_stacked_together():
         run = dataclasses.replace(run, method=Grouped(), groups=Grouped().groups(run.setting))
         if name == "vmap":
             real = run.backend._stacked
-            run.backend._stacked = lambda fn, turns, trees, real=real: (stacks.append({t.group for t in turns}), real(fn, turns, trees))[1]
+            run.backend._stacked = lambda fn, turns, trees, real=real: (
+                stacks.append({t.group for t in turns}),
+                real(fn, turns, trees),
+            )[1]
         state = first_state(run)
         with torch.no_grad():
             engine.play_round([run], [state], 1)
@@ -276,8 +311,13 @@ def test_methods_that_count_are_not_shown_what_stays_on_the_clients(bn_stats):
 def test_what_does_not_travel_is_left_out_at_every_level():
     theta0 = {"a": torch.zeros(3), "running": torch.zeros(2)}
     message = {"theta": theta0, "pair": (theta0, torch.zeros(5))}
-    assert same(Transport("local", ("running",), theta0).travelling(message), {"theta": {"a": theta0["a"]}, "pair": ({"a": theta0["a"]}, torch.zeros(5))})
-    counts = {policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global", "reset")}
+    assert same(
+        Transport("local", ("running",), theta0).travelling(message),
+        {"theta": {"a": theta0["a"]}, "pair": ({"a": theta0["a"]}, torch.zeros(5))},
+    )
+    counts = {
+        policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global", "reset")
+    }
     assert counts == {"local": 11, "global": 15, "reset": 11}
 
 
@@ -304,10 +344,18 @@ def test_generic_models_and_fine_tuning_of_ones_own(backend):
     with torch.no_grad():
         assert all(map(np.array_equal, evaluate(tuner, state, "glob"), evaluate(plain, state, "glob")))
         tested = {point: next(personal_models(tuner, state, point))[1] for point in ("glob", "recv", "ft(1)")}
-        twice = computed(run, backend, lambda model, theta, data: local_sgd(model, theta, data, 2, train=("head.weight", "head.bias")), range(4),
-                         {name: leaf for name, leaf in tested["recv"].items() if name != "sign"}, draw=(1, 0))
+        twice = computed(
+            run,
+            backend,
+            lambda model, theta, data: local_sgd(model, theta, data, 2, train=("head.weight", "head.bias")),
+            range(4),
+            {name: leaf for name, leaf in tested["recv"].items() if name != "sign"},
+            draw=(1, 0),
+        )
     theta0 = run.work.model.theta0
-    assert same(tested["glob"], tree.repeat(theta0, 4)) and same(tested["recv"]["head.bias"], tree.repeat(theta0["head.bias"] + 1, 4))
+    assert same(tested["glob"], tree.repeat(theta0, 4)) and same(
+        tested["recv"]["head.bias"], tree.repeat(theta0["head.bias"] + 1, 4)
+    )
     assert torch.equal(tested["ft(1)"]["extractor.fc1.weight"], tested["recv"]["extractor.fc1.weight"])
     close({name: tested["ft(1)"][name] for name in twice}, twice)
     assert not torch.equal(twice["head.weight"], tested["recv"]["head.weight"])
@@ -426,7 +474,9 @@ def test_messages_of_several_models(bn_stats, numbers):
     received = run.transport.received(messages, state.stats, training=False)
     name = "extractor.bn1.running_mean"
     if bn_stats == "local":
-        assert torch.equal(received["models"][name][:, 0], state.stats[name]) and torch.equal(received["models"][name][:, 1], state.stats[name])
+        assert torch.equal(received["models"][name][:, 0], state.stats[name]) and torch.equal(
+            received["models"][name][:, 1], state.stats[name]
+        )
         assert not torch.equal(state.stats[name], messages["models"][name][:, 0])
     else:
         assert same(received, messages)
@@ -474,7 +524,10 @@ def test_siblings_are_built_before_anything_starts(monkeypatch):
             {"client_update": lambda self, model, message, data: ({}, {})},
             r"Other.client_update\(self, model, message, data\) .* client_update\(self, model, message, client, data\)",
         ),
-        ({"survey": lambda self, model, message, data: {}}, r"Other.survey\(.*\) .* survey\(self, model, message, client"),
+        (
+            {"survey": lambda self, model, message, data: {}},
+            r"Other.survey\(.*\) .* survey\(self, model, message, client",
+        ),
         ({"warm_up": (None, 0)}, "Other.warm_up"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -489,7 +542,9 @@ def test_a_misspelt_hook_or_one_with_other_parameters_is_an_error(body, named):
 
 def test_names_that_are_not_hooks_are_free():
     """A hyper-parameter may look like a function (FedProto's predict_by), and other functions are a method's own."""
-    kind = type("Free", (FedAvg,), {"predict_by": "x", "__annotations__": {"predict_by": "str"}, "mixture": lambda s: 0})
+    kind = type(
+        "Free", (FedAvg,), {"predict_by": "x", "__annotations__": {"predict_by": "str"}, "mixture": lambda s: 0}
+    )
     assert kind().predict_by == "x"
 
 

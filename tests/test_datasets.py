@@ -133,7 +133,10 @@ def test_missing_file_is_named(root, file):
 def test_unknown_name_lists_what_is_there(root):
     write(root / "pets")
     write(root / "birds")
-    with pytest.raises(BadValue, match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, birds, pets .*FEDLIB_DATA"):
+    with pytest.raises(
+        BadValue,
+        match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, birds, pets .*FEDLIB_DATA",
+    ):
         data.load("mars")
     for name, near in [("petss", "pets"), ("cifer10", "cifar10"), ("tinyimagenet", "tiny_imagenet"), ("mnist ", None)]:
         with pytest.raises(BadValue, match=f"did you mean {near}" if near else "is not accepted"):
@@ -142,7 +145,10 @@ def test_unknown_name_lists_what_is_there(root):
 
 def test_absent_data_set_without_network(root):
     """FEDLIB_OFFLINE=1 is set for all tests: nothing is downloaded, and what could be done by hand is said."""
-    with pytest.raises(DataError, match=r"'cifar100' is not prepared: FEDLIB_OFFLINE is set.*_downloads/cifar100: cifar-100-python.tar.gz"):
+    with pytest.raises(
+        DataError,
+        match=r"'cifar100' is not prepared: FEDLIB_OFFLINE is set.*_downloads/cifar100: cifar-100-python.tar.gz",
+    ):
         data.load("cifar100")
     assert data.available() == [*EMBEDDED]
 
@@ -154,7 +160,10 @@ def test_folders_that_are_no_data_sets_are_not_listed(root):
     assert data.available() == [*EMBEDDED]
 
 
-@pytest.mark.parametrize("name", ["../pets", "..", ".", "", ".pets", "a/b", "a/../pets", "/pets", "a\\b", "pets/", "pets\n", "pe ts", "pe\0ts"])
+@pytest.mark.parametrize(
+    "name",
+    ["../pets", "..", ".", "", ".pets", "a/b", "a/../pets", "/pets", "a\\b", "pets/", "pets\n", "pe ts", "pe\0ts"],
+)
 def test_names_that_could_leave_the_folder(root, name):
     write(root / "pets")
     (root / "inner").mkdir()

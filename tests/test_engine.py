@@ -32,10 +32,23 @@ def test_draws_are_functions_of_their_ids():
         return draws.rng(*args).integers(2**62)
 
     assert first(0, "batches", 1, 2) == first(0, "batches", 1, 2)
-    others = [(1, "batches", 1, 2), (0, "split", 1, 2), (0, "batches", 2, 1), (0, "batches", 1, 3), (0, "batches", 1), (0, "batches", 1, 2, 1)]
+    others = [
+        (1, "batches", 1, 2),
+        (0, "split", 1, 2),
+        (0, "batches", 2, 1),
+        (0, "batches", 1, 3),
+        (0, "batches", 1),
+        (0, "batches", 1, 2, 1),
+    ]
     assert len({first(0, "batches", 1, 2), *(first(*args) for args in others)}) == 7
-    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() == draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
-    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() != draws.torch_seeded(4, "x", lambda: torch.rand(2)).tolist()
+    assert (
+        draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+        == draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+    )
+    assert (
+        draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+        != draws.torch_seeded(4, "x", lambda: torch.rand(2)).tolist()
+    )
 
 
 def test_a_run_neither_reads_nor_moves_the_global_generators():
@@ -49,7 +62,10 @@ def test_a_run_neither_reads_nor_moves_the_global_generators():
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize(("N", "r", "count"), [(10, 0.1, 1), (100, 0.1, 10), (7, 0.3, 2), (3, 0.1, 1), (10, 0.7, 7), (100, 0.29, 29), (5, 1, 5), (9, 0.999, 8)])
+@pytest.mark.parametrize(
+    ("N", "r", "count"),
+    [(10, 0.1, 1), (100, 0.1, 10), (7, 0.3, 2), (3, 0.1, 1), (10, 0.7, 7), (100, 0.29, 29), (5, 1, 5), (9, 0.999, 8)],
+)
 def test_participants_are_max_1_floor_r_N_distinct_clients(N, r, count):
     """0.7 * 10 and 0.29 * 100 are not whole numbers in floating point."""
     rounds = [draws.participants(0, t, N, r) for t in range(1, 40)]
@@ -62,7 +78,10 @@ def test_every_method_sees_the_same_participants_and_initial_weights():
     """What differs between methods must not reach the draws."""
     seen = {}
     for method in METHODS:
-        steps = [(state.trained.tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed) for run, state, _ in played(tiny(method))]
+        steps = [
+            (state.trained.tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed)
+            for run, state, _ in played(tiny(method))
+        ]
         seen[method] = steps
     assert all(same(steps, seen["fedavg"]) for steps in seen.values())
     assert sum(seen["fedavg"][1][0]) == 2  # floor(0.5 * 4) after the first round
@@ -83,16 +102,24 @@ def test_seed_and_partition_seed_are_apart():
 @pytest.mark.parametrize("method", METHODS)
 def test_divergence_names_client_round_and_step(method, backend):
     """The place is found again by hand: the first step of the first participant after which its model is not finite."""
-    spec = tiny(method, lr=1e15, rounds=5, hyper={"eta_p": 1e15} if method == "pfedme" else {})  # its rate does not follow lr
+    spec = tiny(
+        method, lr=1e15, rounds=5, hyper={"eta_p": 1e15} if method == "pfedme" else {}
+    )  # its rate does not follow lr
     with pytest.raises(Diverged) as error:
         simulate(spec, backend=backend)
     client, t, step = error.value.client, error.value.round, error.value.step
-    assert f"client {client}" in str(error.value) and f"round {t}" in str(error.value) and f"step {step}" in str(error.value)
+    assert (
+        f"client {client}" in str(error.value)
+        and f"round {t}" in str(error.value)
+        and f"step {step}" in str(error.value)
+    )
     assert client in draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
     finite = []
 
     def watched(model, message, own, data):
-        data.watch = lambda number, theta: finite.append((number, all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((theta,)))))
+        data.watch = lambda number, theta: finite.append(
+            (number, all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((theta,))))
+        )
         return run.acting(state).client_update(model, message, own, data)
 
     run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
@@ -138,7 +165,10 @@ class Spy:
 
     def client_update(self, model, message, client, data):
         upload, kept = self.method.client_update(model, message, client, data)
-        pick = [{name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running} for node in ((message, client), (upload, kept))]
+        pick = [
+            {name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running}
+            for node in ((message, client), (upload, kept))
+        ]
         self.seen.append((data.turn.draw[1], data.turn.draw[2], *pick))  # round, client, before, after
         return upload, kept
 
@@ -150,8 +180,10 @@ def spy_on(run, seen):
 
 def spied(method, bn_stats, **changes):
     seen = []
-    states = [(run, dataclasses.replace(state, stats=tree.map(torch.clone, state.stats))) for run, state, _ in
-              played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))]
+    states = [
+        (run, dataclasses.replace(state, stats=tree.map(torch.clone, state.stats)))
+        for run, state, _ in played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))
+    ]
     return states, seen
 
 
@@ -172,11 +204,16 @@ def test_statistics_stay_with_their_client(method, bn_stats):
                 assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
     ends = {i: after for _, i, _, after in seen}
     for i in range(4):
-        assert same({n: last.stats[n][i] for n in run.work.model.running}, {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running})
+        assert same(
+            {n: last.stats[n][i] for n in run.work.model.running},
+            {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running},
+        )
     assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "ifca"])  # it starts from one of K models, which a client picks itself
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m != "ifca"]
+)  # it starts from one of K models, which a client picks itself
 def test_local_statistics_persist_across_participations(method):
     """A client starts with the statistics of the end of its own previous training, the first time with the initial ones."""
     states, seen = spied(method, "local", rounds=4)
@@ -229,22 +266,32 @@ def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data
     *_, (run, state, ids) = played(tiny("fedavg", rounds=1, precision="float64"))
     idle = int(np.setdiff1d(np.arange(4), ids)[0])
     with torch.no_grad():
-        thetas = {int(i): tree.rows(rows, k) for chunk, rows in personal_models(run, state, "glob") for k, i in enumerate(chunk)}
+        thetas = {
+            int(i): tree.rows(rows, k)
+            for chunk, rows in personal_models(run, state, "glob")
+            for k, i in enumerate(chunk)
+        }
         x = run.work.source.batch(torch.from_numpy(run.work.parts[idle]["train"])).x
         z = torch.nn.functional.conv2d(x, thetas[idle]["extractor.conv1.weight"], thetas[idle]["extractor.conv1.bias"])
     close(thetas[idle]["extractor.bn1.running_mean"][None], z.mean((0, 2, 3))[None], 1e-10)
     close(thetas[idle]["extractor.bn1.running_var"][None], z.var((0, 2, 3))[None], 1e-10)
     trained = int(ids[0])
-    assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state.stats["extractor.bn1.running_mean"][trained])
+    assert torch.equal(
+        thetas[trained]["extractor.bn1.running_mean"], state.stats["extractor.bn1.running_mean"][trained]
+    )
     assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
 
 
 UNNAMED = {  # settings without draws that belong to a client's number
-    "pfedsim": {"rho": 0.5}, "fedsimsup": {"shared_sup_init": True}, "fedgen": {"alpha": 0, "beta": 0},
+    "pfedsim": {"rho": 0.5},
+    "fedsimsup": {"shared_sup_init": True},
+    "fedgen": {"alpha": 0, "beta": 0},
 }
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")])  # embeddings, permutations drawn by client; tests of their own
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")]
+)  # embeddings, permutations drawn by client; tests of their own
 def test_renaming_clients_renames_their_results(method):
     """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
     which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""
@@ -278,14 +325,23 @@ def test_metrics_by_hand():
     balanced: (1 + 0.5)/2 = 0.75, (0.4 + 0.6)/2 = 0.5, 0: mean 1.25/3. loss (2.1 + 4.2 + 0)/21 = 0.3.
     """
     correct, tests = np.array([[8, 1, 0], [0, 2, 3], [0, 0, 0]]), np.array([[8, 2, 0], [0, 5, 5], [1, 0, 0]])
-    expected = dict(pooled=14 / 21, client_mean=7 / 15, client_std=(1.06 / 3 - (7 / 15) ** 2) ** 0.5, client_p10=0.1, balanced=1.25 / 3, loss=0.3)
+    expected = dict(
+        pooled=14 / 21,
+        client_mean=7 / 15,
+        client_std=(1.06 / 3 - (7 / 15) ** 2) ** 0.5,
+        client_p10=0.1,
+        balanced=1.25 / 3,
+        loss=0.3,
+    )
     assert summarise(correct, np.array([2.1, 4.2, 0.0]), tests) == pytest.approx(expected)
 
 
 def test_history_has_every_evaluation_and_one_headline_each():
     spec = tiny("fedper", rounds=5, eval_every=2)
     result = simulate(spec)
-    assert [(h["round"], h["point"], h["headline"]) for h in result.history] == [(t, p, p == "recv") for t in (2, 4, 5) for p in ("recv", "post")]
+    assert [(h["round"], h["point"], h["headline"]) for h in result.history] == [
+        (t, p, p == "recv") for t in (2, 4, 5) for p in ("recv", "post")
+    ]
     assert result.curve()[0] == [2, 4, 5] and result.point == "recv"
     assert result.final() == result.arrays["correct"].sum() / result.arrays["tests"].sum() == result.curve()[1][-1]
     assert result.final("loss", "post") == result.history[-1]["loss"]

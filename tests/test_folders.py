@@ -14,7 +14,9 @@ ORDER = (
     "base", "data", "models", "algorithms", "privacy", "attacks", "measures", "spec", "engine", "runs", "figures",
     "experiments", "reports", "benchmarks", "lessons", "cli",
 )  # fmt: skip
-FILES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
+FILES = sorted(
+    path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT
+)
 LAZY = {"runs/cluster.py"}  # says why
 
 

@@ -34,12 +34,19 @@ from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 
 POINTS = {
-    "perfedavg": ("ft(1)", "glob", "post"), "fedamp": ("post", "agg", "ft(1)"), "ifca": ("glob", "ft(1)"), "fesem": ("post", "glob", "ft(1)"),
-    "clusterfl": ("glob", "post", "ft(1)"), "fedem": ("recv", "post"), "pfedme": ("post", "glob"),
+    "perfedavg": ("ft(1)", "glob", "post"),
+    "fedamp": ("post", "agg", "ft(1)"),
+    "ifca": ("glob", "ft(1)"),
+    "fesem": ("post", "glob", "ft(1)"),
+    "clusterfl": ("glob", "post", "ft(1)"),
+    "fedem": ("recv", "post"),
+    "pfedme": ("post", "glob"),
 }
 METHODS = tuple(POINTS)
 SPLITTING = dict(eps_mode="relative", eps1=1.1, eps2=0.1, t0=1)  # ClusterFL splits whenever it may
-A = ToyData([([1.0], [-2.0])])  # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
+A = ToyData(
+    [([1.0], [-2.0])]
+)  # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
 AFTER_A = theta(2.05, -1.1, 0.45)
 
 
@@ -66,10 +73,15 @@ def test_perfedavg_first_order_by_hand():
     """
     model, method = ToyModel(), algorithms.make("perfedavg", alpha=0.1, beta=0.5)
     server, clients = method.init(model, Setting(2, 4, 1))
-    upload, kept = method.client_update(model, method.download(server, 0), {}, ToyData([([1.0], [-2.0]), ([1.0], [-2.805])], lr=9.0))
+    upload, kept = method.client_update(
+        model, method.download(server, 0), {}, ToyData([([1.0], [-2.0]), ([1.0], [-2.805])], lr=9.0)
+    )
     close(upload, theta(2.55, -2.025, 0))
     assert kept == {} == clients
-    close(method.server_update(server, [0, 1], tree.stack([upload, AFTER_A]), np.array([1, 3])), {"theta": theta(2.3, -1.5625, 0.225)})
+    close(
+        method.server_update(server, [0, 1], tree.stack([upload, AFTER_A]), np.array([1, 3])),
+        {"theta": theta(2.3, -1.5625, 0.225)},
+    )
 
 
 def test_perfedavg_with_hessian_by_hand():
@@ -79,19 +91,31 @@ def test_perfedavg_with_hessian_by_hand():
     g - 0.1 H g = (-0.685, 0.92, 0.38); w - 0.5 of it = (2.3425, -1.46, 0.31). The finite difference errs by O(delta²).
     """
     data = ToyData([([1.0], [-2.0]), ([1.0], [-2.805]), ([1.0], [-2.5])])
-    upload, _ = algorithms.make("perfedavg", variant="HF", alpha=0.1, beta=0.5, delta=1e-4).client_update(ToyModel(), theta(2, -1, 0.5), {}, data)
+    upload, _ = algorithms.make("perfedavg", variant="HF", alpha=0.1, beta=0.5, delta=1e-4).client_update(
+        ToyModel(), theta(2, -1, 0.5), {}, data
+    )
     close(upload, theta(2.3425, -1.46, 0.31), 1e-6)
 
 
-@pytest.mark.parametrize(("hyper", "batches", "steps"), [
-    (dict(), 5, 2), (dict(variant="HF"), 5, 1), (dict(), 1, 1), (dict(variant="HF"), 2, 1), (dict(tau=4), 5, 4), (dict(variant="HF", tau=4), 1, 4),
-])
+@pytest.mark.parametrize(
+    ("hyper", "batches", "steps"),
+    [
+        (dict(), 5, 2),
+        (dict(variant="HF"), 5, 1),
+        (dict(), 1, 1),
+        (dict(variant="HF"), 2, 1),
+        (dict(tau=4), 5, 4),
+        (dict(variant="HF", tau=4), 1, 4),
+    ],
+)
 def test_perfedavg_counts_its_meta_steps(hyper, batches, steps):
     """floor(b/2) or floor(b/3) an epoch, at least one; or tau."""
     method, seen = algorithms.make("perfedavg", beta=0.0, **hyper), []
     data = ToyData([([float(k)], [0.0]) for k in range(batches)])
     plain = data.fold
-    data.fold = lambda step, *args, **options: plain(lambda state, *b: (seen.append(len(b)), step(state, *b))[1], *args, **options)
+    data.fold = lambda step, *args, **options: plain(
+        lambda state, *b: (seen.append(len(b)), step(state, *b))[1], *args, **options
+    )
     close(method.client_update(ToyModel(), theta(2, -1, 0.5), {}, data)[0], theta(2, -1, 0.5))  # beta = 0 moves nothing
     assert seen == [3 if hyper.get("variant") == "HF" else 2] * steps
 
@@ -102,7 +126,10 @@ def test_perfedavg_without_an_inner_step_is_fedavg(variant):
     spec = tiny("perfedavg", hyper=dict(alpha=0.0, variant=variant), batch_size=2000, precision="float64")
     run, fedavg = set_up(spec), algorithms.make("fedavg")
     for i in range(2):
-        a, b = (method.client_update(run.work.model, run.work.model.theta0, {}, PlainData(run.turn(i, 0, 1)))[0] for method in (run.method, fedavg))
+        a, b = (
+            method.client_update(run.work.model, run.work.model.theta0, {}, PlainData(run.turn(i, 0, 1)))[0]
+            for method in (run.method, fedavg)
+        )
         close(a, b)
 
 
@@ -124,9 +151,16 @@ def test_perfedavg_keeps_the_statistics_of_its_own_passes_only(variant):
     spec = tiny("perfedavg", hyper=dict(variant=variant, tau=1), precision="float64")
     run = set_up(spec)
     model, data = run.work.model, PlainData(run.turn(0, 0, 1))
-    first = data.fold(lambda seen, *batches: seen or (model.sgd_step(model.theta0, batches[0], 0.1),), (), steps=1, together=2 + (variant == "HF"))[0]
+    first = data.fold(
+        lambda seen, *batches: seen or (model.sgd_step(model.theta0, batches[0], 0.1),),
+        (),
+        steps=1,
+        together=2 + (variant == "HF"),
+    )[0]
     for restore in (False, True):
-        upload, _ = dataclasses.replace(run.method, restore_stats=restore).client_update(model, model.theta0, {}, PlainData(run.turn(0, 0, 1)))
+        upload, _ = dataclasses.replace(run.method, restore_stats=restore).client_update(
+            model, model.theta0, {}, PlainData(run.turn(0, 0, 1))
+        )
         expected = model.theta0 if restore else first
         assert all(torch.equal(upload[name], expected[name]) for name in model.running)
         assert not torch.equal(upload["head.weight"], model.theta0["head.weight"])
@@ -149,7 +183,15 @@ def test_fedamp_weights_by_hand():
     """
     s = log(4) ** 0.5
     quarter, rest = 0.25, 1 / 256
-    close((xi([0, s, -s]),), (torch.tensor([[0.5, quarter, quarter], [quarter, 0.75 - rest, rest], [quarter, rest, 0.75 - rest]], dtype=torch.float64),))
+    close(
+        (xi([0, s, -s]),),
+        (
+            torch.tensor(
+                [[0.5, quarter, quarter], [quarter, 0.75 - rest, rest], [quarter, rest, 0.75 - rest]],
+                dtype=torch.float64,
+            ),
+        ),
+    )
     close((xi([0, s, -s], alpha=4.0)[:2],), (torch.tensor([[0, 0.5, 0.5], [64 / 65, 0, 1 / 65]], dtype=torch.float64),))
     close((xi([0, s * 2**0.5, -s * 2**0.5], sigma=2.0)[0],), (torch.tensor([0.75, 0.125, 0.125], dtype=torch.float64),))
 
@@ -162,7 +204,10 @@ def test_fedamp_median_and_cosine_by_hand():
     weights = xi([0, 1, 3], sigma_mode="median", alpha=2.0)
     assert weights[0, 1] == pytest.approx(0.5 * exp(-1 / 4)) and weights[1, 2] == pytest.approx(0.5 * exp(-1))
     assert weights[0, 2] == pytest.approx(0.5 * exp(-9 / 4)) and weights.sum(1).tolist() == pytest.approx([1, 1, 1])
-    assert xi([0, 0, 1], sigma_mode="median", alpha=0.1)[0, 2] == pytest.approx(0.1 * exp(-1)) and (xi([5, 5, 5], sigma_mode="median") >= 0).all()
+    assert (
+        xi([0, 0, 1], sigma_mode="median", alpha=0.1)[0, 2] == pytest.approx(0.1 * exp(-1))
+        and (xi([5, 5, 5], sigma_mode="median") >= 0).all()
+    )
     models = tree.stack([theta(1, 0, 0), theta(0, 1, 0)])
     for hyper, row in ((dict(), [0.75, 0.25]), (dict(xi_self=0.4), [0.4, 0.6])):
         method = algorithms.make("fedamp", variant="cosine", sigma=log(3), **hyper)
@@ -193,7 +238,10 @@ def test_fedamp_client_and_server_by_hand():
 
 
 def test_fedamp_without_a_penalty_is_local_training():
-    amp, local = (list(played(tiny(m, hyper=h, precision="float64")))[-1][1] for m, h in (("fedamp", dict(lam=0.0)), ("local", {})))
+    amp, local = (
+        list(played(tiny(m, hyper=h, precision="float64")))[-1][1]
+        for m, h in (("fedamp", dict(lam=0.0)), ("local", {}))
+    )
     close(amp.clients["theta"], local.clients["theta"])
     assert not torch.equal(amp.clients["theta"]["head.weight"][0], amp.clients["theta"]["head.weight"][1])
 
@@ -212,7 +260,10 @@ def test_ifca_client_by_hand():
         assert int(upload["cluster"]) == j == int(kept["cluster"])
         close({name: upload[name] for name in trained}, trained)
         read, plain = [], data.scan
-        data.scan = lambda step, state, part="train", plain=plain, read=read: (read.append(part), plain(step, state, part))[1]
+        data.scan = lambda step, state, part="train", plain=plain, read=read: (
+            read.append(part),
+            plain(step, state, part),
+        )[1]
         close(method.personal_model(model, message, kept, data), tree.rows(message, j))
         assert read == ["train"]
 
@@ -224,7 +275,9 @@ def test_ifca_server_by_hand():
         server, clients = method.init(Toy(), Setting(5, 4, 1))
         close(server["theta"], tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1), theta(-2, -1, 2)]))
         assert clients["cluster"].tolist() == [-1] * 5
-        server = method.server_update(server, [0, 1, 4], {**biases([1, 9, 5]), "cluster": torch.tensor([0, 2, 0])}, np.array([1, 2, 3]))
+        server = method.server_update(
+            server, [0, 1, 4], {**biases([1, 9, 5]), "cluster": torch.tensor([0, 2, 0])}, np.array([1, 2, 3])
+        )
         close(server["theta"], tree.stack([theta(2, -1, expected), theta(-1, -1, 1), theta(2, -1, 9)]))
         assert server["occupancy"].tolist() == [2, 0, 1]
 
@@ -259,7 +312,11 @@ def test_fesem_by_hand():
     Then client 0 uploads 4: the other members keep their last models, so its centre is (4 + 1)/2 = 2.5; with members="participants" it is 4.
     By samples (4*1 + 1*3)/4 = 1.75. Then it uploads 12 and changes sides: centres 1 and 11.
     """
-    for hyper, low, then in ((dict(), 0.5, 2.5), (dict(members="participants"), 0.5, 4), (dict(weights="samples"), 0.75, 1.75)):
+    for hyper, low, then in (
+        (dict(), 0.5, 2.5),
+        (dict(members="participants"), 0.5, 4),
+        (dict(weights="samples"), 0.75, 1.75),
+    ):
         method, server = fesem_after_first_round(**hyper)
         a, b = (int(server["cluster"][i]) for i in (0, 2))
         assert a != b and server["cluster"].tolist() == [a, a, b, b, 0] and server["seeded"]
@@ -316,7 +373,9 @@ def clusterfl_round(updates, clients=None, n=None, ids=None, rounds=1, **hyper):
     server, _ = method.init(ToyModel(), Setting(clients or len(updates), 4, 1))
     ids = np.arange(len(updates)) if ids is None else ids
     for _ in range(rounds):
-        server = method.server_update(server, ids, biases([0.5 + u for u in updates]), np.ones(len(updates)) if n is None else n)
+        server = method.server_update(
+            server, ids, biases([0.5 + u for u in updates]), np.ones(len(updates)) if n is None else n
+        )
     return method, server
 
 
@@ -329,18 +388,21 @@ def test_clusterfl_splits_by_hand():
     close(method.download(server, 3), theta(2, -1, -1))
 
 
-@pytest.mark.parametrize(("updates", "hyper", "split"), [
-    ([1, 2, -1, -2], dict(t0=1), False),  # too early
-    ([1, 1.5, -1, -1.5], dict(), False),  # max 1.5
-    ([2, 2, -1, -1], dict(), False),  # mean 0.5
-    ([2, -2], dict(), False),  # no more than two members
-    ([2, -2], dict(min_size=1), True),
-    ([2, 2, -1, -1], dict(eps1=0.6), True),
-    ([1, 1.5, -1, -1.5], dict(eps2=1.4), True),
-    ([1, 2, -1, -2], dict(eps_mode="relative"), False),  # a mean of 0 is not below 0.4 of the largest mean, 0
-    ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=3.9), True),  # mean 0.5 < 0.505, max 2 > 1.95
-    ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=4.1), False),
-])
+@pytest.mark.parametrize(
+    ("updates", "hyper", "split"),
+    [
+        ([1, 2, -1, -2], dict(t0=1), False),  # too early
+        ([1, 1.5, -1, -1.5], dict(), False),  # max 1.5
+        ([2, 2, -1, -1], dict(), False),  # mean 0.5
+        ([2, -2], dict(), False),  # no more than two members
+        ([2, -2], dict(min_size=1), True),
+        ([2, 2, -1, -1], dict(eps1=0.6), True),
+        ([1, 1.5, -1, -1.5], dict(eps2=1.4), True),
+        ([1, 2, -1, -2], dict(eps_mode="relative"), False),  # a mean of 0 is not below 0.4 of the largest mean, 0
+        ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=3.9), True),  # mean 0.5 < 0.505, max 2 > 1.95
+        ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=4.1), False),
+    ],
+)
 def test_clusterfl_thresholds(updates, hyper, split):
     _, server = clusterfl_round(updates, **hyper)
     assert len(set(server["cluster"].tolist())) == 1 + split == len(server["largest"])
@@ -355,14 +417,20 @@ def test_clusterfl_absent_clients_stay_with_the_larger_half():
     close(server["theta"], biases([1.5, -2.5]))
     after = method.server_update(server, np.array([0, 2]), biases([1, 4]), np.array([1, 3]))
     close(after["theta"], biases([2.5, -2.5]))  # uniform
-    assert after["cluster"].tolist() == server["cluster"].tolist() and after["norms"][1].tolist() == server["norms"][1].tolist()
-    after = dataclasses.replace(method, weights="samples").server_update(server, np.array([0, 2]), biases([1, 4]), np.array([1, 3]))
+    assert (
+        after["cluster"].tolist() == server["cluster"].tolist()
+        and after["norms"][1].tolist() == server["norms"][1].tolist()
+    )
+    after = dataclasses.replace(method, weights="samples").server_update(
+        server, np.array([0, 2]), biases([1, 4]), np.array([1, 3])
+    )
     close(after["theta"], biases([3.25, -2.5]))
 
 
 def test_clusterfl_halves_by_complete_linkage():
     """Directions in degrees. 0, 30, 55, 75, 97: (55, 75), then (0, 30), then 97 joins the pair (42 away at most), so that the halves are (0, 30)
     and the rest; single linkage (gaps 30, 25, 20, 22) would cut 0 off. Lengths do not matter; a zero update is no error."""
+
     def halves(degrees, lengths):
         angle = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
         vectors = torch.stack([angle.cos(), angle.sin()], 1) * torch.tensor(lengths, dtype=torch.float64)[:, None]
@@ -412,14 +480,23 @@ def test_fedem_by_hand():
     step = 0.1 * 0.5 * (1 / (1 + exp(0.975**2 - 1.025)) - 1)
     close(tree.rows(upload, 0), theta(0.975 + step * 0.975, -0.975 - step * 0.975, 1.025 - step))
     personal = method.personal_model(model, received, kept, None)
-    close(method.predict(model, personal, torch.ones(1, dtype=torch.float64)).exp()[0, 1][None], torch.tensor([0.625], dtype=torch.float64))
+    close(
+        method.predict(model, personal, torch.ones(1, dtype=torch.float64)).exp()[0, 1][None],
+        torch.tensor([0.625], dtype=torch.float64),
+    )
 
 
 def test_fedem_server_and_start():
     """By component, weighted by samples: b = (1 + 3*2)/4 and (10 + 3*20)/4. Weights are uniform at first, components differ."""
     method = algorithms.make("fedem", M=2)
     server, clients = method.init(Toy(), Setting(3, 4, 2))
-    close((server, clients), ({"theta": tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1)])}, {"mix": torch.full((3, 2), 0.5, dtype=torch.float64)}))
+    close(
+        (server, clients),
+        (
+            {"theta": tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1)])},
+            {"mix": torch.full((3, 2), 0.5, dtype=torch.float64)},
+        ),
+    )
     server = method.server_update(server, [0, 2], tree.stack([biases([1, 10]), biases([2, 20])]), np.array([1, 3]))
     close(server, {"theta": biases([1.75, 17.5])})
 
@@ -460,7 +537,9 @@ def test_pfedme_inner_steps_and_outer_rate_by_hand():
     + 2 (0.05, -0.1, -0.05) = (-0.1145, 0.19975, 0.095). eta: the run's lr 0.1 gives 0.2 of the way; lambda = 15 is capped to half of the way."""
     final = theta(2.05 + 0.01145, -1.1 - 0.019975, 0.45 - 0.0095)
     client = {"theta": theta(0, 0, 0), "trained": torch.tensor(False)}
-    upload, kept = algorithms.make("pfedme", lam=2.0, K=2, eta_p=0.1).client_update(ToyModel(), theta(2, -1, 0.5), client, A)
+    upload, kept = algorithms.make("pfedme", lam=2.0, K=2, eta_p=0.1).client_update(
+        ToyModel(), theta(2, -1, 0.5), client, A
+    )
     close(kept["theta"], final)
     close(upload, tree.map(lambda w, t: w - 0.2 * (w - t), theta(2, -1, 0.5), final))
     upload, kept = algorithms.make("pfedme", K=1, eta_p=0.1).client_update(ToyModel(), theta(2, -1, 0.5), client, A)
@@ -485,16 +564,25 @@ def test_pfedme_server_and_what_is_tested():
 # reductions to FedAvg, in whole runs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "tolerance"), [
-    ("ifca", dict(K=1, weights="samples"), 1e-12), ("fesem", dict(K=1, weights="samples", members="participants"), 1e-12),
-    ("clusterfl", dict(weights="samples"), 1e-12), ("clusterfl", dict(weights="samples", t0=0, eps1=0.0), 1e-12),
-    ("fedem", dict(M=1), 1e-12), ("pfedme", dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples"), 1e-7),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "tolerance"),
+    [
+        ("ifca", dict(K=1, weights="samples"), 1e-12),
+        ("fesem", dict(K=1, weights="samples", members="participants"), 1e-12),
+        ("clusterfl", dict(weights="samples"), 1e-12),
+        ("clusterfl", dict(weights="samples", t0=0, eps1=0.0), 1e-12),
+        ("fedem", dict(M=1), 1e-12),
+        ("pfedme", dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples"), 1e-7),
+    ],
+)
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_one_cluster_is_fedavg(method, hyper, tolerance, bn_stats):
     """One model, one centre, no split, one component, no tie: the global model of FedAvg after three rounds, and the clients' statistics."""
+
     def end(*args):
-        *_, (_, state, _) = played(tiny(*args, precision="float64", bn_stats=bn_stats, **({"hyper": hyper} if args[0] != "fedavg" else {})))
+        *_, (_, state, _) = played(
+            tiny(*args, precision="float64", bn_stats=bn_stats, **({"hyper": hyper} if args[0] != "fedavg" else {}))
+        )
         return state
 
     plain, state = end("fedavg"), end(method)
@@ -571,7 +659,9 @@ def test_a_personal_model_changes_when_its_client_trains_and_not_otherwise(metho
             _, common = evaluate(run, state, shared)
         if before is not None:
             known, loss_before = before
-            assert {int(i) for i in np.flatnonzero(loss != loss_before) if known[i]} == {int(i) for i in ids if known[i]}
+            assert {int(i) for i in np.flatnonzero(loss != loss_before) if known[i]} == {
+                int(i) for i in ids if known[i]
+            }
             assert all(loss[i] != common[i] for i in ids)
         before = state.trained.clone(), loss
     assert known.any()
@@ -594,7 +684,9 @@ def test_stored_models_are_what_the_clients_keep():
         if before is not None:
             for i in ids:
                 message = {**run.method.download(before.server, int(i)), **tree.rows(before.stats, int(i))}
-                upload, _ = run.method.client_update(run.work.model, message, {}, PlainData(run.turn(int(i), 0, state.round)))
+                upload, _ = run.method.client_update(
+                    run.work.model, message, {}, PlainData(run.turn(int(i), 0, state.round))
+                )
                 assert torch.equal(upload["head.weight"], state.server["models"]["head.weight"][i])
         before = copy.deepcopy(state)
 
@@ -602,22 +694,45 @@ def test_stored_models_are_what_the_clients_keep():
 # backends --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "bn_stats"), [
-    ("perfedavg", dict(variant="HF"), "local"), ("perfedavg", dict(), "global"), ("fedamp", dict(sigma_mode="median"), "local"),
-    ("fedamp", dict(variant="cosine", start="cloud"), "reset"), ("ifca", dict(), "local"), ("ifca", dict(), "global"), ("fesem", dict(K=2), "local"),
-    ("fesem", dict(K=2, seeding="random", members="participants"), "global"), ("clusterfl", SPLITTING, "local"), ("fedem", dict(M=2), "local"),
-    ("fedem", dict(M=2), "global"), ("pfedme", dict(K=2), "local"), ("pfedme", dict(K=2, start="w"), "reset"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "bn_stats"),
+    [
+        ("perfedavg", dict(variant="HF"), "local"),
+        ("perfedavg", dict(), "global"),
+        ("fedamp", dict(sigma_mode="median"), "local"),
+        ("fedamp", dict(variant="cosine", start="cloud"), "reset"),
+        ("ifca", dict(), "local"),
+        ("ifca", dict(), "global"),
+        ("fesem", dict(K=2), "local"),
+        ("fesem", dict(K=2, seeding="random", members="participants"), "global"),
+        ("clusterfl", SPLITTING, "local"),
+        ("fedem", dict(M=2), "local"),
+        ("fedem", dict(M=2), "global"),
+        ("pfedme", dict(K=2), "local"),
+        ("pfedme", dict(K=2, start="w"), "reset"),
+    ],
+)
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     """Three of six clients a round with 1 to 320 samples: all states and every client's test, in float64."""
-    spec = tiny(method, num_clients=6, rounds=2, precision="float64", eval_points=POINTS[method], hyper=hyper, bn_stats=bn_stats, seed=1)
+    spec = tiny(
+        method,
+        num_clients=6,
+        rounds=2,
+        precision="float64",
+        eval_points=POINTS[method],
+        hyper=hyper,
+        bn_stats=bn_stats,
+        seed=1,
+    )
     ends = []
     for backend in ("serial", "vmap"):
         with torch.no_grad():
             *_, (run, state, _) = played(spec, backend, uneven)
             tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
         ends.append([*tensors(state.server), *tensors(state.clients), *tensors(state.stats), *tested])
-    close(tuple(ends[1]), tuple(ends[0]), 1e-9 if hyper.get("variant") == "HF" else 1e-12)  # HF divides rounding by 2 delta
+    close(
+        tuple(ends[1]), tuple(ends[0]), 1e-9 if hyper.get("variant") == "HF" else 1e-12
+    )  # HF divides rounding by 2 delta
     assert state.trained[4]
 
 
@@ -627,21 +742,41 @@ NU = 156 + 12 + 2416 + 32 + 120 * 257 + 10164 + 850  # LeNet5-BN on 1x16x16 with
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
-@pytest.mark.parametrize(("method", "hyper", "down", "up"), [
-    ("perfedavg", {}, (1, 0), (1, 0)), ("perfedavg", dict(variant="HF", tau=1), (1, 0), (1, 0)), ("fedamp", {}, (1, 0), (1, 0)), ("ifca", dict(K=3), (3, 0), (1, 1)),
-    ("fesem", {}, (1, 0), (1, 0)), ("clusterfl", SPLITTING, (1, 0), (1, 0)), ("fedem", dict(M=2), (2, 0), (2, 0)), ("pfedme", dict(K=1), (1, 0), (1, 0)),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "down", "up"),
+    [
+        ("perfedavg", {}, (1, 0), (1, 0)),
+        ("perfedavg", dict(variant="HF", tau=1), (1, 0), (1, 0)),
+        ("fedamp", {}, (1, 0), (1, 0)),
+        ("ifca", dict(K=3), (3, 0), (1, 1)),
+        ("fesem", {}, (1, 0), (1, 0)),
+        ("clusterfl", SPLITTING, (1, 0), (1, 0)),
+        ("fedem", dict(M=2), (2, 0), (2, 0)),
+        ("pfedme", dict(K=1), (1, 0), (1, 0)),
+    ],
+)
 def test_communication_is_the_closed_form(method, hyper, down, up, bn_stats):
     """Models and further numbers per participant (2 of 5) and round (2)."""
     spec = tiny(method, hyper=hyper, bn_stats=bn_stats, num_clients=5, rounds=2, eval_every=2)
     per_model = NU + (44 if bn_stats == "global" else 0)
     counted = simulate(spec).communication
-    assert {way: counted[way]["floats"] for way in counted} == {"down": 4 * (down[0] * per_model + down[1]), "up": 4 * (up[0] * per_model + up[1])}
+    assert {way: counted[way]["floats"] for way in counted} == {
+        "down": 4 * (down[0] * per_model + down[1]),
+        "up": 4 * (up[0] * per_model + up[1]),
+    }
 
 
 # learning --------------------------------------------------------------------------------------------------------------
 
-SKEWED = dict(partition=dict(alpha=0.1, min_size=5), num_clients=8, join_ratio=1.0, test_fraction=0.5, rounds=5, local_epochs=2, eval_every=5)
+SKEWED = dict(
+    partition=dict(alpha=0.1, min_size=5),
+    num_clients=8,
+    join_ratio=1.0,
+    test_fraction=0.5,
+    rounds=5,
+    local_epochs=2,
+    eval_every=5,
+)
 
 
 @pytest.fixture(scope="module")
@@ -650,10 +785,19 @@ def fedavg():
     return simulate(tiny("fedavg", **SKEWED)).final()
 
 
-@pytest.mark.parametrize(("method", "hyper", "changes", "above"), [
-    ("perfedavg", {}, {}, True), ("perfedavg", dict(variant="HF"), {}, True), ("fedamp", {}, {}, True), ("ifca", dict(K=2), {}, False),
-    ("fesem", {}, {}, True), ("clusterfl", {**SPLITTING, "eps2": 0.5}, {}, True), ("fedem", dict(M=2), {}, False), ("pfedme", dict(K=3, eta_p=0.05), dict(rounds=3, eval_every=3), True),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "changes", "above"),
+    [
+        ("perfedavg", {}, {}, True),
+        ("perfedavg", dict(variant="HF"), {}, True),
+        ("fedamp", {}, {}, True),
+        ("ifca", dict(K=2), {}, False),
+        ("fesem", {}, {}, True),
+        ("clusterfl", {**SPLITTING, "eps2": 0.5}, {}, True),
+        ("fedem", dict(M=2), {}, False),
+        ("pfedme", dict(K=3, eta_p=0.05), dict(rounds=3, eval_every=3), True),
+    ],
+)
 def test_it_learns(fedavg, method, hyper, changes, above):
     """Dir(0.1), ten classes: at least 0.45 (chance is 0.1), and above FedAvg where the headline is a personal model of a client's own data."""
     result = simulate(tiny(method, hyper=hyper, **{**SKEWED, **changes}))
@@ -678,10 +822,14 @@ def two_tasks(run):
     return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts, source=source), tests=tests)
 
 
-@pytest.mark.parametrize(("method", "hyper"), [("ifca", dict(K=2)), ("fesem", dict(K=2)), ("clusterfl", {**SPLITTING, "eps2": 0.5})])
+@pytest.mark.parametrize(
+    ("method", "hyper"), [("ifca", dict(K=2)), ("fesem", dict(K=2)), ("clusterfl", {**SPLITTING, "eps2": 0.5})]
+)
 def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyper):
     """Two tasks of two clients each. Their cluster's model does well for all, which one model cannot (its errors on one task are the other's hits)."""
-    *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks)
+    *_, (run, state, _) = played(
+        tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks
+    )
     cluster = (state.clients if method == "ifca" else state.server)["cluster"].tolist()
     assert cluster[0] == cluster[2] != cluster[1] == cluster[3]
     with torch.no_grad():
@@ -692,12 +840,26 @@ def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyp
 # bad input and faults --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "named"), [
-    ("perfedavg", dict(variant="SO"), "FO"), ("perfedavg", dict(tau=0), "tau"), ("fedamp", dict(sigma=0.0), "sigma"), ("fedamp", dict(start="u"), "cloud"),
-    ("fedamp", dict(xi_self=2.0), "xi_self"), ("ifca", dict(K=0), "K"), ("ifca", dict(weights="n"), "samples"), ("fesem", dict(seeding="far"), "k-means"),
-    ("fesem", dict(members="some"), "participants"), ("clusterfl", dict(eps_mode="rel"), "relative"), ("clusterfl", dict(min_size=0), "min_size"),
-    ("fedem", dict(M=0), "M"), ("pfedme", dict(lam=0.0), "lam"), ("pfedme", dict(start="x"), "previous"), ("pfedme", dict(K=0), "K"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "named"),
+    [
+        ("perfedavg", dict(variant="SO"), "FO"),
+        ("perfedavg", dict(tau=0), "tau"),
+        ("fedamp", dict(sigma=0.0), "sigma"),
+        ("fedamp", dict(start="u"), "cloud"),
+        ("fedamp", dict(xi_self=2.0), "xi_self"),
+        ("ifca", dict(K=0), "K"),
+        ("ifca", dict(weights="n"), "samples"),
+        ("fesem", dict(seeding="far"), "k-means"),
+        ("fesem", dict(members="some"), "participants"),
+        ("clusterfl", dict(eps_mode="rel"), "relative"),
+        ("clusterfl", dict(min_size=0), "min_size"),
+        ("fedem", dict(M=0), "M"),
+        ("pfedme", dict(lam=0.0), "lam"),
+        ("pfedme", dict(start="x"), "previous"),
+        ("pfedme", dict(K=0), "K"),
+    ],
+)
 def test_bad_values_are_errors_that_name_the_accepted(method, hyper, named):
     with pytest.raises(BadValue, match=named):
         algorithms.make(method, **hyper)
@@ -721,5 +883,13 @@ def test_rates_of_their_own_diverge_by_name():
 def test_one_client_alone(method):
     """N = 1: no pair, no cluster, no mean; everything still works."""
     assert draws.participants(0, 1, 1, 0.5).tolist() == [0]
-    result = simulate(tiny(method, num_clients=1, rounds=2, hyper=dict(K=2) if method in ("fesem", "ifca") else hyper_of(method), local_epochs=1))
+    result = simulate(
+        tiny(
+            method,
+            num_clients=1,
+            rounds=2,
+            hyper=dict(K=2) if method in ("fesem", "ifca") else hyper_of(method),
+            local_epochs=1,
+        )
+    )
     assert result.status == "finished" and np.isfinite(result.final())

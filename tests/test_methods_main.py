@@ -25,7 +25,12 @@ from fedlib.engine.simulate import simulate
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
 METHODS = tuple(HYPER)
-POINTS = {"pfedcs": ("recv", "post", "ft(1)"), "pfedsv": ("agg", "post", "ft(1)"), "fedsimsup": ("agg", "post"), "fedfomo": ("post", "agg", "ft(1)")}
+POINTS = {
+    "pfedcs": ("recv", "post", "ft(1)"),
+    "pfedsv": ("agg", "post", "ft(1)"),
+    "fedsimsup": ("agg", "post"),
+    "fedfomo": ("post", "agg", "ft(1)"),
+}
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
 LN3 = log(3)
 NU_F, NU_C = 43620, 850  # LeNet5-BN on 1x16x16, derived in test_algorithms.py; and 44 running statistics
@@ -52,7 +57,9 @@ class TwoClasses(ToyModel):
 
     def sgd_step(self, theta, batch, lr, train=None, loss=None):
         names = self.trainable if train is None else tuple(train)
-        slope, _ = self.gradient(lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names})
+        slope, _ = self.gradient(
+            lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names}
+        )
         return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
 
     def classify(self, theta, z):
@@ -124,14 +131,18 @@ def test_pfedcs_options_of_the_teacher_by_hand():
         p = 1 / (1 + exp(-(a0 - a1) * z - b0 + b1))
         q = 1 / (1 + exp(LN3 * (z if feat == "current" else 1.0)))
         g = (p - 1) + (p - q)
-        close(trained(labelled(([2.0], [0]), epochs=2), teacher_feat=feat),
-              two(w - 0.1 * 2 * g * (a0 - a1), a0 - 0.1 * g * z, a1 + 0.1 * g * z, b0 - 0.1 * g, b1 + 0.1 * g))
+        close(
+            trained(labelled(([2.0], [0]), epochs=2), teacher_feat=feat),
+            two(w - 0.1 * 2 * g * (a0 - a1), a0 - 0.1 * g * z, a1 + 0.1 * g * z, b0 - 0.1 * g, b1 + 0.1 * g),
+        )
 
 
 def test_pfedcs_the_teachers_learning_rate():
     """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4); two epochs go on."""
     model, method = TwoClasses(), algorithms.make("pfedcs", eta_v=0.4)
-    found = method.tuned_teacher(model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0])))
+    found = method.tuned_teacher(
+        model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0]))
+    )
     close(found, tree.select(two(0, 0.2, -0.2, 0.2, -0.2), "head."))
 
 
@@ -147,15 +158,28 @@ NEAR_WEIGHTS = (0.5 * 9 / 17 + 0.5 / 6, 0.5 * 8 / 17 + 0.5 * 2 / 6, 0.5 * 3 / 6,
 LITERAL = np.array([0.5 * 9 / 8 + 0.5 / 5, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0])
 
 
-@pytest.mark.parametrize(("hyper", "t", "expected"), [
-    ({}, 1, NEAR_WEIGHTS), ({"group": "kmeans"}, 1, NEAR_WEIGHTS), ({"group": "hier"}, 1, NEAR_WEIGHTS), ({"group": "fix"}, 1, NEAR_WEIGHTS),
-    ({}, 2, (0.5 + 0.5 / 3, 0.5 * 2 / 3, 0, 0)), ({"weights": "no_self"}, 2, (0, 1, 0, 0)),
-    ({"weights": "literal_renorm"}, 1, LITERAL / LITERAL.sum()), ({"weights": "no_self"}, 1, (0, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0)),
-    ({"lam": 0.0}, 1, (1 / 6, 2 / 6, 3 / 6, 0)), ({"lam": 1.0}, 1, (9 / 17, 8 / 17, 0, 0)),
-    ({"select": "all"}, 1, tuple(0.5 * (100 - d) / (4 * (100 - 27.5)) + 0.5 * n / 10 for d, n in ((0, 1), (1, 2), (9, 3), (100, 4)))),
-    ({"select": "self"}, 1, (1, 0, 0, 0)),
-    ({"dist_power": 1, "lam": 1.0}, 1, (0.3 / 0.5, 0.2 / 0.5, 0, 0)),
-])
+@pytest.mark.parametrize(
+    ("hyper", "t", "expected"),
+    [
+        ({}, 1, NEAR_WEIGHTS),
+        ({"group": "kmeans"}, 1, NEAR_WEIGHTS),
+        ({"group": "hier"}, 1, NEAR_WEIGHTS),
+        ({"group": "fix"}, 1, NEAR_WEIGHTS),
+        ({}, 2, (0.5 + 0.5 / 3, 0.5 * 2 / 3, 0, 0)),
+        ({"weights": "no_self"}, 2, (0, 1, 0, 0)),
+        ({"weights": "literal_renorm"}, 1, LITERAL / LITERAL.sum()),
+        ({"weights": "no_self"}, 1, (0, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0)),
+        ({"lam": 0.0}, 1, (1 / 6, 2 / 6, 3 / 6, 0)),
+        ({"lam": 1.0}, 1, (9 / 17, 8 / 17, 0, 0)),
+        (
+            {"select": "all"},
+            1,
+            tuple(0.5 * (100 - d) / (4 * (100 - 27.5)) + 0.5 * n / 10 for d, n in ((0, 1), (1, 2), (9, 3), (100, 4))),
+        ),
+        ({"select": "self"}, 1, (1, 0, 0, 0)),
+        ({"dist_power": 1, "lam": 1.0}, 1, (0.3 / 0.5, 0.2 / 0.5, 0, 0)),
+    ],
+)
 def test_pfedcs_weights_by_hand(hyper, t, expected):
     """Client 0: squared distances 0, 1, 9, 100, D = 0, 0.01, 0.09, 1. The nearer group of 0.01, 0.09, 1 is the first two.
 
@@ -179,13 +203,19 @@ def test_pfedcs_ties_and_global_norm_by_hand():
     is the largest of all; row 1 (1, 0, 4, 81) is divided by 81 or by 100."""
     method, server = four_heads(select="all")
     same_heads = {**server, "heads": tree.map(torch.zeros_like, server["heads"])}
-    np.testing.assert_allclose(method.mixing_weights(same_heads, [0], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12)
+    np.testing.assert_allclose(
+        method.mixing_weights(same_heads, [0], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12
+    )
     dropped = algorithms.make("pfedcs", select="all", tie="drop")
     np.testing.assert_allclose(dropped.mixing_weights(same_heads, [0], range(4))[0], [0.1, 0.2, 0.3, 0.4], atol=1e-12)
     adaptive, _ = four_heads()  # C3: round 1, all classifiers equal: everybody collaborates
-    np.testing.assert_allclose(adaptive.mixing_weights(same_heads, [2], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12)
+    np.testing.assert_allclose(
+        adaptive.mixing_weights(same_heads, [2], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12
+    )
     for norm, largest in (("row", 81), ("global", 100)):
-        D = algorithms.make("pfedcs", norm=norm).distances(server["heads"]["head.weight"], torch.arange(4), torch.arange(4))
+        D = algorithms.make("pfedcs", norm=norm).distances(
+            server["heads"]["head.weight"], torch.arange(4), torch.arange(4)
+        )
         np.testing.assert_allclose(D[1].numpy(), np.array([1, 0, 4, 81]) / largest, atol=1e-12)
 
 
@@ -211,12 +241,22 @@ def test_pfedcs_scaling_all_heads_changes_nothing():
     """Q and p depend on ratios of distances only; weights are a simplex and random choices have their number."""
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(9, 5, 4, dtype=torch.float64, generator=generator)
-    for hyper in ({}, {"group": "hier"}, {"group": "kmeans", "weights": "no_self"}, {"weights": "literal_renorm"}, {"select": "random"}, {"pool": "all_last"}):
+    for hyper in (
+        {},
+        {"group": "hier"},
+        {"group": "kmeans", "weights": "no_self"},
+        {"weights": "literal_renorm"},
+        {"select": "random"},
+        {"pool": "all_last"},
+    ):
         method = algorithms.make("pfedcs", **hyper)
         server, _ = method.init(TwoClasses(), setting(*range(1, 10)))
         for t in (0, 1):
             found = [
-                method.mixing_weights({**server, "round": t, "heads": {"head.weight": scale * weight}}, range(9), range(9)) for scale in (1, 1024)
+                method.mixing_weights(
+                    {**server, "round": t, "heads": {"head.weight": scale * weight}}, range(9), range(9)
+                )
+                for scale in (1, 1024)
             ]
             assert torch.equal(*found)
             assert (found[0] >= 0).all() and torch.allclose(found[0].sum(1), torch.ones(9, dtype=torch.float64))
@@ -229,7 +269,9 @@ def test_pfedcs_scaling_all_heads_changes_nothing():
 def test_pfedcs_finds_clients_with_the_same_labels():
     """Ten clients in blocks of five: heads of a block differ a little, those of different blocks a lot; collaborators stay in the block."""
     generator, block = torch.Generator().manual_seed(0), torch.arange(10) // 5
-    weight = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator)[block] + 0.1 * torch.randn(10, 4, 3, dtype=torch.float64, generator=generator)
+    weight = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator)[block] + 0.1 * torch.randn(
+        10, 4, 3, dtype=torch.float64, generator=generator
+    )
     for group in ("gmm", "kmeans", "hier"):
         method = algorithms.make("pfedcs", group=group)
         server, _ = method.init(TwoClasses(), setting(*[5] * 10, rounds=100))
@@ -290,18 +332,30 @@ def test_the_mixture_is_that_of_scikit_learn():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         wide = 0.02 + 0.06 * rng.random(2)
-        x = np.concatenate([rng.normal(0.2, wide[0], rng.integers(3, 12)), rng.normal(0.2 + 4 * wide.sum(), wide[1], rng.integers(3, 12))])
+        x = np.concatenate(
+            [
+                rng.normal(0.2, wide[0], rng.integers(3, 12)),
+                rng.normal(0.2 + 4 * wide.sum(), wide[1], rng.integers(3, 12)),
+            ]
+        )
         peer = GaussianMixture(2, n_init=3, reg_covar=1e-6, init_params="k-means++", random_state=seed).fit(x[:, None])
-        assert np.array_equal(grouped(x, "gmm", closure=False)[0], peer.predict(x[:, None]) == int(np.argmin(peer.means_[:, 0])))
+        assert np.array_equal(
+            grouped(x, "gmm", closure=False)[0], peer.predict(x[:, None]) == int(np.argmin(peer.means_[:, 0]))
+        )
 
 
 def test_whoever_is_as_near_as_a_candidate_is_one(monkeypatch):
     """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate. An empty group: everybody."""
     x = [0.1, 0.5, 0.5, 0.5, 0.9, 1.2]
-    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.array([[True, False, False, False, True, True]]))
+    monkeypatch.setattr(
+        "fedlib.algorithms.parts.grouping._mixture",
+        lambda rows, generators: np.array([[True, False, False, False, True, True]]),
+    )
     assert grouped(x, "gmm", closure=False)[0].tolist() == [False, True, True, True, False, False]
     assert grouped(x, "gmm")[0].tolist() == [True, True, True, True, False, False]
-    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool))
+    monkeypatch.setattr(
+        "fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool)
+    )
     assert grouped(x, "gmm").all()
 
 
@@ -352,7 +406,11 @@ def test_fedfomo_server_by_hand():
     model, method = TwoClasses(), algorithms.make("fedfomo", M=2)
     server, _ = method.init(model, setting(1, 1, 1, 1))
     assert not method.download(server, 2)["real"].any()
-    first = {**tree.stack([two(w, w) for w in (1.0, 2.0, 3.0)]), "scores": torch.zeros(3, 2), "real": torch.zeros(3, 2, dtype=torch.bool)}
+    first = {
+        **tree.stack([two(w, w) for w in (1.0, 2.0, 3.0)]),
+        "scores": torch.zeros(3, 2),
+        "real": torch.zeros(3, 2, dtype=torch.bool),
+    }
     server = method.server_update(server, np.array([0, 1, 3]), first, np.ones(3))
     assert torch.equal(server["affinity"], torch.eye(4, dtype=torch.float64))
     server["affinity"][2, 1], server["affinity"][2, 3] = -1.0, 1.0
@@ -360,7 +418,9 @@ def test_fedfomo_server_by_hand():
     assert message["models"]["extractor.w"][:, 0].tolist() == [3.0, 1.0] and message["real"].all()
     upload = tree.stack([{**two(9.0, 9.0), "scores": f64(-0.5, 2.0), "real": message["real"]}])
     for candidates, there in (("previous", [False, False, True, False]), ("all", [True] * 4)):
-        after = dataclasses.replace(method, candidates=candidates).server_update(server, np.array([2]), upload, np.ones(1))
+        after = dataclasses.replace(method, candidates=candidates).server_update(
+            server, np.array([2]), upload, np.ones(1)
+        )
         assert after["affinity"][2].tolist() == [2.0, -1.0, 1.0, 0.5]
         assert after["models"]["extractor.w"][:, 0].tolist() == [1.0, 2.0, 9.0, 3.0]
         assert after["candidates"].tolist() == there
@@ -369,7 +429,10 @@ def test_fedfomo_server_by_hand():
 
 def test_fedfomo_explores():
     """explore = 1: every candidate is drawn for a place, also the worst; explore = 0: always the best; unknown ones in a drawn order."""
-    method, server = algorithms.make("fedfomo", M=1), algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0]
+    method, server = (
+        algorithms.make("fedfomo", M=1),
+        algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0],
+    )
     server = {**server, "candidates": torch.ones(4, dtype=torch.bool)}
     first = {int(method.chosen({**server, "round": t}, 0)[0]) for t in range(30)}
     assert first == {1, 2, 3}
@@ -387,10 +450,18 @@ def game_of_three(**hyper):
     method = algorithms.make("pfedsv", k=2, **hyper)
     orders = torch.tensor([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
     message = {
-        "models": tree.stack([two(1, 0, 0, -3.0), two(1, 0, 0, 1.5)]), "ids": torch.tensor([1, 2]), "real": torch.tensor([True, True]),
-        "me": torch.tensor(0), "permutations": orders, "luck": f64([0.1, 0.2, 0.3, 0.4], [0.6, 0.6, 0.6, 0.6]),
+        "models": tree.stack([two(1, 0, 0, -3.0), two(1, 0, 0, 1.5)]),
+        "ids": torch.tensor([1, 2]),
+        "real": torch.tensor([True, True]),
+        "me": torch.tensor(0),
+        "permutations": orders,
+        "luck": f64([0.1, 0.2, 0.3, 0.4], [0.6, 0.6, 0.6, 0.6]),
     }
-    own = {"theta": two(1, 0, 0, 1.0), "relevance": torch.zeros(4, dtype=torch.float64), "seen": torch.zeros(4, dtype=torch.bool)}
+    own = {
+        "theta": two(1, 0, 0, 1.0),
+        "relevance": torch.zeros(4, dtype=torch.float64),
+        "seen": torch.zeros(4, dtype=torch.bool),
+    }
     if hyper.get("self_distance") == "prev":
         own["start"] = two(1, 0, 0, 0.75)
     if hyper.get("variant") == "D+C":
@@ -398,12 +469,21 @@ def game_of_three(**hyper):
     return method, message, own, labelled(([1.0, 1.0, 1.0, 1.0], [0, 0, 0, 1]))
 
 
-@pytest.mark.parametrize(("hyper", "bias"), [
-    ({}, 1.25), ({"sv": "exact"}, 1.25), ({"variant": "W"}, 1.25), ({"variant": "D+C"}, 1.25), ({"self_distance": "none"}, 1.25),
-    ({"self_distance": "mean_other"}, (1 / 2.25 + 1.5 / 0.5) / (1 / 2.25 + 1 / 0.5)), ({"self_distance": "prev"}, (1 / 0.25 + 1.5 / 0.5) / 6),
-    ({"self_distance": "eps"}, (1e5 + 3) / (1e5 + 2)), ({"self_distance": "exclude_self"}, 1.5),
-    ({"v_empty": "chance"}, 1.0),
-])
+@pytest.mark.parametrize(
+    ("hyper", "bias"),
+    [
+        ({}, 1.25),
+        ({"sv": "exact"}, 1.25),
+        ({"variant": "W"}, 1.25),
+        ({"variant": "D+C"}, 1.25),
+        ({"self_distance": "none"}, 1.25),
+        ({"self_distance": "mean_other"}, (1 / 2.25 + 1.5 / 0.5) / (1 / 2.25 + 1 / 0.5)),
+        ({"self_distance": "prev"}, (1 / 0.25 + 1.5 / 0.5) / 6),
+        ({"self_distance": "eps"}, (1e5 + 3) / (1e5 + 2)),
+        ({"self_distance": "exclude_self"}, 1.5),
+        ({"v_empty": "chance"}, 1.0),
+    ],
+)
 def test_pfedsv_game_by_hand(hyper, bias):
     """A mean bias above 0 says class 0: worth 3/4, else 1/4. v(0) = v(2) = v(02) = 3/4, v(1) = v(01) = v(12) = v(012) = 1/4.
 
@@ -419,10 +499,17 @@ def test_pfedsv_game_by_hand(hyper, bias):
     close(method.personal_model(model, message, own, data), theta)
 
 
-@pytest.mark.parametrize(("hyper", "wanted", "most"), [
-    ({}, [2, 3, -1, -1], 2), ({"variant": "W"}, [2, 3, 1, -1], 2), ({"download_rule": "literal"}, [2, 3, 1, -1], 1),
-    ({"reexplore_prob": 0.5}, [2, 3, -1, -1], 2), ({"reexplore_prob": 0.7}, [2, 3, 1, -1], 2), ({"k_max": 3}, [2, 3, -1, -1], 2),
-])
+@pytest.mark.parametrize(
+    ("hyper", "wanted", "most"),
+    [
+        ({}, [2, 3, -1, -1], 2),
+        ({"variant": "W"}, [2, 3, 1, -1], 2),
+        ({"download_rule": "literal"}, [2, 3, 1, -1], 1),
+        ({"reexplore_prob": 0.5}, [2, 3, -1, -1], 2),
+        ({"reexplore_prob": 0.7}, [2, 3, 1, -1], 2),
+        ({"k_max": 3}, [2, 3, -1, -1], 2),
+    ],
+)
 def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
     """After the game above: relevance of 1 and 2 with alpha = 0.5: -0.125 and 0.125. 1 is refused, 2 comes first, then 3, which is unseen.
 
@@ -430,27 +517,43 @@ def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
     """
     if "k_max" in hyper:
         method, message, own, data = game_of_three(**hyper)
-        message = {**message, "models": tree.map(lambda leaf: torch.cat([leaf, leaf[:1]]), message["models"]), "ids": torch.tensor([1, 2, 0]),
-                   "real": torch.tensor([True, True, False]), "permutations": torch.cat([message["permutations"], torch.full((6, 1), 3)], 1)}
+        message = {
+            **message,
+            "models": tree.map(lambda leaf: torch.cat([leaf, leaf[:1]]), message["models"]),
+            "ids": torch.tensor([1, 2, 0]),
+            "real": torch.tensor([True, True, False]),
+            "permutations": torch.cat([message["permutations"], torch.full((6, 1), 3)], 1),
+        }
     else:
         method, message, own, data = game_of_three(**hyper)
     upload, kept = method.client_update(TwoClasses(), message, own, data)
     assert upload.pop("wanted").tolist() == wanted and int(upload.pop("most")) == most
     g = 1 / (1 + exp(-1.25)) - 0.75
     close(upload, two(1, -0.1 * g, 0.1 * g, 1.25 - 0.1 * g, 0.1 * g))
-    close(kept, {"theta": upload, "relevance": f64(0, -0.125, 0.125, 0), "seen": torch.tensor([False, True, True, False])})
+    close(
+        kept, {"theta": upload, "relevance": f64(0, -0.125, 0.125, 0), "seen": torch.tensor([False, True, True, False])}
+    )
 
 
-@pytest.mark.parametrize(("hyper", "relevance", "seen", "most"), [
-    ({}, [0, 0, 0, 0, 0, 0], [], 2), ({}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2), ({"k_max": 3}, [0, 1, 1, 1, 1, 0], [1, 2, 3, 4], 3),
-    ({"k_max": 3}, [0, 0, 0, 0, 0, 0], [], 2), ({"download_rule": "literal"}, [0, 0, 0, 0, 0, 0], [], 2),
-    ({"download_rule": "literal"}, [0, -1, -1, 0, 0, 0], [1, 2], 1), ({"download_rule": "literal", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 3),
-    ({"variant": "W", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
-])
+@pytest.mark.parametrize(
+    ("hyper", "relevance", "seen", "most"),
+    [
+        ({}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
+        ({"k_max": 3}, [0, 1, 1, 1, 1, 0], [1, 2, 3, 4], 3),
+        ({"k_max": 3}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({"download_rule": "literal"}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({"download_rule": "literal"}, [0, -1, -1, 0, 0, 0], [1, 2], 1),
+        ({"download_rule": "literal", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 3),
+        ({"variant": "W", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
+    ],
+)
 def test_pfedsv_how_many_are_wanted(hyper, relevance, seen, most):
     method = algorithms.make("pfedsv", k=2, **hyper)
     flags = torch.zeros(6, dtype=torch.bool).index_fill(0, torch.tensor(seen, dtype=torch.int64), True)
-    found = method.request({"luck": torch.rand(2, 6, dtype=torch.float64), "me": torch.tensor(0)}, f64(*relevance), flags)
+    found = method.request(
+        {"luck": torch.rand(2, 6, dtype=torch.float64), "me": torch.tensor(0)}, f64(*relevance), flags
+    )
     assert int(found["most"]) == most and 0 not in found["wanted"].tolist()
 
 
@@ -459,9 +562,13 @@ def test_pfedsv_rounding_decides_nothing():
     method, ties = algorithms.make("pfedsv", k=2), f64([0.1, 0.2, 0.9, 0.5], [1, 1, 1, 1])
     for tiny_value in (1e-17, -1e-17, 0.0):
         relevance = f64(0, tiny_value, 0, 0.3)
-        found = method.request({"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, True, False, True]))
+        found = method.request(
+            {"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, True, False, True])
+        )
         assert found["wanted"].tolist() == [3, 2, -1, -1]
-        assert method.request({"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, False, False, True]))["wanted"].tolist() == [3, 2, 1, -1]
+        assert method.request(
+            {"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, False, False, True])
+        )["wanted"].tolist() == [3, 2, 1, -1]
 
 
 def test_pfedsv_loss_as_utility_by_hand():
@@ -505,7 +612,9 @@ def test_pfedsv_server_by_hand():
     start, _ = shared.init(TwoClasses(), setting(1, 1, 1, 1))
     uploads = {**tree.stack([two(2.0, 5.0), two(6.0, 7.0)]), "wanted": wanted, "most": torch.tensor([2, 0])}
     for weights, f in (("samples", 5.0), ("uniform", 4.0)):
-        after = dataclasses.replace(shared, extractor_weights=weights).server_update(start, np.array([0, 2]), uploads, np.array([1, 3]))
+        after = dataclasses.replace(shared, extractor_weights=weights).server_update(
+            start, np.array([0, 2]), uploads, np.array([1, 3])
+        )
         assert float(after["f"]["extractor.w"]) == f
         assert set(shared.download(after, 0)["models"]) == {"head.weight", "head.bias"}
 
@@ -587,12 +696,18 @@ def test_fedsimsup_epochs_and_probabilities():
 COUNTS = [[3, 4, 0], [4, 3, 0], [1, 0, 0], [0, 0, 7]]  # sizes 7, 7, 1, 7; cosines 0.96, 0.6, 0.8 and 0 with client 3
 
 
-@pytest.mark.parametrize(("hyper", "expected"), [
-    ({}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-    ({"zero_sim": "uniform"}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 0.5 * 8 + 0.5 * 1.5)),
-    ({"scale_by_sim": True}, (1.0, 2.0, 0.3 * 4 + 0.7 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-    ({"participants_mix": True}, (0.5 * 1 + 0.5 * 2, 0.5 * 2 + 0.5 * 1, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-])
+@pytest.mark.parametrize(
+    ("hyper", "expected"),
+    [
+        ({}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
+        ({"zero_sim": "uniform"}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 0.5 * 8 + 0.5 * 1.5)),
+        ({"scale_by_sim": True}, (1.0, 2.0, 0.3 * 4 + 0.7 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
+        (
+            {"participants_mix": True},
+            (0.5 * 1 + 0.5 * 2, 0.5 * 2 + 0.5 * 1, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0),
+        ),
+    ],
+)
 def test_fedsimsup_server_by_hand(hyper, expected):
     """Clients 0 and 1 upload w = 1 and 2; stored are 4 for client 2 and 8 for client 3. K = 2.
 
@@ -602,13 +717,22 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     method = algorithms.make("fedsimsup", **hyper)
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
-    assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [0, 0, 0, 1]
+    assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [
+        0,
+        0,
+        0,
+        1,
+    ]
     server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
     close(after["personal"]["extractor.w"][:, 0], f64(*expected))
-    close(after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])  # equal everywhere: weights sum to 1
+    close(
+        after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"]
+    )  # equal everywhere: weights sum to 1
     assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
-    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
+    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(
+        TwoClasses(sibling=Independent()), setting(counts=COUNTS)
+    )
     with pytest.raises(BadValue, match="supervisors"):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
 
@@ -621,7 +745,9 @@ class Independent(TwoClasses):
 
 
 def test_fedsimsup_supervisors_start_alike_only_where_asked():
-    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(1, 1, 1))
+    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(
+        TwoClasses(sibling=Independent()), setting(1, 1, 1)
+    )
     assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
 
 
@@ -647,7 +773,10 @@ def test_pfedcs_without_a_teacher_is_fedper(hyper):
 
 def test_pfedcs_with_a_teacher_without_weight_is_fedper():
     """Up to rounding (the same loss, computed another way); the teacher is not even fine-tuned, so that the minibatches are the same."""
-    cs, per = (simulate(tiny(name, hyper=h, rounds=2, precision="float64")) for name, h in (("pfedcs", {"beta": 1.0, "kd_weight": 0.0, "E_ft": 0}), ("fedper", {})))
+    cs, per = (
+        simulate(tiny(name, hyper=h, rounds=2, precision="float64"))
+        for name, h in (("pfedcs", {"beta": 1.0, "kd_weight": 0.0, "E_ft": 0}), ("fedper", {}))
+    )
     for a, b in zip(cs.history, per.history, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-10) and a["pooled"] == b["pooled"]
 
@@ -659,7 +788,9 @@ def test_fedsimsup_with_a_silent_supervisor_is_local_training():
         for name in ("head.weight", "head.bias"):
             state.clients[SUPERVISOR][name].zero_()
     *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
-    trained = {name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")}
+    trained = {
+        name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")
+    }
     close({name: state.server["personal"][name] for name in trained}, trained)
 
 
@@ -682,7 +813,7 @@ def test_one_client_alone_is_local_training(method):
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved. """
+    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved."""
     before = None
     for _, state, ids in played(small(method, bn_stats=bn_stats, rounds=3)):
         owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
@@ -695,7 +826,9 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
                 assert torch.equal(old[others], new[others]), name
             for part in (after := [part for part in PARTS if part in owned["clients"]]):
                 name = "head.weight" if "head.weight" in owned["clients"][part] else "extractor.fc1.weight"
-                assert all(not torch.equal(before["clients"][part][name][i], owned["clients"][part][name][i]) for i in ids)
+                assert all(
+                    not torch.equal(before["clients"][part][name][i], owned["clients"][part][name][i]) for i in ids
+                )
             assert after
         before = copy.deepcopy(owned)
 
@@ -705,7 +838,9 @@ def test_server_and_clients_share_no_memory(method):
     """The engine writes into the clients' rows: nothing of theirs may be seen through the server, another client's state or the model."""
     run = set_up(small(method))
     server, clients = run.method.init(run.work.model, run.setting)
-    own, others = ([t.data_ptr() for t in tensors(part)] for part in (clients, {"server": server, "theta0": run.work.model.theta0}))
+    own, others = (
+        [t.data_ptr() for t in tensors(part)] for part in (clients, {"server": server, "theta0": run.work.model.theta0})
+    )
     assert len(set(own)) == len(own) and not set(own) & set(others)
 
 
@@ -736,7 +871,12 @@ def test_models_are_personal(method):
         messages = [run.method.download(state.server, i) for i in range(4)]
         if run.points(state)[0] == "post":
             messages = [run.method.stored_upload(state.server, i) for i in range(4)]
-        models = [run.method.personal_model(run.work.model, messages[i], tree.rows(state.clients, i), PlainData(run.turn(i, 1, 2))) for i in range(4)]
+        models = [
+            run.method.personal_model(
+                run.work.model, messages[i], tree.rows(state.clients, i), PlainData(run.turn(i, 1, 2))
+            )
+            for i in range(4)
+        ]
     for name in ("head.weight", "extractor.fc1.weight"):
         different = all(not torch.equal(models[i][name], models[j][name]) for i in range(4) for j in range(i))
         assert different == (method != "pfedcs" or name == "head.weight"), name
@@ -770,7 +910,10 @@ def uneven(run):
         tests.append(np.bincount(run.work.source.labels[parts[-1]["test"]], minlength=10))
     counts = torch.stack([run.work.source.labels[own["train"]].bincount(minlength=10) for own in parts])
     return dataclasses.replace(
-        run, work=dataclasses.replace(run.work, parts=parts), tests=np.stack(tests), setting=dataclasses.replace(run.setting, class_counts=counts)
+        run,
+        work=dataclasses.replace(run.work, parts=parts),
+        tests=np.stack(tests),
+        setting=dataclasses.replace(run.setting, class_counts=counts),
     )
 
 
@@ -778,33 +921,62 @@ def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})] + tested
+    return [
+        leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})
+    ] + tested
 
 
-@pytest.mark.parametrize(("method", "hyper", "bn_stats"), [
-    ("pfedcs", {}, "local"), ("pfedcs", {"beta": 1.0, "teacher_feat": "received", "detach": False, "pool": "all_last"}, "global"),
-    ("pfedsv", {}, "local"), ("pfedsv", {"variant": "D+C", "sv": "exact", "self_distance": "prev", "v_empty": "chance"}, "global"),
-    ("pfedsv", {"variant": "W", "utility": "loss", "self_distance": "mean_other", "samples": 2}, "reset"),
-    ("fedsimsup", {}, "local"), ("fedsimsup", {"combine": "prob", "participants_mix": True}, "global"),
-    ("fedfomo", {}, "local"), ("fedfomo", {"reference": "current", "candidates": "all", "explore": 0.5}, "global"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "bn_stats"),
+    [
+        ("pfedcs", {}, "local"),
+        ("pfedcs", {"beta": 1.0, "teacher_feat": "received", "detach": False, "pool": "all_last"}, "global"),
+        ("pfedsv", {}, "local"),
+        ("pfedsv", {"variant": "D+C", "sv": "exact", "self_distance": "prev", "v_empty": "chance"}, "global"),
+        ("pfedsv", {"variant": "W", "utility": "loss", "self_distance": "mean_other", "samples": 2}, "reset"),
+        ("fedsimsup", {}, "local"),
+        ("fedsimsup", {"combine": "prob", "participants_mix": True}, "global"),
+        ("fedfomo", {}, "local"),
+        ("fedfomo", {"reference": "current", "candidates": "all", "explore": 0.5}, "global"),
+    ],
+)
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples: all states and every client's test, in float64."""
-    spec = small(method, hyper, num_clients=6, join_ratio=0.84, rounds=3, precision="float64", eval_points=POINTS[method], bn_stats=bn_stats, seed=1)
+    spec = small(
+        method,
+        hyper,
+        num_clients=6,
+        join_ratio=0.84,
+        rounds=3,
+        precision="float64",
+        eval_points=POINTS[method],
+        bn_stats=bn_stats,
+        seed=1,
+    )
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
 
 
 def test_supervisors_of_different_architectures():
     """Two architectures in one run: each client trains its own supervisor and no other, in both backends; stacks hold one architecture."""
     name = {SUPERVISOR: "extractor.fc1.weight", TRANSFORMER: "head.weight"}
-    spec = small("fedsimsup", {"supervisors": "+".join(name)}, num_clients=6, join_ratio=1.0, rounds=1, precision="float64", eval_points=("agg", "post"))
+    spec = small(
+        "fedsimsup",
+        {"supervisors": "+".join(name)},
+        num_clients=6,
+        join_ratio=1.0,
+        rounds=1,
+        precision="float64",
+        eval_points=("agg", "post"),
+    )
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
     steps = list(played(spec, "vmap", uneven))
     run, kinds = steps[0][0], steps[0][0].groups
     assert set(kinds) == set(name) and kinds == run.method.groups(run.setting)
     fresh = run.method.init(run.work.model, run.setting)[1]
     for kind in set(kinds):
-        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1]["clients"][kind][name[kind]])]
+        moved = [
+            not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1]["clients"][kind][name[kind]])
+        ]
         assert moved == [own == kind and own_sizes[0] > 1 for own, own_sizes in zip(kinds, SIZES)]
     assert isinstance(run.backend, backends.Vmap)
 
@@ -817,7 +989,15 @@ def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
 # names of clients -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper"), [("pfedcs", {}), ("pfedsv", {"k": 3, "sv": "exact"}), ("fedsimsup", {"shared_sup_init": True}), ("fedfomo", {"M": 3})])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("pfedcs", {}),
+        ("pfedsv", {"k": 3, "sv": "exact"}),
+        ("fedsimsup", {"shared_sup_init": True}),
+        ("fedfomo", {"M": 3}),
+    ],
+)
 def test_renaming_clients_renames_their_results(method, hyper):
     """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a client's own
     (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
@@ -827,7 +1007,9 @@ def test_renaming_clients_renames_their_results(method, hyper):
     def renamed(run):
         changed = dataclasses.replace(run.setting, class_counts=run.setting.class_counts[order])
         parts = [run.work.parts[i] for i in order]
-        return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order], setting=changed)
+        return dataclasses.replace(
+            run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order], setting=changed
+        )
 
     (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
     with torch.no_grad():
@@ -844,7 +1026,10 @@ def test_renaming_clients_renames_their_results(method, hyper):
 def test_communication_of_pfedcs_and_fedsimsup(bn_stats):
     """Two of five clients, four rounds. PFedCS: nu_m in the two rounds of stage 1, nu_f after; FedSimSup: nu_m, whatever the supervisor."""
     stats = 44 if bn_stats == "global" else 0
-    expected = {"pfedcs": 2 * 2 * (NU_F + NU_C + stats) + 2 * 2 * (NU_F + stats), "fedsimsup": 4 * 2 * (NU_F + NU_C + stats)}
+    expected = {
+        "pfedcs": 2 * 2 * (NU_F + NU_C + stats) + 2 * 2 * (NU_F + stats),
+        "fedsimsup": 4 * 2 * (NU_F + NU_C + stats),
+    }
     for method, floats in expected.items():
         counted = simulate(small(method, num_clients=5, rounds=4, bn_stats=bn_stats)).communication
         assert {way: counted[way]["floats"] for way in counted} == {"down": floats, "up": floats}
@@ -882,7 +1067,15 @@ def test_communication_of_pfedsv(variant, bn_stats):
 
 def test_everyone_learns_and_personal_models_beat_one_for_all():
     """Digits, Dir(0.1), eight clients, four rounds: client mean far above chance (0.1), and above FedAvg under label skew."""
-    task = dict(partition=dict(alpha=0.1, min_size=10), num_clients=8, join_ratio=1.0, rounds=4, local_epochs=2, test_fraction=0.5, eval_every=4)
+    task = dict(
+        partition=dict(alpha=0.1, min_size=10),
+        num_clients=8,
+        join_ratio=1.0,
+        rounds=4,
+        local_epochs=2,
+        test_fraction=0.5,
+        eval_every=4,
+    )
     reached = {"fedavg": simulate(tiny("fedavg", **task)).final("client_mean")}
     for method in METHODS:
         reached[method] = simulate(small(method, **task)).final("client_mean")
@@ -912,13 +1105,33 @@ def test_pfedsv_relevance_finds_clients_with_common_labels():
 # limits -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper"), [
-    ("pfedcs", dict(beta=1.5)), ("pfedcs", dict(lam=-0.1)), ("pfedcs", dict(select="some")), ("pfedcs", dict(group="dbscan")), ("pfedcs", dict(dist_power=3)),
-    ("pfedcs", dict(weights="open")), ("pfedcs", dict(eta_v=0)), ("pfedsv", dict(k=0)), ("pfedsv", dict(alpha=2)), ("pfedsv", dict(variant="C")),
-    ("pfedsv", dict(sv="approximate")), ("pfedsv", dict(k=12, sv="exact")), ("pfedsv", dict(val_fraction=0)), ("pfedsv", dict(k_max=3)), ("pfedsv", dict(self_distance="max")),
-    ("fedsimsup", dict(tau_s=-1)), ("fedsimsup", dict(supervisors="")), ("fedsimsup", dict(order="both")), ("fedfomo", dict(M=0)), ("fedfomo", dict(explore=2)),
-    ("fedfomo", dict(val_fraction=0)), ("fedfomo", dict(reference="mean")),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("pfedcs", dict(beta=1.5)),
+        ("pfedcs", dict(lam=-0.1)),
+        ("pfedcs", dict(select="some")),
+        ("pfedcs", dict(group="dbscan")),
+        ("pfedcs", dict(dist_power=3)),
+        ("pfedcs", dict(weights="open")),
+        ("pfedcs", dict(eta_v=0)),
+        ("pfedsv", dict(k=0)),
+        ("pfedsv", dict(alpha=2)),
+        ("pfedsv", dict(variant="C")),
+        ("pfedsv", dict(sv="approximate")),
+        ("pfedsv", dict(k=12, sv="exact")),
+        ("pfedsv", dict(val_fraction=0)),
+        ("pfedsv", dict(k_max=3)),
+        ("pfedsv", dict(self_distance="max")),
+        ("fedsimsup", dict(tau_s=-1)),
+        ("fedsimsup", dict(supervisors="")),
+        ("fedsimsup", dict(order="both")),
+        ("fedfomo", dict(M=0)),
+        ("fedfomo", dict(explore=2)),
+        ("fedfomo", dict(val_fraction=0)),
+        ("fedfomo", dict(reference="mean")),
+    ],
+)
 def test_values_out_of_range_are_refused(method, hyper):
     with pytest.raises(BadValue) as error:
         algorithms.make(method, **hyper)
@@ -928,8 +1141,12 @@ def test_values_out_of_range_are_refused(method, hyper):
 @pytest.mark.parametrize("method", METHODS)
 def test_two_samples_are_enough(method):
     """Clients with one training and one test sample, or without a validation sample: a run ends with finite numbers."""
+
     def bare(run):
-        parts = [{"train": own["train"][:1], "test": own["test"], "val": own["train"][1 : 1 + i]} for i, own in enumerate(run.work.parts)]
+        parts = [
+            {"train": own["train"][:1], "test": own["test"], "val": own["train"][1 : 1 + i]}
+            for i, own in enumerate(run.work.parts)
+        ]
         return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
 
     with torch.no_grad():

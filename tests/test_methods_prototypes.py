@@ -43,11 +43,17 @@ PERSONAL = ("ffedap", "fedproto", "fedpac", "fedgh", "pfedhn")  # every client h
 SMALL = {"pfedhn": dict(hidden=8, depth=1)}  # keeps the tests short; all other methods have their defaults
 NU_M = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164 + 850  # LeNet5-BN on 1x16x16 with 10 classes; nu_BN = 12 + 32
 FORMS = {  # (down, up) for a participant and round; d = 84, C = 10
-    "ffedap": (NU_M - 44, NU_M - 44), "fedgen": (NU_M + 4212, NU_M), "fedpac": (NU_M + 840, NU_M + 2 * 840 + 10 + 1), "pfedhn": (NU_M, NU_M),
+    "ffedap": (NU_M - 44, NU_M - 44),
+    "fedgen": (NU_M + 4212, NU_M),
+    "fedpac": (NU_M + 840, NU_M + 2 * 840 + 10 + 1),
+    "pfedhn": (NU_M, NU_M),
 }
 VARIANTS = [
-    ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)), ("fedproto", dict(weights="samples")), ("fedproto", dict(predict_by="head")),
-    ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)), ("pfedhn", dict(server_steps="batch", personal_head=True, hidden=8)),
+    ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)),
+    ("fedproto", dict(weights="samples")),
+    ("fedproto", dict(predict_by="head")),
+    ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)),
+    ("pfedhn", dict(server_steps="batch", personal_head=True, hidden=8)),
 ]
 F64 = functools.partial(torch.tensor, dtype=torch.float64)
 
@@ -110,7 +116,9 @@ def test_class_statistics_agree_between_backends_and_with_the_definition():
     def statistics(model, start, data):
         return class_statistics(model, start, data)
 
-    serial, stacked = (computed(run, name, statistics, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
+    serial, stacked = (
+        computed(run, name, statistics, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap")
+    )
     close(stacked, serial)
     batch = run.work.source.batch(torch.from_numpy(run.work.parts[2]["train"]))
     with torch.no_grad():
@@ -137,7 +145,10 @@ def test_ffedap_weights_by_hand():
     d_01 = 5 + |2 - 3| = 6, d_02 = 0 -> 1e-12, d_12 = 6. mu = 0.4:
     row 1: 0.6 (1/6)/(2/6) = 0.3 each beside 0.4; row 0: client 2 takes 0.6 but for 6e12 to 1.
     """
-    reports = {"mean": {"a": F64([[0, 0], [3, 4], [0, 0]]), "b": F64([[1], [1], [1]])}, "var": {"a": torch.ones(3, 2).double(), "b": F64([[4], [9], [4]])}}
+    reports = {
+        "mean": {"a": F64([[0, 0], [3, 4], [0, 0]]), "b": F64([[1], [1], [1]])},
+        "var": {"a": torch.ones(3, 2).double(), "b": F64([[4], [9], [4]])},
+    }
     distances = wasserstein_distances(reports, 3)
     close(distances, F64([[0, 6, 0], [6, 0, 6], [0, 6, 0]]))
     method = algorithms.make("ffedap", mu=0.4)
@@ -185,7 +196,11 @@ def test_ffedap_surveys_the_inputs_of_batch_norm(backend):
         with torch.no_grad():
             inputs = model.norm_inputs(model.theta0, x)
         for name, z in inputs.items():
-            close((reports["mean"][name][i], reports["var"][name][i]), (z.mean((0, 2, 3)), z.var((0, 2, 3), correction=0)), 1e-10)
+            close(
+                (reports["mean"][name][i], reports["var"][name][i]),
+                (z.mean((0, 2, 3)), z.var((0, 2, 3), correction=0)),
+                1e-10,
+            )
 
 
 def test_ffedap_with_rho_1_is_fedbn():
@@ -194,7 +209,10 @@ def test_ffedap_with_rho_1_is_fedbn():
 
 
 def test_ffedap_with_own_models_only_is_local_training():
-    fedap, local = (simulate(tiny(name, hyper=hyper, eval_points=("post",))) for name, hyper in (("ffedap", {"rho": 0, "mu": 1}), ("local", {})))
+    fedap, local = (
+        simulate(tiny(name, hyper=hyper, eval_points=("post",)))
+        for name, hyper in (("ffedap", {"rho": 0, "mu": 1}), ("local", {}))
+    )
     assert fedap.history == local.history
 
 
@@ -254,12 +272,18 @@ def test_fedproto_server_by_hand(weights, mean):
 def test_fedproto_predicts_the_nearest_prototype():
     """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none: the head, scores (z-2, 2-z)."""
     model, x = two_classes(), F64([[1.2], [0], [-1]])
-    for known, expected in ((prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]), (prototypes([3.0, -1.0], [0, 1]), [1, 1, 1]), (prototypes([9.0, 9.0], [0, 0]), [0, 1, 1])):
+    for known, expected in (
+        (prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]),
+        (prototypes([3.0, -1.0], [0, 1]), [1, 1, 1]),
+        (prototypes([9.0, 9.0], [0, 0]), [0, 1, 1]),
+    ):
         method = algorithms.make("fedproto")
         personal = method.personal_model(model, known, {"theta": model.theta0}, None)
         scores = method.predict(model, personal, x)
         assert scores.argmax(1).tolist() == expected and torch.isfinite(scores).all()
-    both = method.predict(model, method.personal_model(model, prototypes([3.0, -1.0], [1, 1]), {"theta": model.theta0}, None), x)
+    both = method.predict(
+        model, method.personal_model(model, prototypes([3.0, -1.0], [1, 1]), {"theta": model.theta0}, None), x
+    )
     z = 2 * x[:, 0]
     close(both[:, 1] - both[:, 0], (z - 3) ** 2 - (z + 1) ** 2)
     by_head = algorithms.make("fedproto", predict_by="head")
@@ -274,7 +298,9 @@ def test_fedproto_without_pull_and_by_head_is_local_training():
 def test_fedproto_sends_the_prototypes_that_exist():
     """d = 84 numbers for each class that a participant owns, and for each class known so far; under "samples" the class's count too."""
     for weights, each in (("uniform", 84), ("samples", 85)):
-        spec = tiny("fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2))
+        spec = tiny(
+            "fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2)
+        )
         up, down, known = 0, 0, torch.zeros(10, dtype=torch.bool)
         for run, _, ids in played(spec):
             if len(ids):
@@ -302,7 +328,9 @@ def fedpac_message(model, known) -> dict:
     return {"theta": model.theta0, **known, "means": zeros, "spread": F64(0.0)}
 
 
-@pytest.mark.parametrize(("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)])
+@pytest.mark.parametrize(
+    ("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)]
+)
 def test_fedpac_client_by_hand(known, pull):
     """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 = sigma(-0.5),
     dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x. One epoch each (E = 2).
@@ -317,11 +345,22 @@ def test_fedpac_client_by_hand(known, pull):
     assert kept == {}
 
 
-@pytest.mark.parametrize(("hyper", "epochs", "expected"), [({}, 1, [1, 1]), ({}, 5, [1, 4]), ({"head_epochs": 2}, 5, [2, 3]), ({"head_inside": False}, 5, [1, 5]), ({"head_epochs": 0}, 3, [0, 3])])
+@pytest.mark.parametrize(
+    ("hyper", "epochs", "expected"),
+    [
+        ({}, 1, [1, 1]),
+        ({}, 5, [1, 4]),
+        ({"head_epochs": 2}, 5, [2, 3]),
+        ({"head_inside": False}, 5, [1, 5]),
+        ({"head_epochs": 0}, 3, [0, 3]),
+    ],
+)
 def test_fedpac_divides_its_epochs(hyper, epochs, expected):
     seen, data = [], label_data([([1.0], [0])], epochs=epochs)
     data.fold = lambda step, state, epochs, **more: (seen.append(epochs), state)[1]
-    algorithms.make("fedpac", **hyper).client_update(two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data)
+    algorithms.make("fedpac", **hyper).client_update(
+        two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data
+    )
     assert seen == expected
 
 
@@ -334,8 +373,15 @@ def test_fedpac_server_by_hand():
     model, method = two_classes(), algorithms.make("fedpac")
     server, clients = method.init(model, Setting(3, 4, 2))
     assert clients == {}
-    up = [{"theta": params(w, (v, 0.0), (0.0, 0.0)), **prototypes([p, 0.0], [n, 0]), "means": F64([[u], [0]]), "spread": F64(V)}
-          for w, v, p, n, u, V in ((2.0, 1.0, 1.0, 1, 1.0, 1.0), (6.0, 8.0, 5.0, 3, 3.0, 2.0))]
+    up = [
+        {
+            "theta": params(w, (v, 0.0), (0.0, 0.0)),
+            **prototypes([p, 0.0], [n, 0]),
+            "means": F64([[u], [0]]),
+            "spread": F64(V),
+        }
+        for w, v, p, n, u, V in ((2.0, 1.0, 1.0, 1, 1.0, 1.0), (6.0, 8.0, 5.0, 3, 3.0, 2.0))
+    ]
     server = method.server_update(server, np.array([0, 2]), tree.stack(up), np.array([1, 3]))
     for i, v, b in ((0, (2.0, 0.0), (0.0, 0.0)), (1, (1.0, -1.0), (-2.0, 2.0)), (2, (6.0, 0.0), (0.0, 0.0))):
         message = method.download(server, i)
@@ -368,7 +414,9 @@ def test_fedpac_combination_in_degenerate_cases():
     assert method.combination(alike[:1], np.array([2.0]), 0).tolist() == [1.0]
     far = np.array([[[0.0]], [[1.0]]])
     assert method.combination(far, np.array([-1.0, 1.0]), 0).tolist() == [1.0, 0.0]
-    tiny_share = [algorithms.make("fedpac", drop=drop).combination(far, np.array([1e-4, 0.0]), 0)[1] for drop in (0, 1e-3)]
+    tiny_share = [
+        algorithms.make("fedpac", drop=drop).combination(far, np.array([1e-4, 0.0]), 0)[1] for drop in (0, 1e-3)
+    ]
     assert tiny_share == [pytest.approx(1e-4 / 1.0001), 0.0]
 
 
@@ -392,13 +440,20 @@ def test_fedgh_by_hand():
     uploads = tree.stack([{"h": head, **prototypes(p, n)} for p, n in (([2.0, 0.0], [1, 0]), ([0.0, 0.0], [0, 5]))])
     server = method.server_update(server, np.array([0, 1]), uploads, np.array([1, 5]))
     q = sigma(-4)
-    close(server["h"], {"head.weight": F64([[1.05], [-1.05]]), "head.bias": F64([-2 - 0.05 * (q - 0.5), 2 + 0.05 * (q - 0.5)])})
+    close(
+        server["h"],
+        {"head.weight": F64([[1.05], [-1.05]]), "head.bias": F64([-2 - 0.05 * (q - 0.5), 2 + 0.05 * (q - 0.5)])},
+    )
     close(method.personal_model(model, method.download(server, 0), kept, None)["extractor.weight"], F64([[2.1]]))
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
     """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order."""
-    model, method, draw = two_classes(), algorithms.make("fedgh", server_lr=0.3, server_batch=2), np.random.default_rng(1)
+    model, method, draw = (
+        two_classes(),
+        algorithms.make("fedgh", server_lr=0.3, server_batch=2),
+        np.random.default_rng(1),
+    )
     server, _ = method.init(model, Setting(3, 4, 2, seed=4))
     means, counts = draw.normal(size=(3, 2)), [[1, 2], [0, 3], [4, 5]]
     uploads = tree.stack([{"h": dict(server["h"]), **prototypes(list(m), n)} for m, n in zip(means, counts)])
@@ -409,7 +464,9 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
     optimiser, order = torch.optim.SGD(head.parameters(), lr=0.3), rng(4, "header", 0).permutation(5)
     with torch.enable_grad():
         for rows in (order[:2], order[2:4], order[4:]):
-            loss = nn.functional.cross_entropy(head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows]))
+            loss = nn.functional.cross_entropy(
+                head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -457,7 +514,9 @@ def test_fedgen_client_by_hand(alpha, beta, virtual):
     s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * virtual * sigma(-2)
     dv, db = 2 * s + 3 * aq, s + aq
     close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
-    assert kept == {} and same({k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"})
+    assert kept == {} and same(
+        {k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"}
+    )
 
 
 def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
@@ -468,16 +527,35 @@ def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
 
 def as_module(G, noise=4, classes=2) -> nn.Sequential:
     """The generator with PyTorch's own layers."""
-    module = nn.Sequential(nn.Linear(noise + classes, generator.HIDDEN), nn.BatchNorm1d(generator.HIDDEN), nn.ReLU(), nn.Linear(generator.HIDDEN, len(G["bias2"]))).double()
-    names = {"0.weight": "weight1", "0.bias": "bias1", "1.weight": "scale", "1.bias": "shift", "1.running_mean": "mean", "1.running_var": "var", "3.weight": "weight2", "3.bias": "bias2"}
-    module.load_state_dict({**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)})
+    module = nn.Sequential(
+        nn.Linear(noise + classes, generator.HIDDEN),
+        nn.BatchNorm1d(generator.HIDDEN),
+        nn.ReLU(),
+        nn.Linear(generator.HIDDEN, len(G["bias2"])),
+    ).double()
+    names = {
+        "0.weight": "weight1",
+        "0.bias": "bias1",
+        "1.weight": "scale",
+        "1.bias": "shift",
+        "1.running_mean": "mean",
+        "1.running_var": "var",
+        "3.weight": "weight2",
+        "3.bias": "bias2",
+    }
+    module.load_state_dict(
+        {**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)}
+    )
     return module
 
 
 def test_fedgen_sends_its_generator_in_evaluation_mode():
     method, server = fedgen_server()
     draw = torch.Generator().manual_seed(0)
-    server["generator"] = {name: value + torch.rand(value.shape, generator=draw, dtype=value.dtype) for name, value in server["generator"].items()}
+    server["generator"] = {
+        name: value + torch.rand(value.shape, generator=draw, dtype=value.dtype)
+        for name, value in server["generator"].items()
+    }
     onehot, eps = torch.eye(2, dtype=torch.float64), torch.randn(2, 4, generator=draw, dtype=torch.float64)
     with torch.no_grad():
         expected = as_module(server["generator"]).eval()(torch.cat([eps, onehot], dim=1))
@@ -501,10 +579,20 @@ def test_fedgen_server_against_torch(teacher, diversity):
             with torch.enable_grad():
                 z = module(torch.cat([eps, nn.functional.one_hot(y, 2)], dim=1))
                 loss = sum(
-                    (share[k][y] * nn.functional.cross_entropy(nn.functional.linear(z, h["head.weight"], h["head.bias"]), y, reduction="none")).mean()
-                    for k, h in enumerate(teachers))
+                    (
+                        share[k][y]
+                        * nn.functional.cross_entropy(
+                            nn.functional.linear(z, h["head.weight"], h["head.bias"]), y, reduction="none"
+                        )
+                    ).mean()
+                    for k, h in enumerate(teachers)
+                )
                 if diversity:
-                    pairs = [(eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean() for a in range(32) for b in range(a)]
+                    pairs = [
+                        (eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean()
+                        for a in range(32)
+                        for b in range(a)
+                    ]
                     loss = loss + diversity * torch.exp(-2 * sum(pairs) / 32**2)
                 optimiser.zero_grad()
                 loss.backward()
@@ -513,9 +601,26 @@ def test_fedgen_server_against_torch(teacher, diversity):
         server = method.server_update(server, np.array([0, 1]), {"theta": tree.stack(heads)}, np.array([1, 3]))
         current = params(3.5, (-1.25, 0.875), (0.075, 0.675))
         close(server["theta"], current)  # w = (2 + 3*4)/4, and so on
-        close(server["generator"], {name: value.detach() for name, value in zip(
-            ("weight1", "bias1", "scale", "shift", "mean", "var", "weight2", "bias2"),
-            (module[0].weight, module[0].bias, module[1].weight, module[1].bias, module[1].running_mean, module[1].running_var, module[3].weight, module[3].bias))}, 1e-7)  # torch moves the bias before batch norm by rounding, which Adam enlarges
+        close(
+            server["generator"],
+            {
+                name: value.detach()
+                for name, value in zip(
+                    ("weight1", "bias1", "scale", "shift", "mean", "var", "weight2", "bias2"),
+                    (
+                        module[0].weight,
+                        module[0].bias,
+                        module[1].weight,
+                        module[1].bias,
+                        module[1].running_mean,
+                        module[1].running_var,
+                        module[3].weight,
+                        module[3].bias,
+                    ),
+                )
+            },
+            1e-7,
+        )  # torch moves the bias before batch norm by rounding, which Adam enlarges
 
 
 def test_fedgen_weights_fade_and_start_in_round_two():
@@ -532,13 +637,21 @@ def test_fedgen_draws_only_labels_with_enough_samples():
     model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
     for counts, moved in (([[2, 1, 1], [1, 1, 0]], [True, False, False]), ([[1, 1, 0], [1, 0, 0]], [False] * 3)):
         server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
-        after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
-        columns = [not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c]) for c in range(3)]
+        after = method.server_update(
+            server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1])
+        )
+        columns = [
+            not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c])
+            for c in range(3)
+        ]
         assert columns == moved and same(after["generator"], server["generator"]) == (not any(moved))
 
 
 def test_fedgen_labels_are_uniform_on_those_present():
-    present, normal = torch.tensor([False, True, False, True, True]), torch.randn(30_000, generator=torch.Generator().manual_seed(0))
+    present, normal = (
+        torch.tensor([False, True, False, True, True]),
+        torch.randn(30_000, generator=torch.Generator().manual_seed(0)),
+    )
     drawn = generator.uniform_labels(normal, present)
     assert drawn.sum(1).eq(1).all() and not drawn[:, ~present].any()
     assert drawn.float().mean(0)[present].tolist() == pytest.approx([1 / 3] * 3, abs=0.01)
@@ -556,7 +669,9 @@ def test_fedgen_learns_what_its_teachers_answer():
     heads = tree.repeat(params(2.0, (3.0, -3.0), (0.0, 0.0)), 2)
     after = method.server_update(server, np.array([0, 1]), {"theta": heads}, np.array([1, 3]))
     G, onehot = method.download(after, 0)["generator"], torch.eye(2, dtype=torch.float64).repeat(20, 1)
-    z = generator.generated(G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    z = generator.generated(
+        G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    )
     assert ((z[:, 0] > 0) == (onehot[:, 0] > 0)).double().mean() > 0.9
 
 
@@ -578,7 +693,10 @@ def test_pfedhn_by_hand(decay):
     -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay adds 0.2 times the parameter.
     A second round from the same Delta: u <- 0.5 u + g.
     """
-    model, method = ToyModel(), algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay)
+    model, method = (
+        ToyModel(),
+        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay),
+    )
     server, clients = method.init(model, Setting(3, 4, 1))
     assert server["v"].shape == (3, 1) and clients == {}
     server = hypernetwork(server, 1.0, 0.0, (1.0, 0.5, -0.5), (1.0, -1.5, 1.0), [1.0, 7.0, -7.0])
@@ -592,8 +710,14 @@ def test_pfedhn_by_hand(decay):
         return value - 0.1 * (slope + decay * value)
 
     delta = (-0.05, 0.1, 0.05)
-    expected = hypernetwork(server, moved(1, -0.025), moved(0, -0.025), [moved(A, g) for A, g in zip((1, 0.5, -0.5), delta)],
-                            [moved(B, g) for B, g in zip((1, -1.5, 1), delta)], [moved(1, -0.025), 7.0, -7.0])
+    expected = hypernetwork(
+        server,
+        moved(1, -0.025),
+        moved(0, -0.025),
+        [moved(A, g) for A, g in zip((1, 0.5, -0.5), delta)],
+        [moved(B, g) for B, g in zip((1, -1.5, 1), delta)],
+        [moved(1, -0.025), 7.0, -7.0],
+    )
     close((after["phi"], after["v"]), (expected["phi"], expected["v"]))
     close(after["velocity"]["v"], F64([[-0.025 + decay], [0], [0]]))
     close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 + decay]))
@@ -623,9 +747,13 @@ def test_pfedhn_server_against_torch(steps):
         sent = {i: tree.map(torch.clone, method.download(server, i)) for i in ids}
         uploads = [tree.map(lambda leaf, i=i: leaf * 0.5 - 0.3 * i, sent[i]) for i in ids]
         with torch.enable_grad():
-            for group in ([[i] for i in ids] if steps == "sequential" else [ids]):
+            for group in [[i] for i in ids] if steps == "sequential" else [ids]:
                 optimiser.zero_grad(set_to_none=True)
-                loss = sum(((sent[i][name] - uploads[ids.index(i)][name]) * made(i)[name]).sum() for i in group for name in tops) / len(group)
+                loss = sum(
+                    ((sent[i][name] - uploads[ids.index(i)][name]) * made(i)[name]).sum()
+                    for i in group
+                    for name in tops
+                ) / len(group)
                 loss.backward()
                 norm = nn.utils.clip_grad_norm_([*weights, *v], 0.02)
                 assert norm > 0.02
@@ -640,11 +768,16 @@ def test_pfedhn_embeddings_have_one_plus_a_quarter_of_n_numbers():
     for N, size in ((3, 1), (4, 2), (10, 3), (100, 26)):
         server, _ = algorithms.make("pfedhn").init(ToyModel(), Setting(N, 4, 1))
         assert server["v"].shape == (N, size) and len(server["phi"]) == 3 + 4
-        assert server["phi"]["trunk.0"]["weight"].shape == (100, size) and server["phi"]["trunk.3"]["weight"].shape == (100, 100)
+        assert server["phi"]["trunk.0"]["weight"].shape == (100, size) and server["phi"]["trunk.3"]["weight"].shape == (
+            100,
+            100,
+        )
 
 
 def test_pfedhn_without_learning_rate_generates_the_same_models():
-    first, *_, (run, state, _) = ((run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0})))
+    first, *_, (run, state, _) = (
+        (run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0}))
+    )
     for i in range(4):
         assert same(run.method.download(first[1]["server"], i), run.method.download(state.server, i))
 
@@ -667,7 +800,9 @@ def test_pfedhn_with_personal_heads_keeps_them():
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
     """States, statistics, remembered uploads and what the server keeps for each client: rows outside S_t bit for bit."""
     before, seen = None, 0
-    for _, state, ids in played(tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))):
+    for _, state, ids in played(
+        tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))
+    ):
         owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
         owned |= {key: state.server[key] for key in ("models", "heads", "v") if key in state.server}
         others = np.setdiff1d(np.arange(4), ids)
@@ -691,7 +826,9 @@ def test_inputs_are_not_modified(method, hyper):
 def test_evaluation_changes_nothing(method):
     points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
     often = tiny(method, hyper=SMALL.get(method, {}), eval_points=points)
-    ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, often.but(eval_every=3))]
+    ends = [
+        [h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, often.but(eval_every=3))
+    ]
     assert len(ends[0]) == len(points) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
     before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
@@ -714,7 +851,12 @@ def test_models_differ_between_clients_and_change_when_their_client_trains(metho
             assert {int(i) for i in np.flatnonzero(loss != before)} == set(ids.tolist())
         before = loss
     *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=2))
-    models = [run.method.personal_model(run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None) for i in range(4)]
+    models = [
+        run.method.personal_model(
+            run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None
+        )
+        for i in range(4)
+    ]
     leaves = [torch.cat([m["head.weight"].flatten(), m["extractor.fc1.weight"].flatten()]) for m in models]
     assert all(not torch.equal(leaves[i], leaves[j]) for i in range(4) for j in range(i))
 
@@ -731,32 +873,48 @@ def uneven(run):
         own, order = order[: train + test], order[train + test :]
         parts.append({"train": np.sort(own[:train]), "test": np.sort(own[train:])})
     labels = run.work.source.labels
-    counts, tests = (torch.stack([labels[own[part]].bincount(minlength=10) for own in parts]) for part in ("train", "test"))
+    counts, tests = (
+        torch.stack([labels[own[part]].bincount(minlength=10) for own in parts]) for part in ("train", "test")
+    )
     work = dataclasses.replace(run.work, parts=parts)
-    return dataclasses.replace(run, work=work, tests=tests.numpy(), setting=dataclasses.replace(run.setting, class_counts=counts))
+    return dataclasses.replace(
+        run, work=work, tests=tests.numpy(), setting=dataclasses.replace(run.setting, class_counts=counts)
+    )
 
 
 def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [*(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})), *tested], state.trained
+    return [
+        *(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})),
+        *tested,
+    ], state.trained
 
 
 @pytest.mark.parametrize(
     ("method", "hyper", "bn_stats"),
-    [*((m, SMALL.get(m, {}), "local") for m in METHODS), *((m, hyper, "local") for m, hyper in VARIANTS), *((m, SMALL.get(m, {}), "global") for m in FORMS)],
+    [
+        *((m, SMALL.get(m, {}), "local") for m in METHODS),
+        *((m, hyper, "local") for m, hyper in VARIANTS),
+        *((m, SMALL.get(m, {}), "global") for m in FORMS),
+    ],
 )
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     """Three of six clients a round, 1 to 320 samples, float64: all states and every client's test."""
-    points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points if bn_stats == "local" or p != "ft")
-    spec = tiny(method, num_clients=6, rounds=2, precision="float64", seed=1, hyper=hyper, eval_points=points, bn_stats=bn_stats)
+    points = tuple(
+        "ft(1)" if p == "ft" else p for p in algorithms.find(method).points if bn_stats == "local" or p != "ft"
+    )
+    spec = tiny(
+        method, num_clients=6, rounds=2, precision="float64", seed=1, hyper=hyper, eval_points=points, bn_stats=bn_stats
+    )
     serial, trained = outcome(spec, "serial")
     close(outcome(spec, "vmap")[0], serial)
     assert trained[4] and not trained.all()
 
 
 # messages ---------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("method", FORMS)
@@ -778,7 +936,17 @@ def assert_histories_close(a, b):
 
 
 def accuracy(method, rounds=5, points=(), **hyper):
-    spec = tiny(method, hyper=hyper, num_clients=8, local_epochs=2, rounds=rounds, eval_every=rounds, eval_points=points, test_fraction=0.4, partition=dict(alpha=0.1, min_size=10))
+    spec = tiny(
+        method,
+        hyper=hyper,
+        num_clients=8,
+        local_epochs=2,
+        rounds=rounds,
+        eval_every=rounds,
+        eval_points=points,
+        test_fraction=0.4,
+        partition=dict(alpha=0.1, min_size=10),
+    )
     return simulate(spec).final()
 
 
@@ -803,11 +971,24 @@ def test_pfedhn_generates_models_that_classify():
     assert accuracy("pfedhn", 8, server_lr=0.1, momentum=0.0, hidden=20, depth=1) > 0.3
 
 
-@pytest.mark.parametrize(("method", "hyper"), [
-    ("ffedap", dict(mu=1.5)), ("ffedap", dict(rho=-0.1)), ("fedgen", dict(teacher="both")), ("fedgen", dict(virtual=0)), ("fedgen", dict(decay=1.5)),
-    ("fedproto", dict(predict_by="nearest")), ("fedproto", dict(lam=-1.0)), ("fedproto", dict(weights="n")), ("fedpac", dict(head_epochs=-1)),
-    ("fedpac", dict(prototype_weights="n")), ("fedgh", dict(server_batch=0)), ("pfedhn", dict(server_steps="parallel")), ("pfedhn", dict(clip=-1.0)),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("ffedap", dict(mu=1.5)),
+        ("ffedap", dict(rho=-0.1)),
+        ("fedgen", dict(teacher="both")),
+        ("fedgen", dict(virtual=0)),
+        ("fedgen", dict(decay=1.5)),
+        ("fedproto", dict(predict_by="nearest")),
+        ("fedproto", dict(lam=-1.0)),
+        ("fedproto", dict(weights="n")),
+        ("fedpac", dict(head_epochs=-1)),
+        ("fedpac", dict(prototype_weights="n")),
+        ("fedgh", dict(server_batch=0)),
+        ("pfedhn", dict(server_steps="parallel")),
+        ("pfedhn", dict(clip=-1.0)),
+    ],
+)
 def test_values_out_of_range_are_refused(method, hyper):
     ((name, value),) = hyper.items()
     with pytest.raises(BadValue) as error:

@@ -35,12 +35,23 @@ def test_the_pool_remembers_only_where_asked():
     assert before.tolist() == [True, False, False]
 
 
-OWN, OTHERS = {"w": f64(0, 0), "rest": f64(5)}, {"w": torch.stack([f64(3, 4), f64(1, 1), f64(9, 9)]), "rest": f64(7, 8, 9)[:, None]}
+OWN, OTHERS = (
+    {"w": f64(0, 0), "rest": f64(5)},
+    {"w": torch.stack([f64(3, 4), f64(1, 1), f64(9, 9)]), "rest": f64(7, 8, 9)[:, None]},
+)
 
 
-@pytest.mark.parametrize(("own", "expected"), [
-    ("min_other", sqrt(2)), ("mean_other", (5 + sqrt(2)) / 2), ("prev", 2), ("eps", peers.NEAR), ("exclude_self", inf), ("none", 1),
-])
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ("min_other", sqrt(2)),
+        ("mean_other", (5 + sqrt(2)) / 2),
+        ("prev", 2),
+        ("eps", peers.NEAR),
+        ("exclude_self", inf),
+        ("none", 1),
+    ],
+)
 def test_distances_by_hand(own, expected):
     """Received are (3, 4) and (1, 1) at 5 and the root of 2 from (0, 0); the third place is empty; the last start was (0, 2)."""
     models, there = peers.own_first(OWN, OTHERS, torch.tensor([True, True, False]))

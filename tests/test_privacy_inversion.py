@@ -98,8 +98,12 @@ def test_soft_labels_are_found_along_with_the_image():
 
 
 def test_cosine_matching_recovers_a_digit_from_a_network_with_relus_and_pooling():
-    found, originals, rows = study(victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60))
-    assert rows[0]["ssim"] > 0.75 and rows[0]["label_right"] and found.images.shape == originals.shape == (1, 1, 1, 16, 16)
+    found, originals, rows = study(
+        victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60)
+    )
+    assert (
+        rows[0]["ssim"] > 0.75 and rows[0]["label_right"] and found.images.shape == originals.shape == (1, 1, 1, 16, 16)
+    )
 
 
 def test_several_steps_and_several_images_with_known_labels():
@@ -124,11 +128,17 @@ def test_several_mechanisms_in_one_stack_are_each_on_its_own():
     client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15)
     mechanisms = [Mechanism(), Mechanism("record", 0.0, 1.0), Mechanism("record", 1.0, 1.0)]
     found, originals, rows = study(client, DIGITS, FEW, attack, mechanisms, seed=4)
-    assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [(0, "none", 0.0), (0, "record", 0.0), (0, "record", 1.0)]
+    assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [
+        (0, "none", 0.0),
+        (0, "record", 0.0),
+        (0, "record", 1.0),
+    ]
     for k, mechanism in enumerate(mechanisms):
         alone, own, own_rows = study(client, DIGITS, FEW, attack, [mechanism], seed=4)
         assert same(originals[2 * k : 2 * k + 2], own)
-        assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx([row["psnr"] for row in own_rows], abs=0.5)
+        assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx(
+            [row["psnr"] for row in own_rows], abs=0.5
+        )
 
 
 def test_of_several_restarts_the_lowest_objective_is_kept():

@@ -32,7 +32,9 @@ def last(spec, backend="serial", change=None):
 
 def batch_of(model_shape, count, seed=0):
     g = torch.Generator().manual_seed(seed)
-    return Batch(torch.randn(count, *model_shape, generator=g, dtype=torch.float64), torch.randint(10, (count,), generator=g))
+    return Batch(
+        torch.randn(count, *model_shape, generator=g, dtype=torch.float64), torch.randint(10, (count,), generator=g)
+    )
 
 
 # the fields of a run ---------------------------------------------------------------------------------------------------
@@ -49,11 +51,18 @@ def test_a_run_without_noise_keeps_its_name():
     assert len({spec.id for spec in others}) == 5
 
 
-@pytest.mark.parametrize(("changes", "named"), [
-    (dict(privacy="recrod", noise_sigma=1), "record"), (dict(noise_sigma=1), "sigma = 1"), (dict(privacy="record", noise_sigma=-1), "sigma = -1"),
-    (dict(privacy="client", noise_sigma=1, noise_clip=0), "clip = 0"), (dict(privacy="unclipped", noise_sigma=1, noise_clip=2), "does not clip"),
-    (dict(privacy="record", noise_sigma="a lot"), "sigma = 'a lot'"), (dict(noise_clip=2), "clip = 2"),
-])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (dict(privacy="recrod", noise_sigma=1), "record"),
+        (dict(noise_sigma=1), "sigma = 1"),
+        (dict(privacy="record", noise_sigma=-1), "sigma = -1"),
+        (dict(privacy="client", noise_sigma=1, noise_clip=0), "clip = 0"),
+        (dict(privacy="unclipped", noise_sigma=1, noise_clip=2), "does not clip"),
+        (dict(privacy="record", noise_sigma="a lot"), "sigma = 'a lot'"),
+        (dict(noise_clip=2), "clip = 2"),
+    ],
+)
 def test_values_that_do_not_go_together(changes, named):
     with pytest.raises(BadValue, match=named):
         RunSpec("fedavg", **changes)
@@ -115,7 +124,12 @@ def step_noises(run, round, clients, phase=0, steps=(0,)):
 def test_noise_is_independent_between_steps_clients_rounds_and_seeds():
     run, other = (played(tiny("fedavg", **RECORD, seed=s)) for s in (0, 1))
     run, other = next(run)[0], next(other)[0]
-    draws = [*step_noises(run, 1, (0, 1), steps=(0, 1)), *step_noises(run, 2, (0,)), *step_noises(run, 1, (0,), phase=1), *step_noises(other, 1, (0,))]
+    draws = [
+        *step_noises(run, 1, (0, 1), steps=(0, 1)),
+        *step_noises(run, 2, (0,)),
+        *step_noises(run, 1, (0,), phase=1),
+        *step_noises(other, 1, (0,)),
+    ]
     correlations = np.corrcoef(draws)[np.triu_indices(len(draws), 1)]
     assert len(correlations) == 21 and np.abs(correlations).max() < 0.1
     assert np.array_equal(step_noises(run, 1, (0,))[0], draws[0])
@@ -145,7 +159,9 @@ def test_poisson_samples():
         there[k, batch] = 1
     sizes = there.sum(1)
     assert sizes.mean() == pytest.approx(10, abs=0.3) and sizes.var() == pytest.approx(50 * 0.2 * 0.8, rel=0.1)
-    assert np.abs(there.mean(0) - 0.2).max() < 0.03 and np.abs(np.corrcoef(there.T)[np.triu_indices(50, 1)]).max() < 0.08
+    assert (
+        np.abs(there.mean(0) - 0.2).max() < 0.03 and np.abs(np.corrcoef(there.T)[np.triu_indices(50, 1)]).max() < 0.08
+    )
     assert [len(batch) for batch in poisson_batches(np.random.default_rng(0), 5, 10, 3)] == [5, 5, 5]
 
 
@@ -160,7 +176,9 @@ def test_an_epoch_of_poisson_samples_has_the_usual_number_of_steps():
 
 def test_empty_batches_are_steps_of_noise():
     """With batches of one sample more than a third are empty; both backends take the same steps, and an empty one moves theta."""
-    spec = tiny("fedavg", **RECORD | dict(batch_size=1, rounds=1, test_fraction=0.95, partition=dict(alpha=0.5, min_size=60)))
+    spec = tiny(
+        "fedavg", **RECORD | dict(batch_size=1, rounds=1, test_fraction=0.95, partition=dict(alpha=0.5, min_size=60))
+    )
     run = next(played(spec))[0]
     plan = run.turn(0, 0, 1).plan(0, 1)
     assert 0.2 < np.mean([len(batch) == 0 for (batch,) in plan]) < 0.55
@@ -193,7 +211,9 @@ def test_process_agrees_with_serial_bit_for_bit():
 def test_a_resumed_run_draws_the_same_noise(mechanism):
     rounds = list(played(tiny("fedavg", **mechanism | dict(rounds=3)), change=None))
     run, end, _ = rounds[-1]
-    half = copy.deepcopy(next(s for k, (_, s, _) in enumerate(played(tiny("fedavg", **mechanism | dict(rounds=3)))) if k == 1))
+    half = copy.deepcopy(
+        next(s for k, (_, s, _) in enumerate(played(tiny("fedavg", **mechanism | dict(rounds=3)))) if k == 1)
+    )
     for t in (2, 3):
         play_round([run], [half], t)
     assert same(half.server, end.server)
@@ -215,7 +235,10 @@ def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():
 
 def test_noise_hurts_more_the_more_there_is():
     def loss(sigma):
-        return simulate(tiny("fedavg", **RECORD | dict(noise_sigma=sigma, rounds=2, join_ratio=1.0))).history[-1]["loss"]
+        return simulate(tiny("fedavg", **RECORD | dict(noise_sigma=sigma, rounds=2, join_ratio=1.0))).history[-1][
+            "loss"
+        ]
+
     assert loss(0.0) < loss(20.0)
 
 
@@ -236,9 +259,14 @@ def test_an_update_is_clipped_by_hand():
     assert one_release("client", 0.0, clip=5.0)[0]["w"].tolist() == [[3.0, 4.0]]
 
 
-@pytest.mark.parametrize(("kind", "sigma", "clip", "centre", "spread"), [
-    ("client", 0.5, 2.0, (1.2, 1.6), 1.0), ("unclipped", 0.5, 1.0, (3, 4), 0.5), ("unclipped_relative", 0.5, 1.0, (3, 4), 0.5 * (25 / 2) ** 0.5),
-])
+@pytest.mark.parametrize(
+    ("kind", "sigma", "clip", "centre", "spread"),
+    [
+        ("client", 0.5, 2.0, (1.2, 1.6), 1.0),
+        ("unclipped", 0.5, 1.0, (3, 4), 0.5),
+        ("unclipped_relative", 0.5, 1.0, (3, 4), 0.5 * (25 / 2) ** 0.5),
+    ],
+)
 def test_the_noise_of_an_upload(kind, sigma, clip, centre, spread):
     w = one_release(kind, sigma, clip, count=2000)[0]["w"].numpy()
     np.testing.assert_allclose(w.mean(0), centre, atol=5 * spread / 2000**0.5)
@@ -249,18 +277,25 @@ def test_the_noise_of_an_upload(kind, sigma, clip, centre, spread):
 def test_without_a_message_of_its_own_the_last_release_is_the_reference():
     """pFedSV gets other clients' models: its update is measured from its own last release, FedAvg's from the global model."""
     for method in ("pfedsv", "fedavg"):
-        states = [(copy.deepcopy(state), ids) for _, state, ids in played(tiny(method, **CLIENT | dict(noise_sigma=0, noise_clip=0.01, join_ratio=1.0)))]
+        states = [
+            (copy.deepcopy(state), ids)
+            for _, state, ids in played(tiny(method, **CLIENT | dict(noise_sigma=0, noise_clip=0.01, join_ratio=1.0)))
+        ]
         for (before, _), (after, ids) in zip(states, states[1:]):
             for i in ids:
                 ref = tree.rows(before.released, int(i)) if method == "pfedsv" else before.server["theta"]
                 now = tree.rows(after.released, int(i))
-                assert sum((now[name] - ref[name]).square().sum() for name in now).sqrt().item() == pytest.approx(0.01, rel=1e-6)
+                assert sum((now[name] - ref[name]).square().sum() for name in now).sqrt().item() == pytest.approx(
+                    0.01, rel=1e-6
+                )
 
 
 def test_what_others_see_is_what_was_released():
     _, state = last(tiny("pfedsv", **CLIENT | dict(join_ratio=1.0)))
     assert same(state.server["models"], state.released)
-    assert not torch.equal(state.clients["theta"]["head.bias"], state.released["head.bias"])  # the own copy has no noise
+    assert not torch.equal(
+        state.clients["theta"]["head.bias"], state.released["head.bias"]
+    )  # the own copy has no noise
 
 
 # refusals --------------------------------------------------------------------------------------------------------------
@@ -271,7 +306,9 @@ def test_batch_norm_is_refused_before_anything_runs():
         next(played(tiny("fedavg", privacy="record", noise_sigma=1)))
 
 
-@pytest.mark.parametrize(("method", "named"), [("feddyn", "sgd_step"), ("perfedavg", "sgd_step"), ("fedem", "expected one for each of 1")])
+@pytest.mark.parametrize(
+    ("method", "named"), [("feddyn", "sgd_step"), ("perfedavg", "sgd_step"), ("fedem", "expected one for each of 1")]
+)
 def test_methods_whose_steps_cannot_be_private_are_refused(method, named):
     with pytest.raises(BadValue, match=named):
         last(tiny(method, **RECORD))
@@ -304,6 +341,7 @@ def besides(model, theta, batch, data):
 
 def by_hand(model, theta, batch, data):
     """A mean of its own, which asks neither the data nor the batch."""
+
     def loss(p):
         z, stats = model.training_features({**theta, **p}, batch)
         return torch.nn.functional.cross_entropy(model.classify({**theta, **p}, z), batch.y), stats

@@ -49,7 +49,9 @@ def test_grouped_makes_five_groups_of_four():
 )
 def test_grouped_leaves_some_clients_with_fewer_classes(labels, classes_per_client, short):
     """20 clients. 3 of 10 classes: two clients have one; 4: four clients have two. {classes: clients}."""
-    owned = Counter(map(len, hands(drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0))))
+    owned = Counter(
+        map(len, hands(drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0)))
+    )
     assert owned == {classes_per_client: 20 - sum(short.values()), **short}
 
 
@@ -116,7 +118,9 @@ def test_balance_gives_equal_shares():
 def test_a_class_too_small_for_unequal_shares_is_named():
     """10 samples for 5 owners with at least 40/10 = 4 each: impossible; equal shares are not."""
     labels = np.repeat(np.arange(10), 10)
-    with pytest.raises(InfeasiblePartition, match="10 samples cannot be divided unequally over 4 clients with at least 4"):
+    with pytest.raises(
+        InfeasiblePartition, match="10 samples cannot be divided unequally over 4 clients with at least 4"
+    ):
         drawn(labels, 20, "pat_grouped")
     assert drawn(labels, 20, "pat_grouped", balance=True).sum() == 100
 
@@ -210,7 +214,10 @@ def test_ring_of_ten():
     assert min(lengths) >= 3 and lengths[10] > 10
 
 
-@pytest.mark.parametrize("labels, num_clients, classes_per_client, owners", [(TEN, 100, 2, 20), (HUNDRED, 10, 20, 2), (HUNDRED, 100, 2, 2), (TEN, 45, 2, 9)])
+@pytest.mark.parametrize(
+    "labels, num_clients, classes_per_client, owners",
+    [(TEN, 100, 2, 20), (HUNDRED, 10, 20, 2), (HUNDRED, 100, 2, 2), (TEN, 45, 2, 9)],
+)
 def test_ring_owners(labels, num_clients, classes_per_client, owners):
     """pFedSV's settings: every class on N C_k / C clients, parts of a class equal; no two clients alike where there are enough different hands."""
     counts = drawn(labels, num_clients, "ring", classes_per_client=classes_per_client)
@@ -273,7 +280,9 @@ def test_shards_of_one_class_each():
 
 
 def test_too_many_shards_is_an_error():
-    with pytest.raises(InfeasiblePartition, match="1000 clients with s = 2 shards need 2000 samples; the data set has 1800"):
+    with pytest.raises(
+        InfeasiblePartition, match="1000 clients with s = 2 shards need 2000 samples; the data set has 1800"
+    ):
         drawn(TEN, 1000, "shards")
 
 
@@ -309,7 +318,15 @@ def test_domains_are_cut_at_random():
     domains = np.tile([0, 1], 900)
     counts = drawn(labels, 10, "domain", groups=domains, clients_per_domain=5)
     assert np.abs(counts - 18).max() < 5 * np.sqrt(18)
-    assert len({make_partition(labels, 10, "domain", seed, groups=domains, clients_per_domain=5).checksum for seed in range(20)}) == 20
+    assert (
+        len(
+            {
+                make_partition(labels, 10, "domain", seed, groups=domains, clients_per_domain=5).checksum
+                for seed in range(20)
+            }
+        )
+        == 20
+    )
 
 
 def test_domain_names_the_right_number_of_clients():
@@ -331,11 +348,15 @@ def test_writers_are_clients_and_small_ones_are_dropped():
 
 
 def test_writer_names_the_right_number_of_clients():
-    with pytest.raises(BadValue, match=r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer with pick"):
+    with pytest.raises(
+        BadValue, match=r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer with pick"
+    ):
         make_partition(TEN, 100, "writer", 0, groups=WRITERS, min_samples=10)
     with pytest.raises(BadValue, match="num_clients = 4 .*expected at most 3"):
         make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=10, pick=True)
-    with pytest.raises(InfeasiblePartition, match="no writer has min_samples = 2000 samples; the largest of 5 has 1000"):
+    with pytest.raises(
+        InfeasiblePartition, match="no writer has min_samples = 2000 samples; the largest of 5 has 1000"
+    ):
         make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=2000)
 
 
@@ -369,12 +390,27 @@ def test_groups_of_clients_are_noted_for_every_scheme():
 # parameters ------------------------------------------------------------------------------------------------------------
 
 WRONG = [
-    *((scheme, "classes_per_client", 0, "at least 1") for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")),
-    *((scheme, "classes_per_client", 11, "1 to the 10 classes") for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")),
-    ("pat_grouped", "min_size", -1, "0 or more"), ("pat_grouped", "fair", 1, "true or false"), ("random_classes", "uncovered", "ignore", "resample, drop"),
-    ("random_classes", "max_tries", 0, "1 or more"), ("ring", "unequal", "yes", "true or false"), ("shards", "s", 0, "at least 1"), ("shards", "s", 1.5, "integer"),
-    ("domain", "clients_per_domain", 0, "at least 1"), ("writer", "min_samples", 0, "at least 1"), ("writer", "pick", 2, "true or false"),
-    ("iid", "stratified", "no", "true or false"), ("dirichlet", "shuffle_classes", 0, "true or false"), ("manual", "label_sets", "ab", "list or none"),
+    *(
+        (scheme, "classes_per_client", 0, "at least 1")
+        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
+    ),
+    *(
+        (scheme, "classes_per_client", 11, "1 to the 10 classes")
+        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
+    ),
+    ("pat_grouped", "min_size", -1, "0 or more"),
+    ("pat_grouped", "fair", 1, "true or false"),
+    ("random_classes", "uncovered", "ignore", "resample, drop"),
+    ("random_classes", "max_tries", 0, "1 or more"),
+    ("ring", "unequal", "yes", "true or false"),
+    ("shards", "s", 0, "at least 1"),
+    ("shards", "s", 1.5, "integer"),
+    ("domain", "clients_per_domain", 0, "at least 1"),
+    ("writer", "min_samples", 0, "at least 1"),
+    ("writer", "pick", 2, "true or false"),
+    ("iid", "stratified", "no", "true or false"),
+    ("dirichlet", "shuffle_classes", 0, "true or false"),
+    ("manual", "label_sets", "ab", "list or none"),
 ]
 
 

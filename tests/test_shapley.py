@@ -138,7 +138,9 @@ def test_null_player(players, seed):
     for solve in solvers(players, seed):
         values = solve(lambda members: inner(members[:, others]))
         assert abs(float(values[null])) < 1e-12
-    torch.testing.assert_close(exact(lambda members: inner(members[:, others]), players)[others], exact(inner, players - 1))
+    torch.testing.assert_close(
+        exact(lambda members: inner(members[:, others]), players)[others], exact(inner, players - 1)
+    )
 
 
 @HOW_MANY
@@ -252,9 +254,16 @@ def test_more_than_twelve_players_are_estimated():
     assert few.errors.tolist() == [0.0] * 3
 
 
-@pytest.mark.parametrize("call", [
-    lambda g: exact(g, 13), lambda g: exact(g, 0), lambda g: shapley(g, 0), lambda g: shapley(g, 3, 5, "latin"), lambda g: shapley(g, 3, 0),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: exact(g, 13),
+        lambda g: exact(g, 0),
+        lambda g: shapley(g, 0),
+        lambda g: shapley(g, 3, 5, "latin"),
+        lambda g: shapley(g, 3, 0),
+    ],
+)
 def test_values_out_of_range_are_refused(call):
     with pytest.raises(BadValue):
         call(random_game(3, 0))

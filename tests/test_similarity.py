@@ -121,8 +121,12 @@ def test_class_cosines_are_pytorch_s():
     a, b = normal(3, 4, 6), normal(2, 4, 6, seed=1)
     cosines = class_cosines(a, b)
     assert cosines.shape == (3, 2, 4) and cosines.dtype == torch.float64
-    torch.testing.assert_close(cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0)
+    torch.testing.assert_close(
+        cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9
+    )
+    torch.testing.assert_close(
+        class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0
+    )
 
 
 def test_class_cosines_by_hand():
@@ -137,7 +141,11 @@ def test_class_vectors_with_and_without_bias():
     theta = {"head.weight": normal(5, 3, 4), "head.bias": normal(5, 3, seed=1)}
     assert torch.equal(class_vectors(theta), theta["head.weight"])
     vectors = class_vectors(theta, bias=True)
-    assert vectors.shape == (5, 3, 5) and torch.equal(vectors[..., :4], theta["head.weight"]) and torch.equal(vectors[..., 4], theta["head.bias"])
+    assert (
+        vectors.shape == (5, 3, 5)
+        and torch.equal(vectors[..., :4], theta["head.weight"])
+        and torch.equal(vectors[..., 4], theta["head.bias"])
+    )
 
 
 # data ------------------------------------------------------------------------------------------------------------------
@@ -189,7 +197,10 @@ def test_wasserstein_by_hand():
 
 def test_loss_difference_by_hand():
     """Own loss 0.5, the other model's 2 on the same data; models (0, 0 | 1) and (2, -1 | 3) are sqrt(4 + 1 + 4) = 3 apart: -1/2."""
-    own, other = {"w": tensor(0, 0), "v": tensor(1), "running": tensor(0)}, {"w": tensor(2, -1), "v": tensor(3), "running": tensor(50)}
+    own, other = (
+        {"w": tensor(0, 0), "v": tensor(1), "running": tensor(0)},
+        {"w": tensor(2, -1), "v": tensor(3), "running": tensor(50)},
+    )
     assert loss_difference_similarity(0.5, 2.0, own, other, ("w", "v")) == pytest.approx(-0.5)
     assert loss_difference_similarity(2.0, 0.5, own, other, ("w", "v")) == pytest.approx(0.5)
     assert loss_difference_similarity(1.0, 1.0, own, own, ("w", "v")) == 0
@@ -210,7 +221,15 @@ def test_norm_statistics_pool_samples_and_positions():
 
 # end to end ------------------------------------------------------------------------------------------------------------
 
-TINY = dict(num_clients=4, scheme="manual", partition={"label_sets": FOUR}, rounds=1, join_ratio=1.0, local_epochs=1, eval_every=1)
+TINY = dict(
+    num_clients=4,
+    scheme="manual",
+    partition={"label_sets": FOUR},
+    rounds=1,
+    join_ratio=1.0,
+    local_epochs=1,
+    eval_every=1,
+)
 SPEC = RunSpec("local", measures=("cka", "client_similarity"), **TINY)
 
 
@@ -232,14 +251,20 @@ def test_cka_of_a_run(result):
 def test_client_similarity_of_a_run(result):
     """Shapes, diagonals, symmetry (all but ldb), ranges; the data similarity is that of the partition."""
     out, own = result.arrays, np.eye(4, dtype=bool)
-    assert all(out[name].shape == (4, 4) for name in ("data", "cs", "mdb", "wdb", "ldb")) and out["cs_by_class"].shape == (4, 4, 10)
+    assert all(out[name].shape == (4, 4) for name in ("data", "cs", "mdb", "wdb", "ldb")) and out[
+        "cs_by_class"
+    ].shape == (4, 4, 10)
     for name in ("data", "cs", "mdb", "wdb"):
         np.testing.assert_allclose(out[name], out[name].T, rtol=1e-12)
     assert np.abs(out["ldb"] - out["ldb"].T)[~own].min() > 0
     assert (out["data"][own] == 1).all() and out["cs"][own] == pytest.approx([1] * 4, abs=1e-6)
     assert all(np.isnan(out[name][own]).all() and np.isfinite(out[name][~own]).all() for name in ("mdb", "wdb", "ldb"))
     np.testing.assert_allclose(out["cs"], out["cs_by_class"].mean(-1), rtol=1e-12)
-    assert (np.abs(out["mdb"][~own]) <= 1).all() and (out["wdb"][~own] > 0).all() and (np.abs(out["cs_by_class"]) <= 1 + 1e-9).all()
+    assert (
+        (np.abs(out["mdb"][~own]) <= 1).all()
+        and (out["wdb"][~own] > 0).all()
+        and (np.abs(out["cs_by_class"]) <= 1 + 1e-9).all()
+    )
     expected = [[data_similarity(a, b) for b in result.arrays["counts"]] for a in result.arrays["counts"]]
     np.testing.assert_allclose(out["data"], expected)
     assert out["data"][0, 1] == 1 and out["data"][0, 3] == 0 and 0 < out["data"][2, 3] < out["data"][0, 2] < 1
@@ -272,7 +297,9 @@ def test_cka_measure_is_linear_cka_of_layer_outputs(two_models):
     for layer in range(5):
         assert cka[layer, 0, 2] == pytest.approx(1, abs=1e-9)
         for i, j in ((0, 1), (3, 1), (2, 3)):
-            assert cka[layer, i, j] == pytest.approx(feature_cka(outputs[i][layer].double(), outputs[j][layer].double()), rel=1e-6)
+            assert cka[layer, i, j] == pytest.approx(
+                feature_cka(outputs[i][layer].double(), outputs[j][layer].double()), rel=1e-6
+            )
 
 
 def test_client_similarity_measure_directly(two_models):
@@ -286,10 +313,17 @@ def test_client_similarity_measure_directly(two_models):
         flat = [torch.cat([thetas[i][name].flatten() for name in model.trainable]).double() for i in (a, b)]
         start = torch.cat([model.theta0[name].flatten() for name in model.trainable]).double()
         assert out["ldb"][a, b] == pytest.approx((losses[0] - losses[1]) / (flat[0] - flat[1]).norm().item(), rel=1e-3)
-        assert out["mdb"][a, b] == pytest.approx(torch.nn.functional.cosine_similarity(flat[0] - start, flat[1] - start, dim=0).item(), rel=1e-5)
-        stats = [norm_statistics(model, thetas[i], run.work.source.batch(torch.from_numpy(run.work.parts[i]["train"])).x) for i in (a, b)]
+        assert out["mdb"][a, b] == pytest.approx(
+            torch.nn.functional.cosine_similarity(flat[0] - start, flat[1] - start, dim=0).item(), rel=1e-5
+        )
+        stats = [
+            norm_statistics(model, thetas[i], run.work.source.batch(torch.from_numpy(run.work.parts[i]["train"])).x)
+            for i in (a, b)
+        ]
         assert out["wdb"][a, b] == pytest.approx(wasserstein_similarity(*stats), rel=1e-6)
-    assert out["cs"][0, 2] == pytest.approx(1, abs=1e-6) and out["mdb"][0, 2] == pytest.approx(1) and out["ldb"][0, 2] == 0
+    assert (
+        out["cs"][0, 2] == pytest.approx(1, abs=1e-6) and out["mdb"][0, 2] == pytest.approx(1) and out["ldb"][0, 2] == 0
+    )
     assert out["cs"][0, 1] < 0.9 and out["wdb"][0, 2] < 1e6
 
 
@@ -297,7 +331,9 @@ def test_probe_images_are_nobody_s_training_images(two_models):
     """Sorted, distinct, from the test parts only, every class present, the same for every seed of a spec."""
     run, _ = two_models
     probe = measures.probe_images(run)
-    assert np.array_equal(probe, np.unique(probe)) and len(probe) == min(measures.PROBE, sum(len(p["test"]) for p in run.work.parts))
+    assert np.array_equal(probe, np.unique(probe)) and len(probe) == min(
+        measures.PROBE, sum(len(p["test"]) for p in run.work.parts)
+    )
     assert not np.isin(probe, np.concatenate([p["train"] for p in run.work.parts])).any()
     assert set(run.work.source.labels[torch.from_numpy(probe)].tolist()) == set(range(10))
     assert np.array_equal(probe, measures.probe_images(set_up(SPEC.but(seed=5), "serial")))

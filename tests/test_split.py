@@ -44,7 +44,10 @@ def test_contract(indices, fraction, seed, client):
     assert np.array_equal(train, again[0]) and np.array_equal(test, again[1])
 
 
-@pytest.mark.parametrize("size, fraction, tests", [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)])
+@pytest.mark.parametrize(
+    "size, fraction, tests",
+    [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)],
+)
 def test_sizes(size, fraction, tests):
     train, test = split_client(np.arange(size), fraction, 0, 0)
     assert (len(train), len(test)) == (size - tests, tests)
@@ -59,7 +62,9 @@ def test_every_client_and_seed_has_its_own_draw():
 
 def test_draws_of_two_clients_are_not_aligned():
     """Two independent halves of 100 share about 25 samples (std 2.5); equal or complementary ones would share 50 or 0."""
-    shared = [len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)]
+    shared = [
+        len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)
+    ]
     assert 24 < np.mean(shared) < 26 and min(shared) > 10 and max(shared) < 40
 
 
@@ -95,7 +100,10 @@ def test_too_few_samples_names_the_client(size):
 # recorded splits: what has been published under a seed stays ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fraction, seed, client, digest", [(0.5, 0, 0, "6d92d73d073e0d73"), (0.25, 3, 7, "fb2bdd96e5f5b28b"), (0.2, 1, 99, "9ed9bc037781d184")])
+@pytest.mark.parametrize(
+    "fraction, seed, client, digest",
+    [(0.5, 0, 0, "6d92d73d073e0d73"), (0.25, 3, 7, "fb2bdd96e5f5b28b"), (0.2, 1, 99, "9ed9bc037781d184")],
+)
 def test_recorded_splits(fraction, seed, client, digest):
     train, test = split_client(OWN, fraction, seed, client)
     assert hashlib.sha256(train.tobytes() + b"|" + test.tobytes()).hexdigest()[:16] == digest
@@ -104,7 +112,9 @@ def test_recorded_splits(fraction, seed, client, digest):
 # all clients: validation, strata, what is tested ------------------------------------------------------------------------
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
-SKEWED = [own[LABELS[own] >= i] for i, own in enumerate(np.array_split(np.random.default_rng(1).permutation(400), 4))]  # client i has classes i..4
+SKEWED = [
+    own[LABELS[own] >= i] for i, own in enumerate(np.array_split(np.random.default_rng(1).permutation(400), 4))
+]  # client i has classes i..4
 
 
 def test_without_options_it_is_the_plain_split():
@@ -115,7 +125,13 @@ def test_without_options_it_is_the_plain_split():
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.lists(st.integers(3, 30), min_size=1, max_size=6), st.floats(0.05, 0.6), st.floats(0.05, 0.9), st.booleans(), st.integers(0, 2**31))
+@given(
+    st.lists(st.integers(3, 30), min_size=1, max_size=6),
+    st.floats(0.05, 0.6),
+    st.floats(0.05, 0.9),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
 def test_validation_contract(sizes, test_fraction, val_fraction, stratified, seed):
     """Disjoint, complete, each of at least one sample; the test part is that without validation; val_fraction of the rest."""
     clients = np.split(np.random.default_rng(seed).permutation(sum(sizes)), np.cumsum(sizes)[:-1])
@@ -131,7 +147,11 @@ def test_validation_contract(sizes, test_fraction, val_fraction, stratified, see
         assert min(map(len, own.values())) >= 1
         assert np.array_equal(np.sort(np.concatenate([own["train"], own["val"], own["test"]])), np.sort(indices))
         assert all(np.array_equal(part, np.sort(part)) for part in own.values())
-        assert abs(len(own["val"]) - val_fraction * len(before["train"])) <= 0.5 or len(own["val"]) == 1 or len(own["train"]) == 1
+        assert (
+            abs(len(own["val"]) - val_fraction * len(before["train"])) <= 0.5
+            or len(own["val"]) == 1
+            or len(own["train"]) == 1
+        )
 
 
 def test_validation_has_a_draw_of_its_own():
@@ -206,8 +226,10 @@ def test_owned_classes_equally_often(val_fraction):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(val_fraction=-0.1), "val_fraction = -0.1 .*from 0 to below 1"), (dict(val_fraction=1.0), "val_fraction = 1.0 "),
-        (dict(val_fraction=float("nan")), "val_fraction = nan"), (dict(test_distribution="glob"), "'glob'; did you mean global.*matched, global, owned_uniform"),
+        (dict(val_fraction=-0.1), "val_fraction = -0.1 .*from 0 to below 1"),
+        (dict(val_fraction=1.0), "val_fraction = 1.0 "),
+        (dict(val_fraction=float("nan")), "val_fraction = nan"),
+        (dict(test_distribution="glob"), "'glob'; did you mean global.*matched, global, owned_uniform"),
     ],
 )
 def test_options_out_of_range(change, message):
@@ -256,8 +278,14 @@ def test_validation_is_carved_for_methods_that_ask_for_it():
 def test_groups_of_the_data_set_reach_the_scheme(scheme):
     """Two domains of two clients; or three writers."""
     by_thirds = torch.arange(1797) // 600
-    data = dataclasses.replace(DIGITS, groups=by_thirds.clamp(max=1) if scheme == "domain" else by_thirds, group_names=("a", "b", "c"))
-    options = dict(num_clients=4, partition={"clients_per_domain": 2}) if scheme == "domain" else dict(num_clients=3, partition={})
+    data = dataclasses.replace(
+        DIGITS, groups=by_thirds.clamp(max=1) if scheme == "domain" else by_thirds, group_names=("a", "b", "c")
+    )
+    options = (
+        dict(num_clients=4, partition={"clients_per_domain": 2})
+        if scheme == "domain"
+        else dict(num_clients=3, partition={})
+    )
     partition, parts = tiny("fedavg", scheme=scheme, **options).divide(data)
     assert partition.groups.tolist() == ([0, 0, 1, 1] if scheme == "domain" else [0, 1, 2])
     assert sum(len(own["train"]) + len(own["test"]) for own in parts) == 1797
@@ -266,7 +294,10 @@ def test_groups_of_the_data_set_reach_the_scheme(scheme):
 @pytest.mark.parametrize("test_distribution", ["global", "owned_uniform"])
 def test_training_does_not_depend_on_what_is_tested(test_distribution):
     """After a round all models are the same, bit for bit."""
-    specs = [tiny("pfedsim", rounds=1, test_distribution=name, measures=("client_similarity",)) for name in ("matched", test_distribution)]
+    specs = [
+        tiny("pfedsim", rounds=1, test_distribution=name, measures=("client_similarity",))
+        for name in ("matched", test_distribution)
+    ]
     matched, other = (simulate(spec).arrays for spec in specs)
     assert np.array_equal(matched["cs_by_class"], other["cs_by_class"])
     assert not np.array_equal(matched["tests"], other["tests"])
@@ -274,7 +305,10 @@ def test_training_does_not_depend_on_what_is_tested(test_distribution):
 
 def test_backends_agree_on_one_pool_for_everyone():
     """All clients have as many test samples, so that the mean over clients is the share of all."""
-    serial, stacked = (simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend) for backend in ("serial", "vmap"))
+    serial, stacked = (
+        simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend)
+        for backend in ("serial", "vmap")
+    )
     assert np.abs(serial.arrays["correct"] - stacked.arrays["correct"]).sum() <= 2
     assert abs(serial.final("pooled") - serial.final("client_mean")) < 1e-12
     assert (serial.arrays["tests"] == serial.arrays["tests"][0]).all()
@@ -285,7 +319,9 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
     with pytest.raises(BadValue, match="scheme = 'domain' .*groups"):
         check_inputs([tiny("fedavg", scheme="domain", partition={})])
     with pytest.raises(BadValue, match=r"client \d+ has 1 training sample"):
-        check_inputs([with_validation(tiny("fedavg", num_clients=599, scheme="iid", partition={}, test_fraction=0.5), 0.5)])
+        check_inputs(
+            [with_validation(tiny("fedavg", num_clients=599, scheme="iid", partition={}, test_fraction=0.5), 0.5)]
+        )
 
 
 # run ids ----------------------------------------------------------------------------------------------------------------
@@ -294,8 +330,12 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
 @pytest.mark.parametrize(
     "spec, id",
     [
-        (dict(method="pfedsim"), "420d5d5314c90027"), (dict(method="fedavg", scheme="iid", num_clients=5), "c3aedc74569ac209"),
-        (dict(method="local", scheme="manual", num_clients=2, partition={"label_sets": [[0, 1], [1, 2]]}), "8f6dfa9d72ea44d9"),
+        (dict(method="pfedsim"), "420d5d5314c90027"),
+        (dict(method="fedavg", scheme="iid", num_clients=5), "c3aedc74569ac209"),
+        (
+            dict(method="local", scheme="manual", num_clients=2, partition={"label_sets": [[0, 1], [1, 2]]}),
+            "8f6dfa9d72ea44d9",
+        ),
         (dict(method="fedper", partition={"alpha": 0.5, "cap": False}, model_options={"pools": 2}), "8b944da7ad8f76fe"),
     ],
     ids=str,
@@ -319,8 +359,10 @@ def test_ids_of_committed_results_stay():
 @pytest.mark.parametrize(
     "base, change",
     [
-        *(({}, {name: value}) for name, value in NEW.items()), ({}, {"test_distribution": "owned_uniform"}),
-        ({}, {"partition": {"alpha": 0.5, "min_size": 2, "shuffle_classes": True}}), ({"scheme": "iid", "partition": {}}, {"partition": {"stratified": True}}),
+        *(({}, {name: value}) for name, value in NEW.items()),
+        ({}, {"test_distribution": "owned_uniform"}),
+        ({}, {"partition": {"alpha": 0.5, "min_size": 2, "shuffle_classes": True}}),
+        ({"scheme": "iid", "partition": {}}, {"partition": {"stratified": True}}),
     ],
     ids=str,
 )

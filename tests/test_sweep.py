@@ -55,7 +55,17 @@ def test_who_leads_and_who_waits():
     assert leaders([none, local, quarter]) == {}
 
 
-@pytest.mark.parametrize("change", [dict(seed=1), dict(lr=0.1), dict(eval_every=4), dict(bn_stats="global"), dict(partition_seed=1), dict(eval_points=("post",))])
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(seed=1),
+        dict(lr=0.1),
+        dict(eval_every=4),
+        dict(bn_stats="global"),
+        dict(partition_seed=1),
+        dict(eval_points=("post",)),
+    ],
+)
 def test_runs_of_other_settings_begin_otherwise(change):
     assert beginning(tiny("pfedsim"))[0] != beginning(tiny("pfedsim", **change))[0]
 
@@ -77,9 +87,15 @@ def test_shared_beginnings_change_no_number(store, tmp_path, points):
 
 def test_shared_rounds_are_computed_once(store, monkeypatch):
     played = []
-    monkeypatch.setattr(engine, "play_round", lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t))[1])
+    monkeypatch.setattr(
+        engine,
+        "play_round",
+        lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t))[1],
+    )
     run_all(rho_sweep(), store, jobs=1)
-    assert len(played) == 8 + 8 + 8 + 6 + 4 + 2  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
+    assert (
+        len(played) == 8 + 8 + 8 + 6 + 4 + 2
+    )  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
 
 
 def test_a_damaged_or_missing_milestone_costs_time_not_numbers(store, monkeypatch):
@@ -116,9 +132,16 @@ def test_groups_of_seeds_go_into_one_stack_and_are_stored_apart(store):
         assert exact(store.get(spec)) == exact(results[spec.id]) and results[spec.id].provenance["backend"] == "vmap"
 
 
-@pytest.mark.parametrize(("device", "samples", "cores", "expected"), [
-    ("cuda", 0, 1, "vmap"), ("cuda", 10**9, 64, "vmap"), ("cpu", 10**9, 1, "serial"), ("cpu", 1000, 8, "serial"), ("cpu", 10**9, 2, "process"),
-])
+@pytest.mark.parametrize(
+    ("device", "samples", "cores", "expected"),
+    [
+        ("cuda", 0, 1, "vmap"),
+        ("cuda", 10**9, 64, "vmap"),
+        ("cpu", 10**9, 1, "serial"),
+        ("cpu", 1000, 8, "serial"),
+        ("cpu", 10**9, 2, "process"),
+    ],
+)
 def test_auto_follows_its_rule(device, samples, cores, expected):
     name, why = pick("auto", torch.device(device), samples, cores)
     assert name == expected and why
@@ -147,7 +170,9 @@ def test_a_single_long_run_uses_all_cores(store, monkeypatch, capfd):
 # failures ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), RuntimeError("something else")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(28, "No space left on device"), RuntimeError("something else")]
+)
 def test_a_failing_run_does_not_stop_the_others(store, monkeypatch, capfd, error):
     good, bad = tiny("fedavg", rounds=1), tiny("local", rounds=1)
 
@@ -241,20 +266,25 @@ def test_a_trace_of_the_second_round(tmp_path):
 def test_time_is_booked_by_phase():
     result = simulate(tiny("fedavg", num_clients=6, join_ratio=1.0))
     seconds = result.seconds
-    assert set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"} and min(seconds.values()) > 0
+    assert (
+        set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"}
+        and min(seconds.values()) > 0
+    )
     assert seconds["data"] + seconds["step"] <= seconds["train"] + 1e-2
     assert seconds["train"] + seconds["server"] + seconds["evaluate"] <= seconds["wall"] + 1e-2
     trained = sum(len(p) for p in (set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
     assert seconds["per_sample"] == pytest.approx((seconds["data"] + seconds["step"]) / trained, rel=0.05)
 
 
-
-
 def test_runs_that_share_nothing_are_whole_and_in_order(tmp_path, monkeypatch):
     """pFedSim and FedAvg begin alike; without sharing each does all its rounds, in the order of the specs."""
     specs = [tiny("pfedsim", hyper={"rho": 0.5}), tiny("fedavg")]
     order, real = [], sweep._do
-    monkeypatch.setattr(sweep, "_do", lambda progress, group, *a, **k: (order.append(group[0].method), real(progress, group, *a, **k))[1])
+    monkeypatch.setattr(
+        sweep,
+        "_do",
+        lambda progress, group, *a, **k: (order.append(group[0].method), real(progress, group, *a, **k))[1],
+    )
     apart = run_all(specs, Store("apart", tmp_path), jobs=1, share=False)
     assert order == ["pfedsim", "fedavg"] and [apart[s.id].provenance["shared_rounds"] for s in specs] == [0, 0]
     order.clear()
