@@ -1,4 +1,5 @@
-"""Tests run in folders of their own and in the smoke profile; nothing of the user's results, checkpoints or data is touched."""
+"""Tests run in folders of their own and in the smoke profile; nothing of the user's results,
+checkpoints or data is touched."""
 
 import atexit
 import os

@@ -1,4 +1,5 @@
-"""Shared by the tests of methods, engine and store: tiny runs on digits, and a toy client whose steps can be done on paper."""
+"""Shared by the tests of methods, engine and store: tiny runs on digits,
+and a toy client whose steps can be done on paper."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def tiny(method: str, **changes) -> RunSpec:
 
 
 def played(spec: RunSpec, backend: str = "serial", change=None, device: str = "cpu"):
-    """Yield (run, state, participants) before round 1 (participants empty) and after every round; `change(run)` adapts the run first."""
+    """Yield (run, state, participants) before round 1 (participants empty) and after every round;
+    `change(run)` adapts the run first."""
     run = set_up(spec, backend, device)
     run = change(run) if change else run
     state = first_state(run)
@@ -87,7 +89,8 @@ def exact(result) -> dict:
 
 
 def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
-    """Server states before and after every round that three clients play by the method's functions alone, all taking part.
+    """Server states before and after every round that three clients play by the method's functions alone,
+    all taking part.
 
     Everything that a function is given is compared bit for bit with a deep copy taken before; theta0 too.
     """

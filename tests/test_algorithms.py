@@ -1,4 +1,5 @@
-"""Each method against its definition: steps done by hand, reductions to simpler methods, who owns what, what is sent."""
+"""Each method against its definition: steps done by hand, reductions to simpler methods, who owns what,
+what is sent."""
 
 from __future__ import annotations
 
@@ -44,10 +45,10 @@ N_AB = np.array(
 def test_fedavg_by_hand():
     """Start: w = 2, v = -1, b = 0.5, eta = 0.1; e = v w x + b - y, dw = e v x, dv = e w x, db = e.
 
-    A: x = 1, y = -2:       e = -2 + 0.5 + 2 = 0.5         dw = -0.5  dv = 1    db = 0.5   ->  w = 2.05  v = -1.1   b = 0.45
-    B: x = -1, y = 1.5:     e = 2 + 0.5 - 1.5 = 1          dw = 1     dv = -2   db = 1     ->  w = 1.9   v = -0.8   b = 0.4
-       x = 1, y = -2.12:    e = -1.52 + 0.4 + 2.12 = 1     dw = -0.8  dv = 1.9  db = 1     ->  w = 1.98  v = -0.99  b = 0.3
-    Server with n = (1, 3): w = (2.05 + 3*1.98)/4 = 1.9975, v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 3*0.3)/4 = 0.3375.
+    A: x = 1, y = -2:     e = -2 + 0.5 + 2 = 0.5      dw = -0.5  dv = 1    db = 0.5  ->  w = 2.05  v = -1.1   b = 0.45
+    B: x = -1, y = 1.5:   e = 2 + 0.5 - 1.5 = 1       dw = 1     dv = -2   db = 1    ->  w = 1.9   v = -0.8   b = 0.4
+       x = 1, y = -2.12:  e = -1.52 + 0.4 + 2.12 = 1  dw = -0.8  dv = 1.9  db = 1    ->  w = 1.98  v = -0.99  b = 0.3
+    Server, n = (1, 3): w = (2.05 + 3*1.98)/4 = 1.9975, v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 3*0.3)/4 = 0.3375.
     """
     model, method = ToyModel(), algorithms.make("fedavg")
     server, clients = method.init(model, Setting(3, 4, 1))
@@ -64,14 +65,16 @@ def test_fedavg_by_hand():
 
 
 def test_local_epochs_repeat_the_pass():
-    """A for E = 2: w = 2.05, v = -1.1, b = 0.45, then e = -1.1*2.05 + 0.45 + 2 = 0.195, dw = -0.2145, dv = 0.39975, db = 0.195."""
+    """A for E = 2: w = 2.05, v = -1.1, b = 0.45, then e = -1.1*2.05 + 0.45 + 2 = 0.195, dw = -0.2145, dv = 0.39975,
+    db = 0.195."""
     data = ToyData([([1.0], [-2.0])], epochs=2)
     upload, _ = algorithms.make("fedavg").client_update(ToyModel(), theta(2, -1, 0.5), {}, data)
     close(upload, theta(2.05 + 0.02145, -1.1 - 0.039975, 0.45 - 0.0195))
 
 
 def test_local_by_hand():
-    """The steps A and B of `test_fedavg_by_hand`, each kept by its client; nothing is sent and the server has no state."""
+    """The steps A and B of `test_fedavg_by_hand`, each kept by its client;
+    nothing is sent and the server has no state."""
     model, method = ToyModel(), algorithms.make("local")
     server, clients = method.init(model, Setting(3, 4, 1))
     close(clients, {"theta": tree.repeat(theta(2, -1, 0.5), 3)})
@@ -84,8 +87,9 @@ def test_local_by_hand():
 
 
 def test_fedper_by_hand():
-    """Client 0 trains as A of `test_fedavg_by_hand`. Client 2 has another head, v = 1, b = -0.5, and the labels of B with opposite sign:
-    e, dv and db change sign and dw = e v x does not, so w = 1.9 then 1.98 as before, v = 0.99, b = -0.3. Only w is averaged, to 1.9975.
+    """Client 0 trains as A of `test_fedavg_by_hand`. Client 2 has another head, v = 1, b = -0.5, and the labels of B
+    with opposite sign: e, dv and db change sign and dw = e v x does not, so w = 1.9 then 1.98 as before, v = 0.99, b =
+    -0.3. Only w is averaged, to 1.9975.
     """
     model, method = ToyModel(), algorithms.make("fedper")
     server, clients = method.init(model, Setting(3, 4, 1))
@@ -113,7 +117,8 @@ def test_fedper_by_hand():
 
 
 def test_pfedsim_takes_over_from_fedavg_by_hand():
-    """T = 4, rho = 0.5: T_g = 2 rounds of FedAvg (by hand above). Then every client's stored model is the global one and Phi = I."""
+    """T = 4, rho = 0.5: T_g = 2 rounds of FedAvg (by hand above).
+    Then every client's stored model is the global one and Phi = I."""
     model, method, setting = ToyModel(), algorithms.make("pfedsim", rho=0.5), Setting(3, 4, 1)
     first, rounds = method.warm_up(setting)
     assert (type(first).__name__, rounds) == ("FedAvg", 2)
@@ -127,12 +132,13 @@ def test_pfedsim_takes_over_from_fedavg_by_hand():
 
 
 def test_pfedsim_personalisation_phase_by_hand():
-    """phi = "eq3", own weight 3. Stored extractors w = 4, -4, 100, heads (-1, 0.5) for all; Phi_01 = 1, Phi_02 = Phi_12 = 0.
+    """phi = "eq3", own weight 3. Stored extractors w = 4, -4, 100, heads (-1, 0.5) for all; Phi_01 = 1,
+    Phi_02 = Phi_12 = 0.
 
-    Down: w_0 = (3*4 + 1*(-4))/4 = 2 and w_1 = (3*(-4) + 1*4)/4 = -2, heads as stored, so that client 0 trains as A and client 1, with
-    mirrored inputs, as B of `test_fedavg_by_hand` with -w: (2.05, -1.1, 0.45) and (-1.98, -0.99, 0.3).
-    Up: both are stored, not averaged; client 2 stays. The heads -1.1 and -0.99 are parallel: their cosine is clamped to 1 - 1e-8 and
-    Phi_01 = -ln(1e-8) = 18.4207. The other pairs and the diagonal stay.
+    Down: w_0 = (3*4 + 1*(-4))/4 = 2 and w_1 = (3*(-4) + 1*4)/4 = -2, heads as stored, so that client 0 trains as A and
+    client 1, with mirrored inputs, as B of `test_fedavg_by_hand` with -w: (2.05, -1.1, 0.45) and (-1.98, -0.99, 0.3).
+    Up: both are stored, not averaged; client 2 stays. The heads -1.1 and -0.99 are parallel: their cosine is clamped to
+    1 - 1e-8 and Phi_01 = -ln(1e-8) = 18.4207. The other pairs and the diagonal stay.
     """
     model, method = ToyModel(), algorithms.make("pfedsim", rho=0, phi="eq3", phi_self=3.0)
     server, _ = method.init(model, Setting(3, 4, 1))
@@ -207,7 +213,8 @@ def test_pfedsim_similarity_by_hand(reading, pairs):
 
 
 def test_pfedsim_bias_is_one_more_component():
-    """Class 0: (1, 2 | 2) and (2, 1 | -2): 4/5 without, (2 + 2 - 4)/9 = 0 with the bias. Class 1: (0, 0 | 1) twice: 0 without, 1 with.
+    """Class 0: (1, 2 | 2) and (2, 1 | -2): 4/5 without, (2 + 2 - 4)/9 = 0 with the bias. Class 1: (0, 0 | 1) twice:
+    0 without, 1 with.
 
     Means: 0.4 without, 0.5 with.
     """
@@ -239,7 +246,8 @@ LN = -log(0.6)  # 0.5108
     ],
 )
 def test_pfedsim_mixing_weights_by_hand(hyper, expected):
-    """Row 0 of Phi is (1, 0.4, 0, 0.99999). reference: -ln(1 - Phi), Phi at most 1 - phi_cap; own weight as phi_self says.
+    """Row 0 of Phi is (1, 0.4, 0, 0.99999). reference: -ln(1 - Phi), Phi at most 1 - phi_cap;
+    own weight as phi_self says.
 
     The download is the extractors 1, 2, 3, 4 averaged with these weights, and the own head.
     """
@@ -263,7 +271,8 @@ def test_pfedsim_mixing_weights_by_hand(hyper, expected):
 )
 @pytest.mark.parametrize("reading", ["reference", "eq3"])
 def test_pfedsim_refreshes_exactly_the_pairs_of_the_option(refresh, changed, reading):
-    """Five clients, 1 and 3 took part; all entries of Phi were 0.125 before. No cosine is near 0.125, so a renewed entry is seen."""
+    """Five clients, 1 and 3 took part; all entries of Phi were 0.125 before. No cosine is near 0.125,
+    so a renewed entry is seen."""
     heads = [[[1.0, 0.1 * i]] for i in range(5)]
     phi = torch.full((5, 5), 0.125, dtype=torch.float64).fill_diagonal_(1)
     server, method = server_with(heads, phi), algorithms.make("pfedsim", rho=0, phi=reading, phi_refresh=refresh)
@@ -287,7 +296,8 @@ def test_pfedsim_refresh_uses_the_uploaded_heads():
     ("max_age", "kept"), [(None, {1, 2, 3}), (0, set()), (1, {1}), (2, {1, 3}), (9, {1, 3}), (10, {1, 2, 3})]
 )
 def test_pfedsim_max_age_leaves_out_old_partners(max_age, kept):
-    """Next round is 10; clients 0..3 last trained in rounds 2, 9, 0, 8: ages 8, 1, 10, 2. The own weight stays whatever its age."""
+    """Next round is 10; clients 0..3 last trained in rounds 2, 9, 0, 8: ages 8, 1, 10, 2.
+    The own weight stays whatever its age."""
     phi = torch.full((4, 4), 0.5, dtype=torch.float64).fill_diagonal_(1)
     server = server_with([[[1.0]]] * 4, phi, round=9, trained=torch.tensor([2, 9, 0, 8]))
     weights = algorithms.make("pfedsim", rho=0, max_age=max_age).mixing_weights(server, [0])[0]
@@ -362,7 +372,8 @@ def test_pfedsim_with_rho_1_is_fedavg_at_post_too():
 
 
 def test_fedavg_with_all_clients_and_full_batches_is_gradient_descent():
-    """sum_i n_i/n (theta - eta grad L_i) = theta - eta grad L, L the loss on the pooled samples. Three clients of 1, 2 and 5 samples."""
+    """sum_i n_i/n (theta - eta grad L_i) = theta - eta grad L, L the loss on the pooled samples. Three clients of 1,
+    2 and 5 samples."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 8, dtype=torch.float64, generator=generator)
     model, method, parts = ToyModel(), algorithms.make("fedavg"), (slice(0, 1), slice(1, 3), slice(3, 8))
@@ -404,7 +415,8 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     [dict(), dict(phi="eq3"), dict(phi_refresh="one_fresh"), dict(phi_refresh="all", phi_bias=True), dict(max_age=1)],
 )
 def test_pfedsim_weights_are_a_mixture_and_phi_is_symmetric(hyper):
-    """After every round of a real run: Phi symmetric bit for bit, unit diagonal, >= 0 (<= 1 under "reference"); weights >= 0, sum 1."""
+    """After every round of a real run: Phi symmetric bit for bit, unit diagonal, >= 0 (<= 1 under "reference");
+    weights >= 0, sum 1."""
     spec = tiny("pfedsim", hyper={"rho": 0.25, **hyper}, num_clients=6, rounds=4)
     compared = 0
     for run, state, _ in played(spec):
@@ -456,7 +468,8 @@ def test_permuting_clients_permutes_pfedsim(hyper):
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics, remembered uploads and the server's stored models: rows outside S_t bit for bit, rows inside all moved."""
+    """States, statistics, remembered uploads and the server's stored models: rows outside S_t bit for bit,
+    rows inside all moved."""
     hyper = {"rho": 0.3} if method == "pfedsim" else {}
     before = None
     points = tuple({"post"} & set(algorithms.find(method).points))  # so that uploads are remembered
@@ -483,7 +496,8 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers; and the state before and after is the same."""
+    """Evaluated after every round, at all points, or once at the end: the same final numbers;
+    and the state before and after is the same."""
     points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
     hyper = {"rho": 0.34} if method == "pfedsim" else {}
     often = tiny(method, hyper=hyper, eval_points=points)
@@ -541,7 +555,8 @@ def test_pfedsim_heads_change_only_when_their_client_trains():
 
 
 def test_training_personalises_what_is_evaluated():
-    """`post` of pFedSim and Local is the model that the client itself trained: it changes when its client trains, and not otherwise."""
+    """`post` of pFedSim and Local is the model that the client itself trained: it changes when its client trains,
+    and not otherwise."""
     for method in ("local", "pfedsim"):
         before = None
         hyper = {"rho": 0} if method == "pfedsim" else {}
@@ -561,9 +576,11 @@ def test_training_personalises_what_is_evaluated():
     ("method", "sent"), [("local", None), ("fedavg", "model"), ("fedper", "extractor"), ("pfedsim", "model")]
 )
 def test_communication_is_the_closed_form(method, sent, bn_stats):
-    """Per participant and round, down and up: Local 0, FedAvg and pFedSim nu_m, FedPer nu_f; under "global" 44 running statistics more.
+    """Per participant and round, down and up: Local 0, FedAvg and pFedSim nu_m, FedPer nu_f;
+    under "global" 44 running statistics more.
 
-    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 (4*4*16 = 256) 30840, fc2 10164, head 850.
+    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 (4*4*16 = 256) 30840, fc2
+    10164, head 850.
     """
     spec = tiny(method, bn_stats=bn_stats, num_clients=5, join_ratio=0.5, rounds=2)
     nu_f = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164

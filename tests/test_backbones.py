@@ -1,4 +1,5 @@
-"""Every backbone: sizes, layers against independent code, initial weights, bad input, and the same training in every backend."""
+"""Every backbone: sizes, layers against independent code, initial weights, bad input,
+and the same training in every backend."""
 
 import hashlib
 import sys
@@ -58,7 +59,7 @@ def batch(size, shape, seed=0):
     )
 
 
-# sizes -----------------------------------------------------------------------------------------------------------------
+# sizes ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_counting_is_what_building_gives():
         }.items() <= counted.items()
 
 
-# structure -------------------------------------------------------------------------------------------------------------
+# structure ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, options", [*OWN, *DEEP, ("torchvision:swin_t", {})])
@@ -281,7 +282,7 @@ def test_the_transformer_is_made_of_pytorch_s_layers(norm):
         torch.testing.assert_close(grads[name], grad, **CLOSE)
 
 
-# torchvision's networks ------------------------------------------------------------------------------------------------
+# torchvision's networks -----------------------------------------------------------------------------------------------
 
 
 def small_vgg():
@@ -307,7 +308,8 @@ def theirs(name):
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "vgg", "mobilenet_v3_small"])
 def test_networks_of_torchvision_train_as_torchvision_s(name):
-    """Two steps of torch.optim.SGD on the original without dropout, float64: parameters, statistics, then scores in evaluation mode."""
+    """Two steps of torch.optim.SGD on the original without dropout, float64: parameters, statistics,
+    then scores in evaluation mode."""
     net = theirs(name)
     original = [p.detach().clone() for p in net.parameters()]
     optimiser = torch.optim.SGD(net.parameters(), lr=0.001)
@@ -356,7 +358,8 @@ def test_momentum_and_eps_of_batch_norm_are_kept():
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "torchvision:efficientnet_b0", "torchvision:swin_t"])
 def test_training_draws_nothing(name):
-    """No dropout, no stochastic depth: the loss in training mode is the same whatever PyTorch's generator holds, which stays untouched."""
+    """No dropout, no stochastic depth: the loss in training mode is the same whatever PyTorch's generator holds,
+    which stays untouched."""
     model, b = build(name, COLOUR, CLASSES), batch(4, COLOUR)
     b, losses = Batch(b.x.float(), b.y), []
     for seed in (1, 2):
@@ -397,7 +400,7 @@ def test_a_grey_image_is_a_colour_image_of_that_grey(name, options):
     assert sum(grey.theta0[k].shape != colour.theta0[k].shape for k in grey.theta0) == 1
 
 
-# initial weights -------------------------------------------------------------------------------------------------------
+# initial weights ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, options", [*OWN, *DEEP])
@@ -414,7 +417,8 @@ def test_initial_weights_are_a_function_of_the_seed(name, options):
 
 @pytest.fixture
 def published(monkeypatch):
-    """A file like torchvision's with ImageNet weights (1000 classes), in the weights folder; its url and its tensors."""
+    """A file like torchvision's with ImageNet weights (1000 classes), in the weights folder;
+    its url and its tensors."""
     state = torchvision.models.mobilenet_v2().state_dict()
     folder = root() / "weights"
     folder.mkdir(parents=True, exist_ok=True)
@@ -430,7 +434,8 @@ def published(monkeypatch):
 
 
 def test_pretrained_weights_are_used_for_the_extractor(published):
-    """The extractor, statistics included, is the file's; the head is random and a function of the seed. Grey images sum the first filters."""
+    """The extractor, statistics included, is the file's; the head is random and a function of the seed.
+    Grey images sum the first filters."""
     _, state = published
     models = [build("mobilenetv2", LARGE, CLASSES, seed=seed, weights="pretrained") for seed in (0, 1)]
     for k in models[0].theta0:
@@ -470,7 +475,7 @@ def test_missing_weights_are_an_error_that_says_what_to_do(monkeypatch):
     assert RunSpec("fedavg", model="mobilenetv2").model_options == {"weights": "random"}  # and a stored run says so
 
 
-# bad input -------------------------------------------------------------------------------------------------------------
+# bad input ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -575,11 +580,12 @@ def test_every_model_says_what_it_is_in_one_line():
         assert "\n" not in first and first.endswith(".")
 
 
-# backends --------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 
 def agree(model, shape, lr=0.01, plan=((6, 3), (4, 6))):
-    """Two clients with other weights, a step for each minibatch of `plan`: one by one, and stacked with padded, masked batches."""
+    """Two clients with other weights, a step for each minibatch of `plan`: one by one, and stacked with padded,
+    masked batches."""
     starts = [{k: v * (1 + 0.1 * client) for k, v in model.theta0.items()} for client in range(2)]
     batches = [
         [batch(size, shape, seed=10 * client + step) for step, size in enumerate(plan[client])] for client in range(2)
@@ -643,7 +649,7 @@ def test_backends_agree_on_a_whole_run(name):
     close(*outcomes)
 
 
-# batch norm over very few values -----------------------------------------------------------------------------------------
+# batch norm over very few values --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -660,8 +666,8 @@ def test_a_single_value_per_channel_has_no_variance(masked):
 
 
 def test_padding_does_not_grow_from_layer_to_layer():
-    """Two equal images: variance 0, so that every batch norm multiplies what differs from them by 316. Thirty layers would
-    make infinity of a padded row, and infinity times the mask's zero is not a number."""
+    """Two equal images: variance 0, so that every batch norm multiplies what differs from them by 316. Thirty layers
+    would make infinity of a padded row, and infinity times the mask's zero is not a number."""
     layers = [layer for _ in range(30) for layer in (nn.Conv2d(2, 2, 1), BatchNorm2d(2))]
     model = Model(ExtractorHead(nn.Sequential(*layers, nn.Flatten()), nn.Linear(2, CLASSES)))
     x, y = torch.tensor([1.0, 1.0, 7.0]).view(3, 1, 1, 1).expand(3, 2, 1, 1), torch.tensor([0, 1, 0])

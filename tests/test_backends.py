@@ -1,4 +1,5 @@
-"""vmap and process give what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points, chunking, phases."""
+"""vmap and process give what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points,
+chunking, phases."""
 
 from __future__ import annotations
 
@@ -119,7 +120,8 @@ def test_chunking_changes_no_number(monkeypatch, stack):
 
 
 def test_vmap_agrees_with_serial_in_float32():
-    """After a short full run on digits: accuracies and losses within 1e-4. All methods are compared in float64 above."""
+    """After a short full run on digits: accuracies and losses within 1e-4.
+    All methods are compared in float64 above."""
     for method in ("fedavg", "fedper", "local", "pfedsim"):
         spec = tiny(method, join_ratio=1.0, rounds=2)
         serial, stacked = (simulate(spec, backend=backend).history for backend in ("serial", "vmap"))
@@ -273,7 +275,7 @@ def test_process_on_a_gpu_is_refused():
         backends.make("process", None, torch.device("cuda"))
 
 
-# stacks -----------------------------------------------------------------------------------------------------------------
+# stacks ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -366,12 +368,13 @@ def test_a_diverging_seed_leaves_the_others_alone():
     close(states[0].server, alone.server)
 
 
-# recorded steps ---------------------------------------------------------------------------------------------------------
+# recorded steps -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", CORE)
 def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
-    """On a CPU the recording is the Python function: buffers, counter and selection of padded steps are the same as on a GPU."""
+    """On a CPU the recording is the Python function: buffers,
+    counter and selection of padded steps are the same as on a GPU."""
     spec = wide(method, rounds=2, seed=1)
 
     def recording(run):
@@ -416,7 +419,7 @@ def test_repeated_counts_its_steps(count):
         assert torch.atleast_1d(out["x"]).tolist() == expected and set(torch.atleast_1d(out["n"]).tolist()) == {count}
 
 
-# precision --------------------------------------------------------------------------------------------------------------
+# precision ------------------------------------------------------------------------------------------------------------
 
 
 def test_mixed_precision_only_when_asked():
@@ -454,7 +457,8 @@ def both(fn, *trees, min_batch=2, epochs=1, draw=(0, 1)):
 def test_padded_steps_keep_the_old_state(min_batch, steps):
     """The step shrinks its state by a tenth without looking at the data, so a step on padding would be seen: 0.9^steps.
 
-    Minibatches of 32: 33 samples are a full one and a single sample, which is skipped for models with batch norm (min_batch 2).
+    Minibatches of 32: 33 samples are a full one and a single sample, which is skipped for models with batch norm
+    (min_batch 2).
     """
 
     def shrink(model, start, data):
@@ -486,7 +490,8 @@ def test_a_proximal_step_agrees():
 
 
 def test_several_phases_agree_and_draw_anew():
-    """Two folds and two scans in one client's round, the second fold with other epochs; sample counts are seen by the method."""
+    """Two folds and two scans in one client's round, the second fold with other epochs;
+    sample counts are seen by the method."""
 
     def phases(model, theta, data):
         theta = local_sgd(model, theta, data)
@@ -532,7 +537,8 @@ def test_only_the_named_parameters_are_trained(part):
 
 
 def test_batch_norm_of_a_frozen_extractor_is_in_evaluation_mode():
-    """Specification, section 0.3: frozen is no gradient, and batch norm inside a frozen block runs in evaluation mode: its statistics stay."""
+    """Specification, section 0.3: frozen is no gradient, and batch norm inside a frozen block runs in evaluation mode:
+    its statistics stay."""
     model = set_up(tiny("fedavg", precision="float64")).work.model
     _, serial, stacked = both(
         lambda model, theta, data: local_sgd(model, theta, data, train=("head.weight", "head.bias")),
@@ -543,7 +549,8 @@ def test_batch_norm_of_a_frozen_extractor_is_in_evaluation_mode():
 
 
 def test_batches_of_an_epoch_are_a_shuffled_division():
-    """Every epoch: all samples once, in a new order, the last partial batch kept, a single sample left out only where asked."""
+    """Every epoch: all samples once, in a new order, the last partial batch kept,
+    a single sample left out only where asked."""
 
     def flat(count, epochs, min_batch, *draw):
         return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]

@@ -1,4 +1,5 @@
-"""The benchmark: its plain loops do the work that fedlib does, its tables hold what they should. No timing is tested."""
+"""The benchmark: its plain loops do the work that fedlib does, its tables hold what they should.
+No timing is tested."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def test_all_players_train_on_the_same_samples(tmp_path):
 
 
 def test_plain_loop_starts_every_client_from_the_same_weights(tmp_path):
-    """One batch an epoch, so that the order of the samples does not matter: what the first client learnt is forgotten."""
+    """One batch an epoch, so that the order of the samples does not matter:
+    what the first client learnt is forgotten."""
     write_plain_data(tmp_path, load("digits"))
     first, second = np.arange(20), np.arange(100, 120)
 
@@ -162,7 +164,7 @@ def test_exponents():
     ) == pytest.approx(2)
 
 
-# the command ---------------------------------------------------------------------------------------------------------------
+# the command ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -275,7 +277,8 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_interrupted_it_leaves_no_process_behind(home, tmp_path):
-    """Ctrl-C while a variant measures that has worker processes of its own. A mark in the environment tells which are meant."""
+    """Ctrl-C while a variant measures that has worker processes of its own.
+    A mark in the environment tells which are meant."""
     script = tmp_path / "long.py"
     script.write_text(LONG)
     mark = f"FEDLIB_CACHE={home.parent / 'cache'}".encode()

@@ -165,7 +165,8 @@ def test_run_prints_the_curve_and_stores_it(home):
 
 
 def test_ones_own_images_run_end_to_end(home, tmp_path):
-    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested; learned what is learnable."""
+    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested;
+    learned what is learnable."""
     from PIL import Image
 
     shades = np.random.default_rng(0)
@@ -268,7 +269,8 @@ def results_of(home) -> dict:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how):
-    """The main job with two workers is interrupted at random moments until it gets through; its results equal those of one go."""
+    """The main job with two workers is interrupted at random moments until it gets through;
+    its results equal those of one go."""
     command = [sys.executable, "-c", "from fedlib.cli import main; main()"]
     command += ["reproduce", "pfedsim/table6_rho", "--profile", "smoke", "--no-notebooks", "--jobs", "2"]
 

@@ -1,4 +1,5 @@
-"""Runs on a real Dask cluster on this machine: a scheduler and workers in processes and folders of their own, some of which are killed."""
+"""Runs on a real Dask cluster on this machine: a scheduler and workers in processes and folders of their own,
+some of which are killed."""
 
 from __future__ import annotations
 
@@ -206,7 +207,8 @@ def runs(*seeds: int, **changes):
 
 
 def ensure(machines, count: int) -> list[str]:
-    """Start workers until there are `count`; their names. The first offers half a GPU, which is no more than a promise here."""
+    """Start workers until there are `count`; their names. The first offers half a GPU,
+    which is no more than a promise here."""
     for name in ("one", "two", "three"):
         if len(machines.processes) - 1 < count and name not in machines.processes:
             machines.start_worker(name, *(("--resources", "GPU=0.5") if name == "one" else ()))
@@ -380,7 +382,8 @@ def test_a_worker_with_other_source_is_refused_or_left_out(machines, store, tmp_
     assert all(done[spec.id].status == "finished" and machines.began(spec) != ["other"] for spec in specs)
     with pytest.raises(
         FedlibError,
-        match=r"1 of 2 workers cannot do these runs: tcp://127\.0\.0\.1:\d+: fedlib's source is [0-9a-f]{8}, here [0-9a-f]{8}$",
+        match=r"1 of 2 workers cannot do these runs: tcp://127\.0\.0\.1:\d+: fedlib's source is [0-9a-f]{8}, here "
+        r"[0-9a-f]{8}$",
     ):
         run_all(runs(24), store, engine=machines.address)
     machines.kill("other")

@@ -1,4 +1,5 @@
-"""What the engine offers to methods beyond the first four: grouped steps, noise, class counts, groups, surveys, own predictions."""
+"""What the engine offers to methods beyond the first four: grouped steps, noise, class counts, groups, surveys,
+own predictions."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_minibatches_of_one_step_do_not_overlap():
 
 @pytest.mark.parametrize("together", [1, 2])
 def test_noise_is_standard_normal_and_the_same_in_both_backends(together):
-    """Sums over real rows agree between backends; over all steps its mean is near 0 and its variance near 1; a second fold draws anew."""
+    """Sums over real rows agree between backends; over all steps its mean is near 0 and its variance near 1;
+    a second fold draws anew."""
     run = set_up(tiny("fedavg", precision="float64"))
 
     def sums(model, start, data):
@@ -108,7 +110,8 @@ def test_class_counts_and_validation_parts_in_both_backends():
 
 
 def test_a_loss_of_ones_own_is_what_is_minimised():
-    """mu/2 |theta - anchor|^2 instead of the cross-entropy: theta <- theta - lr mu (theta - anchor) in every step, in both backends."""
+    """mu/2 |theta - anchor|^2 instead of the cross-entropy: theta <- theta - lr mu (theta - anchor) in every step,
+    in both backends."""
     run = set_up(tiny("fedavg", precision="float64", local_epochs=2))
     model = run.work.model
     anchor = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}
@@ -155,7 +158,8 @@ def test_norm_names_are_found_by_module_type():
 
 
 def test_independent_initial_values():
-    """Functions of the seed and the number; other numbers and other seeds draw others; batch-norm layers start equal."""
+    """Functions of the seed and the number; other numbers and other seeds draw others;
+    batch-norm layers start equal."""
     model, again, other = (build("lenet5_bn", (1, 16, 16), 10, seed=s) for s in (0, 0, 1))
     assert same(model.independent(1), again.independent(1))
     weights = [
@@ -240,7 +244,8 @@ class Grouped(FedAvg):
 
 
 def test_groups_may_branch_and_are_never_stacked_together():
-    """Both backends agree; the update of client 1 is that of FedAvg, the update of client 0 is not; counted as the method says."""
+    """Both backends agree; the update of client 1 is that of FedAvg, the update of client 0 is not;
+    counted as the method says."""
     ends, stacks = [], []
     for name in ("serial", "vmap"):
         run = set_up(tiny("fedavg", precision="float64", join_ratio=1.0, rounds=1), name)
@@ -323,7 +328,8 @@ def test_what_does_not_travel_is_left_out_at_every_level():
 
 @dataclasses.dataclass(frozen=True)
 class HeadTuner(Contrary):
-    """Contrary's models are for `recv`; at `glob` the received theta itself is tested; ft(k) trains the head alone, two epochs for one."""
+    """Contrary's models are for `recv`; at `glob` the received theta itself is tested; ft(k) trains the head alone,
+    two epochs for one."""
 
     def personal_model(self, model, message, client, data):
         return {**super().personal_model(model, message, client, data), "head.bias": message["head.bias"] + 1}
@@ -337,7 +343,8 @@ class HeadTuner(Contrary):
 
 @pytest.mark.parametrize("backend", ["serial", "vmap"])
 def test_generic_models_and_fine_tuning_of_ones_own(backend):
-    """glob tests the message with the model's own scores; ft(1) is two epochs of the head; what is measured is what is tested."""
+    """glob tests the message with the model's own scores; ft(1) is two epochs of the head;
+    what is measured is what is tested."""
     run = set_up(tiny("fedavg", precision="float64", bn_stats="global"), backend)
     tuner, plain = (dataclasses.replace(run, method=method) for method in (HeadTuner(), FedAvg()))
     state = first_state(run)
@@ -369,7 +376,8 @@ def test_setting_tells_seed_and_counts():
 
 @dataclasses.dataclass(frozen=True)
 class Twins(FedAvg):
-    """Two models that every client trains side by side, the second for twice as long; the second is what it predicts with."""
+    """Two models that every client trains side by side, the second for twice as long;
+    the second is what it predicts with."""
 
     num_models = 2
 
@@ -385,7 +393,8 @@ class Twins(FedAvg):
 
 @pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
 def test_several_models_a_client_have_statistics_of_their_own(bn_stats):
-    """Both backends agree, also for clients that never trained; statistics [N, 2, ...] stay or travel as the policy says."""
+    """Both backends agree, also for clients that never trained;
+    statistics [N, 2, ...] stay or travel as the policy says."""
     ends, tests = [], []
     for name in ("serial", "vmap"):
         run = set_up(tiny("fedavg", precision="float64", bn_stats=bn_stats, rounds=2), name)
@@ -461,7 +470,8 @@ class Sending(FedAvg):
 
 @pytest.mark.parametrize(("bn_stats", "numbers"), [("local", 44470), ("global", 44514)])
 def test_messages_of_several_models(bn_stats, numbers):
-    """Under "local" all models in a message have their receiver's statistics, and these are not counted; padding is not counted."""
+    """Under "local" all models in a message have their receiver's statistics, and these are not counted;
+    padding is not counted."""
     run = run_with(Sending(), bn_stats=bn_stats, eval_points=("post",))
     state = first_state(run)
     with torch.no_grad():

@@ -1,4 +1,5 @@
-"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks, interruptions. No network."""
+"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks,
+interruptions. No network."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def offer(root, monkeypatch, tmp_path):
-    """offer(name, {file: content}, **changes): let `name` come from these files, with right checksums, counts unchecked."""
+    """offer(name, {file: content}, **changes): let `name` come from these files, with right checksums,
+    counts unchecked."""
 
     def put(name: str, files: dict[str, bytes], **changes) -> Path:
         server = tmp_path / "server"
@@ -138,7 +140,8 @@ def test_mnist_and_fashion_mnist(offer, root, name, classes):
 
 
 def test_emnist_is_upright(offer, root):
-    """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like that."""
+    """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like
+    that."""
     upright = np.zeros((5, 28, 28), dtype=np.uint8)
     upright[:, :, 3] = 200
     upright[:, 2, 20] = 90
@@ -204,7 +207,8 @@ def test_a_set_of_another_size_is_refused(offer, root):
 
 
 def python2_batch(pixels: np.ndarray, **entries) -> bytes:
-    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings, an array through numpy.core.multiarray._reconstruct."""
+    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings,
+    an array through numpy.core.multiarray._reconstruct."""
 
     def put(value) -> bytes:
         if isinstance(value, str):
@@ -482,7 +486,8 @@ def place_leaf(root: Path, files: dict[str, dict[str, tuple[np.ndarray, list[int
 
 
 def test_femnist_by_writer(root):
-    """All writers are kept, also one with a single sample; file 2 comes before file 10; LEAF's files are not removed."""
+    """All writers are kept, also one with a single sample; file 2 comes before file 10;
+    LEAF's files are not removed."""
     folder = place_leaf(
         root,
         {
@@ -564,7 +569,8 @@ def test_femnist_without_files_says_how_to_get_them(root):
 
 
 def domainnet_files(drop: str = "no such", **replaced) -> dict[str, bytes]:
-    """Six domains, four classes of ten images (the last 3 in the test list); `sketch` lacks the class zebra. Blue = domain, green = class."""
+    """Six domains, four classes of ten images (the last 3 in the test list); `sketch` lacks the class zebra.
+    Blue = domain, green = class."""
     files = {}
     for d, domain in enumerate(("clipart", "infograph", "painting", "quickdraw", "real", "sketch")):
         names = ["ant", "bee", "cow"] if domain == "sketch" else ["ant", "bee", "cow", "zebra"]
@@ -883,7 +889,8 @@ def test_folder_errors(pets, tmp_path):
 
 
 def test_a_run_on_a_folder(root, tmp_path):
-    """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder, not to a tree."""
+    """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder,
+    not to a tree."""
     from helpers import tiny
 
     from fedlib.engine.simulate import simulate
@@ -905,7 +912,8 @@ def test_a_run_on_a_folder(root, tmp_path):
 
 @pytest.fixture
 def web(tmp_path):
-    """A web server on this machine: web.files = {path: content or (content, announced length)}; web.asked lists the requests."""
+    """A web server on this machine: web.files = {path: content or (content, announced length)};
+    web.asked lists the requests."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -993,7 +1001,8 @@ def test_progress_bar(web, remote, capsys):
 
 
 def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
-    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified, used and kept."""
+    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified,
+    used and kept."""
     files, images, _ = cifar10_files()
     (name, content), checksum = files.popitem(), None
     offer("cifar10", {name: content})

@@ -215,7 +215,8 @@ def test_statistics_stay_with_their_client(method, bn_stats):
     "method", [m for m in METHODS if m != "ifca"]
 )  # it starts from one of K models, which a client picks itself
 def test_local_statistics_persist_across_participations(method):
-    """A client starts with the statistics of the end of its own previous training, the first time with the initial ones."""
+    """A client starts with the statistics of the end of its own previous training,
+    the first time with the initial ones."""
     states, seen = spied(method, "local", rounds=4)
     previous, again = {}, 0
     for _, i, before, after in seen:
@@ -235,7 +236,8 @@ def test_reset_statistics_start_every_training_anew(method):
 
 
 def test_global_statistics_are_averaged_like_the_parameters():
-    """FedAvg: after a round the server's are the sample-weighted mean of the participants', with which the next round starts."""
+    """FedAvg: after a round the server's are the sample-weighted mean of the participants',
+    with which the next round starts."""
     states, seen = spied("fedavg", "global", rounds=2)
     run = states[0][0]
     for t in (1, 2):
@@ -262,7 +264,8 @@ def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
 
 
 def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data():
-    """Under "local", FedAvg: mean and unbiased variance of the layer's inputs over the client's training images (one batch: fewer than 512)."""
+    """Under "local", FedAvg: mean and unbiased variance of the layer's inputs over the client's training images (one
+    batch: fewer than 512)."""
     *_, (run, state, ids) = played(tiny("fedavg", rounds=1, precision="float64"))
     idle = int(np.setdiff1d(np.arange(4), ids)[0])
     with torch.no_grad():
@@ -293,8 +296,9 @@ UNNAMED = {  # settings without draws that belong to a client's number
     "method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")]
 )  # embeddings, permutations drawn by client; tests of their own
 def test_renaming_clients_renames_their_results(method):
-    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
-    which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""
+    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of
+    batch orders, which belong to a client's number, matter in the last digits only; so all states and tests are the
+    first run's, reordered."""
     order = np.array([2, 0, 3, 1])
     spec = tiny(method, join_ratio=1.0, rounds=2, batch_size=2000, precision="float64", hyper=UNNAMED.get(method, {}))
 

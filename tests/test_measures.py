@@ -1,4 +1,5 @@
-"""Measures after every round: what travelled, pFedSim's similarities and its mixtures; and what a result keeps by client."""
+"""Measures after every round: what travelled, pFedSim's similarities and its mixtures;
+and what a result keeps by client."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_runs_whose_measures_see_the_rounds_share_no_beginning():
     assert leaders([spec.but(measures=("client_accuracy",)) for spec in specs]) != {}
 
 
-# by client -------------------------------------------------------------------------------------------------------------
+# by client ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_result_keeps_all_clients_at_all_points_of_the_last_round(tmp_path):

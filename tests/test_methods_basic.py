@@ -1,4 +1,5 @@
-"""FedProx, FedRep, FedBABU, FedBN, FedAvg+FT, FedDyn, FedRoD: steps by hand, reductions, who owns what, what is sent, learning."""
+"""FedProx, FedRep, FedBABU, FedBN, FedAvg+FT, FedDyn, FedRoD: steps by hand, reductions, who owns what, what is sent,
+learning."""
 
 from __future__ import annotations
 
@@ -66,14 +67,15 @@ def rounds_of(method, data: dict, clients, server):
     return uploads, kept, method.server_update(server, np.array(list(data)), tree.stack(uploads), N_AB)
 
 
-# steps by hand -----------------------------------------------------------------------------------------------------------
+# steps by hand --------------------------------------------------------------------------------------------------------
 
 
 def test_fedprox_by_hand():
-    """Start (w, v, b) = (2, -1, 0.5), eta = 0.1, mu = 0.5. The first step is FedAvg's, for the model is still the received one.
+    """Start (w, v, b) = (2, -1, 0.5), eta = 0.1, mu = 0.5. The first step is FedAvg's,
+    for the model is still the received one.
 
-    A: (2.05, -1.1, 0.45). B, first minibatch: (1.9, -0.8, 0.4); second, e = 1, gradient (-0.8, 1.9, 1) and mu (-0.1, 0.2, -0.1):
-    w = 1.9 + 0.1 (0.8 + 0.05) = 1.985, v = -0.8 - 0.1 (1.9 + 0.1) = -1, b = 0.4 - 0.1 (1 - 0.05) = 0.305.
+    A: (2.05, -1.1, 0.45). B, first minibatch: (1.9, -0.8, 0.4); second, e = 1, gradient (-0.8, 1.9, 1) and mu (-0.1,
+    0.2, -0.1): w = 1.9 + 0.1 (0.8 + 0.05) = 1.985, v = -0.8 - 0.1 (1.9 + 0.1) = -1, b = 0.4 - 0.1 (1 - 0.05) = 0.305.
     Server, n = (1, 3): w = (2.05 + 3*1.985)/4 = 2.00125, v = (-1.1 - 3)/4 = -1.025, b = (0.45 + 0.915)/4 = 0.34125.
     """
     method = algorithms.make("fedprox", mu=0.5)
@@ -87,8 +89,8 @@ def test_fedrep_by_hand():
     """E_h = E_f = 1. Client 0, x = 1, y = -2: first the head, e = 0.5: v = -1.1, b = 0.45; then w, with the new head:
     e = -2.2 + 0.45 + 2 = 0.25, dw = e v = -0.275, w = 2.0275.
 
-    Client 2, own head (1, -0.5), x = 1, y = 0.5: e = 1, v = 1 - 0.2 = 0.8, b = -0.6; then e = 1.6 - 0.6 - 0.5 = 0.5, dw = 0.4, w = 1.96.
-    Server: (2.0275 + 3*1.96)/4 = 1.976875; uniform 1.99375.
+    Client 2, own head (1, -0.5), x = 1, y = 0.5: e = 1, v = 1 - 0.2 = 0.8, b = -0.6; then e = 1.6 - 0.6 - 0.5 = 0.5, dw
+    = 0.4, w = 1.96. Server: (2.0275 + 3*1.96)/4 = 1.976875; uniform 1.99375.
     """
     for weights, w in (("samples", 1.976875), ("uniform", 1.99375)):
         method = algorithms.make("fedrep", E_h=1, weights=weights)
@@ -112,7 +114,8 @@ def test_fedrep_by_hand():
     ],
 )
 def test_fedrep_epochs(hyper, E, head, body):
-    """One minibatch an epoch: E_h steps of the head alone, then E_f of the extractor alone; E_h defaults to E - E_f, at least 1."""
+    """One minibatch an epoch: E_h steps of the head alone, then E_f of the extractor alone; E_h defaults to E - E_f,
+    at least 1."""
     model, data, trained = ToyModel(), ToyData([([1.0], [-2.0])], epochs=E), []
     step = model.sgd_step
     model.sgd_step = lambda theta, batch, lr, train=None, *rest: (
@@ -126,8 +129,9 @@ def test_fedrep_epochs(hyper, E, head, body):
 
 
 def test_fedbabu_by_hand():
-    """The head stays (-1, 0.5). A: w = 2.05. B: e = 1, dw = e v x = 1, w = 1.9; then e = -1.9 + 0.5 + 2.12 = 0.72, dw = -0.72, w = 1.972.
-    Server: (2.05 + 3*1.972)/4 = 1.9915. Fine-tuning (2, -1, 0.5) on A moves the named part as in FedAvg's step.
+    """The head stays (-1, 0.5). A: w = 2.05. B: e = 1, dw = e v x = 1, w = 1.9; then e = -1.9 + 0.5 + 2.12 = 0.72, dw =
+    -0.72, w = 1.972. Server: (2.05 + 3*1.972)/4 = 1.9915. Fine-tuning (2, -1, 0.5) on A moves the named part as in
+    FedAvg's step.
     """
     model, method = ToyModel(), algorithms.make("fedbabu")
     server, clients = method.init(model, SETTING)
@@ -155,8 +159,8 @@ class NormedToy(ToyModel):
 
 
 def test_fedbn_by_hand():
-    """Own w: 2 and -2; client 0 trains as A, client 2, whose inputs are mirrored, as B with -w. v and b are averaged as in FedAvg:
-    v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 0.9)/4 = 0.3375.
+    """Own w: 2 and -2; client 0 trains as A, client 2, whose inputs are mirrored, as B with -w. v and b are averaged as
+    in FedAvg: v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 0.9)/4 = 0.3375.
     """
     model, method = NormedToy(), algorithms.make("fedbn")
     server, clients = method.init(model, SETTING)
@@ -175,9 +179,10 @@ DYN = ToyData([([-1.0], [1.5]), ([1.0], [-2.1808])])
 
 
 def test_feddyn_by_hand():
-    """alpha = 0.5, N = 4. Client 0, g = (0.4, -0.2, 0.1): first minibatch e = 1, gradient (1, -2, 1) - g = (0.6, -1.8, 0.9): (1.94, -0.82, 0.41).
-    Second: e = -0.82*1.94 + 0.41 + 2.1808 = 1, gradient (-0.82, 1.94, 1) - g + 0.5 (-0.06, 0.18, -0.09) = (-1.25, 2.23, 0.855):
-    (2.065, -1.043, 0.3245). g <- g - 0.5 (0.065, -0.043, -0.1755) = (0.3675, -0.1785, 0.18775).
+    """alpha = 0.5, N = 4. Client 0, g = (0.4, -0.2, 0.1): first minibatch e = 1, gradient (1, -2, 1) - g = (0.6, -1.8,
+    0.9): (1.94, -0.82, 0.41). Second: e = -0.82*1.94 + 0.41 + 2.1808 = 1, gradient (-0.82, 1.94, 1) - g + 0.5 (-0.06,
+    0.18, -0.09) = (-1.25, 2.23, 0.855): (2.065, -1.043, 0.3245). g <- g - 0.5 (0.065, -0.043, -0.1755) = (0.3675,
+    -0.1785, 0.18775).
 
     Client 1, g = 0, trains as A: (2.05, -1.1, 0.45), g = -0.5 (0.05, -0.1, -0.05).
     Server, h = (0.1, -0.2, 0.3): h - 0.5/4 (0.115, -0.143, -0.2255) = (0.085625, -0.182125, 0.3281875);
@@ -196,8 +201,9 @@ def test_feddyn_by_hand():
 
 
 def test_feddyn_variants_by_hand():
-    """alpha = 0.5. "pfllib": as above, but the second step has alpha/2 d/|d| with d = (-0.06, 0.18, -0.09), |d| = 0.21: (-2, 6, -3)/28.
-    "flbench2023", on B: without g the first step is FedAvg's; in the second d = (-0.1, 0.2, -0.1), |d| = sqrt(0.06).
+    """alpha = 0.5. "pfllib": as above, but the second step has alpha/2 d/|d| with d = (-0.06, 0.18, -0.09), |d| = 0.21:
+    (-2, 6, -3)/28. "flbench2023", on B: without g the first step is FedAvg's; in the second d = (-0.1, 0.2, -0.1), |d|
+    = sqrt(0.06).
     """
 
     def upload(variant, data):
@@ -216,7 +222,8 @@ def test_feddyn_variants_by_hand():
 
 
 def test_feddyn_clips_the_whole_gradient():
-    """A: gradient (-0.5, 1, 0.5), norm sqrt(1.5) = 1.2247. A limit of 0.6 shortens all three alike, one of 1.3 nothing."""
+    """A: gradient (-0.5, 1, 0.5), norm sqrt(1.5) = 1.2247. A limit of 0.6 shortens all three alike,
+    one of 1.3 nothing."""
     for limit, scale in ((0.6, 0.6 / (sqrt(1.5) + 1e-6)), (1.3, 1), (0, 1)):
         method = algorithms.make("feddyn", grad_clip=limit)
         upload, _ = method.client_update(ToyModel(), theta(2, -1, 0.5), {"g": theta(0, 0, 0)}, A)
@@ -224,7 +231,8 @@ def test_feddyn_clips_the_whole_gradient():
 
 
 class TwoClasses(ToyModel):
-    """Scores v_c w x + b_c of two classes, cross-entropy: dscore = softmax - onehot, dv = dscore z, db = dscore, dz = <dscore, v>, dw = dz x."""
+    """Scores v_c w x + b_c of two classes, cross-entropy: dscore = softmax - onehot, dv = dscore z, db = dscore,
+    dz = <dscore, v>, dw = dz x."""
 
     def __init__(self):
         values = {"extractor.w": [2.0], "head.weight": [[0.5], [-0.5]], "head.bias": [log(2) - 1, 1.0]}
@@ -249,12 +257,13 @@ PERSONAL = {
 
 @pytest.mark.parametrize(("residual", "w", "slope"), [(True, 1.92, 0.75), (False, 1.8, 0.6)])
 def test_fedrod_by_hand(residual, w, slope):
-    """x = 1, y = 1, z = 2, class counts (2, 1). Generic scores (1 + ln2 - 1, -1 + 1) = (ln 2, 0); balanced softmax of (2*2, 1): (0.8, 0.2),
-    dscore (0.8, -0.8): dv = (1.6, -1.6), db = (0.8, -0.8), dz = 0.4 + 0.4 = 0.8 = dw.
+    """x = 1, y = 1, z = 2, class counts (2, 1). Generic scores (1 + ln2 - 1, -1 + 1) = (ln 2, 0); balanced softmax of
+    (2*2, 1): (0.8, 0.2), dscore (0.8, -0.8): dv = (1.6, -1.6), db = (0.8, -0.8), dz = 0.4 + 0.4 = 0.8 = dw.
 
-    Personal head: scores (2 + ln1.5 - 2, -2 + 2) = (ln 1.5, 0). With the generic ones (ln 3, 0): softmax (0.75, 0.25), dscore (0.75, -0.75),
-    and w = 2 - 0.08. Alone (residual=False): (0.6, 0.4), dscore (0.6, -0.6), which reaches z: dz = 0.8 + 1.2 = 2, w = 1.8.
-    Server: two participants, n = (1, 3), heads and w of the second are those of the start: (w + 3*2)/4.
+    Personal head: scores (2 + ln1.5 - 2, -2 + 2) = (ln 1.5, 0). With the generic ones (ln 3, 0): softmax (0.75, 0.25),
+    dscore (0.75, -0.75), and w = 2 - 0.08. Alone (residual=False): (0.6, 0.4), dscore (0.6, -0.6), which reaches z: dz
+    = 0.8 + 1.2 = 2, w = 1.8. Server: two participants, n = (1, 3), heads and w of the second are those of the start: (w
+    + 3*2)/4.
     """
     model, method = TwoClasses(), algorithms.make("fedrod", residual=residual)
     server, clients = method.init(model, SETTING)
@@ -295,8 +304,8 @@ def test_fedrod_predicts_by_both_heads():
 
 
 def test_fedrod_without_samples_of_a_class():
-    """Counts (1, 0): the balanced softmax is certain of the only class, so (theta, psi) stay bit for bit; only the personal head moves.
-    gamma = 0 counts nothing: the plain cross-entropy, by which they move.
+    """Counts (1, 0): the balanced softmax is certain of the only class, so (theta, psi) stay bit for bit; only the
+    personal head moves. gamma = 0 counts nothing: the plain cross-entropy, by which they move.
     """
     model = TwoClasses()
     for gamma, moves in ((1.0, False), (0.5, False), (0.0, True)):
@@ -340,7 +349,7 @@ def test_values_out_of_range_are_refused(name, hyper):
     assert field in str(error.value) and repr(value) in str(error.value)
 
 
-# reductions ---------------------------------------------------------------------------------------------------------------
+# reductions -----------------------------------------------------------------------------------------------------------
 
 
 def test_fedprox_without_a_term_is_fedavg():
@@ -370,7 +379,8 @@ def test_fedprox_stays_nearer_to_the_received_model():
 
 
 def test_fedavg_ft_trains_as_fedavg():
-    """Bit for bit at `glob` and at ft(5) of all layers; its own headline is ft(k); fine-tuning the head alone gives other numbers."""
+    """Bit for bit at `glob` and at ft(5) of all layers; its own headline is ft(k);
+    fine-tuning the head alone gives other numbers."""
     points = ("ft(5)", "glob")
     tuned, avg = (simulate(tiny(name, eval_points=points)) for name in ("fedavg_ft", "fedavg"))
     assert exact(tuned) == exact(avg)
@@ -380,7 +390,8 @@ def test_fedavg_ft_trains_as_fedavg():
 
 
 def test_fedrep_that_never_trains_heads_is_fedbabu():
-    """E_h = 0, E_f = E, one minibatch an epoch (the order of batches is another draw), float64: the extractors agree."""
+    """E_h = 0, E_f = E, one minibatch an epoch (the order of batches is another draw), float64:
+    the extractors agree."""
     task = dict(batch_size=2000, precision="float64", local_epochs=2, join_ratio=1.0)
     (*_, (_, rep, _)), (*_, (_, babu, _)) = (
         played(tiny(name, hyper=hyper, **task)) for name, hyper in (("fedrep", {"E_h": 0, "E_f": 2}), ("fedbabu", {}))
@@ -470,7 +481,8 @@ def test_feddyn_s_first_local_step_is_fedprox():
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_feddyn_h_is_the_mean_of_all_clients_gradients(bn_stats):
-    """After every round, under partial participation: h = 1/N sum_i g_i; and only the trainable parameters have an h."""
+    """After every round, under partial participation: h = 1/N sum_i g_i;
+    and only the trainable parameters have an h."""
     for run, state, _ in played(tiny("feddyn", precision="float64", bn_stats=bn_stats, rounds=4)):
         assert set(state.server["h"]) == set(run.work.model.trainable)
         close(state.server["h"], tree.map(lambda leaf: leaf.mean(0), state.clients["g"]), 1e-14)
@@ -481,9 +493,9 @@ def test_feddyn_h_is_the_mean_of_all_clients_gradients(bn_stats):
 
 
 def test_feddyn_finds_the_common_minimum_where_fedavg_does_not():
-    """Curvatures a = 1, 2, 7 and minima y = 0, 4, 1: the mean loss is least at (0 + 8 + 7)/10 = 1.5, which FedDyn finds, with all clients in
-    every round or two of three in turns. FedAvg ends near the mean of the clients' minima, 5/3; FedProx with mu = 1 where the sum of
-    a/(a + 1) (y - w) is 0: (4*2/3 + 7/8)/(1/2 + 2/3 + 7/8) = 1.734694.
+    """Curvatures a = 1, 2, 7 and minima y = 0, 4, 1: the mean loss is least at (0 + 8 + 7)/10 = 1.5, which FedDyn
+    finds, with all clients in every round or two of three in turns. FedAvg ends near the mean of the clients' minima,
+    5/3; FedProx with mu = 1 where the sum of a/(a + 1) (y - w) is 0: (4*2/3 + 7/8)/(1/2 + 2/3 + 7/8) = 1.734694.
     """
     clients = [ToyData([([x], [y])], lr=0.2, epochs=20) for x, y in ((1.0, 0.0), (2.0, 4.0), (7.0, 1.0))]
 
@@ -508,7 +520,8 @@ def test_feddyn_finds_the_common_minimum_where_fedavg_does_not():
 
 
 def test_fedrod_without_balancing_trains_its_generic_model_as_fedavg():
-    """gamma = 0, float64: extractor, generic head and statistics; the personal heads do not reach them. residual=False does."""
+    """gamma = 0, float64: extractor, generic head and statistics; the personal heads do not reach them.
+    residual=False does."""
     task = dict(precision="float64", rounds=2)
     *_, (_, avg, _) = played(tiny("fedavg", **task))
     *_, (_, rod, _) = played(tiny("fedrod", hyper={"gamma": 0}, **task))
@@ -532,7 +545,8 @@ def test_fedrod_is_also_tested_with_its_generic_model():
 
 
 def test_fedrep_frozen_batch_norm():
-    """E_f = 0: while only heads are trained, statistics stay ("eval") or follow the client's data ("train"); weights stay in both."""
+    """E_f = 0: while only heads are trained, statistics stay ("eval") or follow the client's data ("train");
+    weights stay in both."""
     name = "extractor.bn1.running_mean"
     for frozen_bn, moves in (("eval", False), ("train", True)):
         *_, (run, state, _) = played(
@@ -562,13 +576,14 @@ def test_fedbabu_orthogonal_head():
     assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
 
 
-# ownership ----------------------------------------------------------------------------------------------------------------
+# ownership ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics and remembered uploads: rows outside S_t bit for bit, rows inside moved (FedBABU's head never does)."""
+    """States, statistics and remembered uploads: rows outside S_t bit for bit,
+    rows inside moved (FedBABU's head never does)."""
     before, never = None, {"fedbabu": {"head.weight"}}.get(method, set())
     for run, state, ids in played(tiny(method, bn_stats=bn_stats, rounds=4, eval_points=("post",))):
         owned = {key: vars(state)[key] for key in ("clients", "stats", "uploads")}
@@ -583,7 +598,8 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round at all points, or once at the end: the same numbers; the state before and after is the same."""
+    """Evaluated after every round at all points, or once at the end: the same numbers;
+    the state before and after is the same."""
     often = tiny(method, eval_points=POINTS[method])
     ends = [
         [h for h in simulate(spec).history if h["round"] == spec.rounds]
@@ -638,8 +654,8 @@ def test_training_personalises_what_is_evaluated(method):
 
 @pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
 def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
-    """Before any training all are tested with the statistics of their own data, whatever bn_stats: the losses are those of FedAvg with
-    statistics that stay on the clients.
+    """Before any training all are tested with the statistics of their own data, whatever bn_stats: the losses are those
+    of FedAvg with statistics that stay on the clients.
     """
     losses = []
     for method, policy in (("fedbn", bn_stats), ("fedavg", "local")):
@@ -649,7 +665,7 @@ def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
-# backends -----------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -666,7 +682,8 @@ def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
     ],
 )
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
-    """Three of six clients a round, 1 to 320 training samples: all states and every client's test at all points, in float64."""
+    """Three of six clients a round, 1 to 320 training samples: all states and every client's test at all points,
+    in float64."""
     spec = tiny(
         method,
         hyper=hyper,
@@ -685,7 +702,8 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
 @pytest.mark.parametrize("backend", ["serial", "vmap"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_client_without_a_minibatch(method, backend):
-    """One sample and batch norm: its only batch is skipped, so it sends back what it received and keeps what it had; all is finite."""
+    """One sample and batch norm: its only batch is skipped, so it sends back what it received and keeps what it had;
+    all is finite."""
 
     def update(model, message, own, data):
         return run.method.client_update(model, message, own, data)
@@ -699,7 +717,7 @@ def test_a_client_without_a_minibatch(method, backend):
     assert all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((upload, kept)))
 
 
-# communication ------------------------------------------------------------------------------------------------------------
+# communication --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
@@ -716,9 +734,11 @@ def test_a_client_without_a_minibatch(method, backend):
     ],
 )
 def test_communication_is_the_closed_form(method, sent, bn_stats):
-    """Per participant and round, down and up: nu_m, nu_f, nu_m - nu_BN; under "global" the 44 running statistics more, not for FedBN.
+    """Per participant and round, down and up: nu_m, nu_f, nu_m - nu_BN; under "global" the 44 running statistics more,
+    not for FedBN.
 
-    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 30840, fc2 10164, head 850; nu_BN = 44.
+    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 30840, fc2 10164, head
+    850; nu_BN = 44.
     """
     nu_f = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164
     per_message = {"m": nu_f + 850, "f": nu_f, "m - BN": nu_f + 850 - 44}[sent] + (
@@ -729,7 +749,7 @@ def test_communication_is_the_closed_form(method, sent, bn_stats):
     assert simulate(spec).communication == {way: {"floats": floats, "bytes": 4 * floats} for way in ("down", "up")}
 
 
-# learning -----------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 
 def learned(method, **changes):
@@ -766,7 +786,8 @@ def runs():
     ],
 )
 def test_learning(runs, method, point, above_chance, above_fedavg):
-    """Pooled accuracy: chance is 0.1; where clients are tested with a model of their own, far above FedAvg's one model for all (0.37)."""
+    """Pooled accuracy: chance is 0.1; where clients are tested with a model of their own,
+    far above FedAvg's one model for all (0.37)."""
     accuracy = runs(method).final("pooled", point)
     assert accuracy > 0.1 + above_chance
     assert above_fedavg is None or accuracy > runs("fedavg").final() + above_fedavg

@@ -1,4 +1,5 @@
-"""Per-FedAvg, FedAMP, IFCA, FeSEM, ClusterFL, FedEM and pFedMe: steps by hand, reductions, ownership, backends, communication, learning."""
+"""Per-FedAvg, FedAMP, IFCA, FeSEM, ClusterFL, FedEM and pFedMe: steps by hand, reductions, ownership, backends,
+communication, learning."""
 
 from __future__ import annotations
 
@@ -62,14 +63,14 @@ def biases(values) -> dict:
     return tree.stack([theta(2, -1, b) for b in values])
 
 
-# Per-FedAvg ------------------------------------------------------------------------------------------------------------
+# Per-FedAvg -----------------------------------------------------------------------------------------------------------
 
 
 def test_perfedavg_first_order_by_hand():
     """alpha = 0.1, beta = 0.5 from w = (2, -1, 0.5). Inner step on A: w' = (2.05, -1.1, 0.45).
 
-    b': x = 1, y = -2.805: e = -2.255 + 0.45 + 2.805 = 1, so g = (-1.1, 2.05, 1) at w'; applied to w: (2 + 0.55, -1 - 1.025, 0.5 - 0.5).
-    Server: the uniform mean of (2.55, -2.025, 0) and (2.05, -1.1, 0.45), whatever n.
+    b': x = 1, y = -2.805: e = -2.255 + 0.45 + 2.805 = 1, so g = (-1.1, 2.05, 1) at w'; applied to w: (2 + 0.55, -1 -
+    1.025, 0.5 - 0.5). Server: the uniform mean of (2.55, -2.025, 0) and (2.05, -1.1, 0.45), whatever n.
     """
     model, method = ToyModel(), algorithms.make("perfedavg", alpha=0.1, beta=0.5)
     server, clients = method.init(model, Setting(2, 4, 1))
@@ -85,10 +86,12 @@ def test_perfedavg_first_order_by_hand():
 
 
 def test_perfedavg_with_hessian_by_hand():
-    """As above with b'': x = 1, y = -2.5, where e = 1 at w, its gradient u = (v x, w x, 1) = (-1, 2, 1), its Hessian: d²e/dw dv = 1.
+    """As above with b'': x = 1, y = -2.5, where e = 1 at w, its gradient u = (v x, w x, 1) = (-1, 2, 1), its Hessian:
+    d²e/dw dv = 1.
 
-    H g = (u.g) u + e (g_v, g_w, 0); u.g = 1.1 + 4.1 + 1 = 6.2; H g = (-6.2 + 2.05, 12.4 - 1.1, 6.2) = (-4.15, 11.3, 6.2).
-    g - 0.1 H g = (-0.685, 0.92, 0.38); w - 0.5 of it = (2.3425, -1.46, 0.31). The finite difference errs by O(delta²).
+    H g = (u.g) u + e (g_v, g_w, 0); u.g = 1.1 + 4.1 + 1 = 6.2; H g = (-6.2 + 2.05, 12.4 - 1.1, 6.2) = (-4.15, 11.3,
+    6.2). g - 0.1 H g = (-0.685, 0.92, 0.38); w - 0.5 of it = (2.3425, -1.46, 0.31). The finite difference errs by
+    O(delta²).
     """
     data = ToyData([([1.0], [-2.0]), ([1.0], [-2.805]), ([1.0], [-2.5])])
     upload, _ = algorithms.make("perfedavg", variant="HF", alpha=0.1, beta=0.5, delta=1e-4).client_update(
@@ -134,7 +137,8 @@ def test_perfedavg_without_an_inner_step_is_fedavg(variant):
 
 
 def test_perfedavg_adapts_at_its_own_rate():
-    """alpha = 0.1 and not the run's lr: one epoch on A gives AFTER_A; adapt_steps=1 uses the first of B's two minibatches only (1.9, -0.8, 0.4)."""
+    """alpha = 0.1 and not the run's lr: one epoch on A gives AFTER_A;
+    adapt_steps=1 uses the first of B's two minibatches only (1.9, -0.8, 0.4)."""
     start, B = theta(2, -1, 0.5), ToyData([([-1.0], [1.5]), ([1.0], [-2.12])], lr=9.0)
     a = dataclasses.replace
     method = algorithms.make("perfedavg", alpha=0.1)
@@ -167,7 +171,7 @@ def test_perfedavg_keeps_the_statistics_of_its_own_passes_only(variant):
     assert not torch.equal(first["extractor.bn1.running_mean"], model.theta0["extractor.bn1.running_mean"])
 
 
-# FedAMP ----------------------------------------------------------------------------------------------------------------
+# FedAMP ---------------------------------------------------------------------------------------------------------------
 
 
 def xi(bs, **hyper):
@@ -178,8 +182,9 @@ def xi(bs, **hyper):
 def test_fedamp_weights_by_hand():
     """b = 0, s, -s with s² = ln 4 and sigma = 1: exp(-d²) = 1/4, 1/4 and 1/256.
 
-    alpha = 1: row 0 is (1/2, 1/4, 1/4), row 1 (1/4, 1 - 1/4 - 1/256, 1/256). alpha = 4: row 0 sums to 2 and is halved, (0, 1/2, 1/2);
-    row 1 sums to 1 + 1/64 and becomes (64/65, 0, 1/65). sigma = 2 with s² = 2 ln 4 and alpha = 1: all off-diagonals are half of those for alpha = 1.
+    alpha = 1: row 0 is (1/2, 1/4, 1/4), row 1 (1/4, 1 - 1/4 - 1/256, 1/256). alpha = 4: row 0 sums to 2 and is halved,
+    (0, 1/2, 1/2); row 1 sums to 1 + 1/64 and becomes (64/65, 0, 1/65). sigma = 2 with s² = 2 ln 4 and alpha = 1: all
+    off-diagonals are half of those for alpha = 1.
     """
     s = log(4) ** 0.5
     quarter, rest = 0.25, 1 / 256
@@ -197,7 +202,8 @@ def test_fedamp_weights_by_hand():
 
 
 def test_fedamp_median_and_cosine_by_hand():
-    """b = 0, 1, 3: d² = 1, 9, 4 with median 4; alpha/4 exp(-1/4), ... The median is over different models only: two equal ones change nothing.
+    """b = 0, 1, 3: d² = 1, 9, 4 with median 4; alpha/4 exp(-1/4), ... The median is over different models only:
+    two equal ones change nothing.
 
     Cosines: (1, 0, 0) and (0, 1, 0) with sigma = ln 3: weights 3 : 1, or xi_self = 0.4 and the rest.
     """
@@ -218,8 +224,9 @@ def test_fedamp_median_and_cosine_by_hand():
 def test_fedamp_client_and_server_by_hand():
     """lambda = 0.5, alpha = 1: the penalty's gradient is 0.5 (w - u). From w = (2, -1, 0.5) with u = (1, 0, 0.5) on A:
 
-    (-0.5, 1, 0.5) + (0.5, -0.5, 0) = (0, 0.5, 0.5): (2, -1.05, 0.45). From u itself: e = 0.5 + 2 = 2.5, gradient (0, 2.5, 2.5): (1, -0.25, 0.25).
-    Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has exp(0) = 1 and 1/4, sum 5/4: (0, 4/5, 1/5); u_0 has b = -s/5.
+    (-0.5, 1, 0.5) + (0.5, -0.5, 0) = (0, 0.5, 0.5): (2, -1.05, 0.45). From u itself: e = 0.5 + 2 = 2.5, gradient (0,
+    2.5, 2.5): (1, -0.25, 0.25). Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has exp(0) = 1 and 1/4, sum
+    5/4: (0, 4/5, 1/5); u_0 has b = -s/5.
     """
     model, u = ToyModel(), theta(1, 0, 0.5)
     for start, expected in (("own", theta(2, -1.05, 0.45)), ("cloud", theta(1, -0.25, 0.25))):
@@ -246,12 +253,13 @@ def test_fedamp_without_a_penalty_is_local_training():
     assert not torch.equal(amp.clients["theta"]["head.weight"][0], amp.clients["theta"]["head.weight"][1])
 
 
-# IFCA ------------------------------------------------------------------------------------------------------------------
+# IFCA -----------------------------------------------------------------------------------------------------------------
 
 
 def test_ifca_client_by_hand():
-    """Models (2, -1, 0.5) and (-2, -1, 0.5). A: e = 0.5 and 4.5, so model 0: AFTER_A. The mirrored B of test_algorithms: e = -3, 4.62 and
-    1, 0.62, so model 1, trained to (-1.98, -0.99, 0.3). Tested is the better model as it is, found on training data."""
+    """Models (2, -1, 0.5) and (-2, -1, 0.5). A: e = 0.5 and 4.5, so model 0: AFTER_A. The mirrored B of
+    test_algorithms: e = -3, 4.62 and 1, 0.62, so model 1, trained to (-1.98, -0.99, 0.3). Tested is the better model as
+    it is, found on training data."""
     model, method = Toy(), algorithms.make("ifca", K=2)
     message = tree.stack([theta(2, -1, 0.5), theta(-2, -1, 0.5)])
     mirrored = ToyData([([1.0], [1.5]), ([-1.0], [-2.12])])
@@ -269,7 +277,8 @@ def test_ifca_client_by_hand():
 
 
 def test_ifca_server_by_hand():
-    """K = 3: clients 0 and 2 chose model 0, client 1 model 2; n = 1, 2, 3. Uniform: b = (1 + 5)/2 = 3; by samples (1 + 15)/4 = 4. Model 1 stays."""
+    """K = 3: clients 0 and 2 chose model 0, client 1 model 2; n = 1, 2, 3. Uniform: b = (1 + 5)/2 = 3;
+    by samples (1 + 15)/4 = 4. Model 1 stays."""
     for weights, expected in (("uniform", 3), ("samples", 4)):
         method = algorithms.make("ifca", K=3, weights=weights)
         server, clients = method.init(Toy(), Setting(5, 4, 1))
@@ -283,7 +292,8 @@ def test_ifca_server_by_hand():
 
 
 def test_ifca_compares_models_without_regard_to_running_statistics():
-    """The choice is that of the mean loss over the client's training data in training mode, whatever statistics the client holds."""
+    """The choice is that of the mean loss over the client's training data in training mode,
+    whatever statistics the client holds."""
     run = set_up(tiny("ifca", precision="float64"))
     model, message = run.work.model, run.method.init(run.work.model, run.setting)[0]["theta"]
     for i in range(4):
@@ -295,7 +305,7 @@ def test_ifca_compares_models_without_regard_to_running_statistics():
         assert picks == {int(np.argmin(losses))}
 
 
-# FeSEM -----------------------------------------------------------------------------------------------------------------
+# FeSEM ----------------------------------------------------------------------------------------------------------------
 
 
 def fesem_after_first_round(**hyper):
@@ -307,10 +317,12 @@ def fesem_after_first_round(**hyper):
 
 
 def test_fesem_by_hand():
-    """Seeded with one model of each pair; E: pairs together; M: centres 0.5 and 10.5 (by samples 0.75). Client 4 never trained: its cluster stays 0.
+    """Seeded with one model of each pair; E: pairs together; M: centres 0.5 and 10.5 (by samples 0.75).
+    Client 4 never trained: its cluster stays 0.
 
-    Then client 0 uploads 4: the other members keep their last models, so its centre is (4 + 1)/2 = 2.5; with members="participants" it is 4.
-    By samples (4*1 + 1*3)/4 = 1.75. Then it uploads 12 and changes sides: centres 1 and 11.
+    Then client 0 uploads 4: the other members keep their last models, so its centre is (4 + 1)/2 = 2.5; with
+    members="participants" it is 4. By samples (4*1 + 1*3)/4 = 1.75. Then it uploads 12 and changes sides: centres 1 and
+    11.
     """
     for hyper, low, then in (
         (dict(), 0.5, 2.5),
@@ -332,7 +344,8 @@ def test_fesem_by_hand():
 
 
 def test_fesem_waits_for_enough_clients_and_keeps_empty_centres():
-    """K = 3 with one client a round: one centre until the third. Then two clients move together: the centre they leave stays."""
+    """K = 3 with one client a round: one centre until the third. Then two clients move together:
+    the centre they leave stays."""
     method = algorithms.make("fesem", K=3)
     server, _ = method.init(Toy(), Setting(4, 9, 1))
     for i, b, mean in ((0, 0, 0), (1, 10, 5)):
@@ -348,7 +361,8 @@ def test_fesem_waits_for_enough_clients_and_keeps_empty_centres():
 
 
 def test_fesem_seeding_does_not_depend_on_the_clients_numbers():
-    """The same models in another order: the same seeds. Nearby pairs are almost never both chosen; equal models are no error."""
+    """The same models in another order: the same seeds. Nearby pairs are almost never both chosen;
+    equal models are no error."""
     models, order = biases([0.0, 0.1, 7, 7.2, 20, 20.3]), torch.tensor([4, 0, 5, 3, 1, 2])
     for seed in range(10):
         chosen = k_means_plus_plus(models, ToyModel.trainable, 3, seed)
@@ -364,7 +378,7 @@ def test_fesem_random_seeding():
     close(server["centres"], tree.stack([theta(-k, -1, k) for k in (1, 2, 3)]))
 
 
-# ClusterFL -------------------------------------------------------------------------------------------------------------
+# ClusterFL ------------------------------------------------------------------------------------------------------------
 
 
 def clusterfl_round(updates, clients=None, n=None, ids=None, rounds=1, **hyper):
@@ -380,7 +394,8 @@ def clusterfl_round(updates, clients=None, n=None, ids=None, rounds=1, **hyper):
 
 
 def test_clusterfl_splits_by_hand():
-    """Updates 1, 2, -1, -2: ||mean|| = 0 < 0.4, max = 2 > 1.6: split by sign, each half with its own mean: b = 0.5 + 1.5 and 0.5 - 1.5."""
+    """Updates 1, 2, -1, -2: ||mean|| = 0 < 0.4, max = 2 > 1.6: split by sign, each half with its own mean:
+    b = 0.5 + 1.5 and 0.5 - 1.5."""
     method, server = clusterfl_round([1, 2, -1, -2])
     assert server["cluster"].tolist() == [0, 0, 1, 1] and server["norms"].tolist() == [[0, 2], [0, 2]]
     close(server["theta"], biases([2, -1]))
@@ -411,7 +426,8 @@ def test_clusterfl_thresholds(updates, hyper, split):
 
 
 def test_clusterfl_absent_clients_stay_with_the_larger_half():
-    """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three. A cluster without participants keeps its model."""
+    """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three.
+    A cluster without participants keeps its model."""
     method, server = clusterfl_round([-3, 1, 1, 1], clients=6, ids=np.array([1, 3, 4, 5]))
     assert server["cluster"].tolist() == [0, 1, 0, 0, 0, 0]
     close(server["theta"], biases([1.5, -2.5]))
@@ -428,8 +444,9 @@ def test_clusterfl_absent_clients_stay_with_the_larger_half():
 
 
 def test_clusterfl_halves_by_complete_linkage():
-    """Directions in degrees. 0, 30, 55, 75, 97: (55, 75), then (0, 30), then 97 joins the pair (42 away at most), so that the halves are (0, 30)
-    and the rest; single linkage (gaps 30, 25, 20, 22) would cut 0 off. Lengths do not matter; a zero update is no error."""
+    """Directions in degrees. 0, 30, 55, 75, 97: (55, 75), then (0, 30), then 97 joins the pair (42 away at most), so
+    that the halves are (0, 30) and the rest; single linkage (gaps 30, 25, 20, 22) would cut 0 off. Lengths do not
+    matter; a zero update is no error."""
 
     def halves(degrees, lengths):
         angle = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
@@ -441,7 +458,7 @@ def test_clusterfl_halves_by_complete_linkage():
     assert len(halves([0, 0, 0, 0], [0, 1, 1, 1])) in (1, 2)
 
 
-# FedEM -----------------------------------------------------------------------------------------------------------------
+# FedEM ----------------------------------------------------------------------------------------------------------------
 
 
 class TwoClasses(Toy):
@@ -462,7 +479,8 @@ def classes(batches):
 
 
 def test_fedem_by_hand():
-    """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4. With weights 0.6, 0.4: q ∝ 0.3, 0.3.
+    """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4.
+    With weights 0.6, 0.4: q ∝ 0.3, 0.3.
 
     New weights (1/2, 1/2). Gradients q (P - y) (v x, w x, 1): -0.25 (-1, 1, 1) and -0.125 (1, 1, 1); lr 0.1.
     Second epoch: q stays 1/2, for it is that of the received components: component 0 has s = -0.975² + 1.025.
@@ -487,7 +505,8 @@ def test_fedem_by_hand():
 
 
 def test_fedem_server_and_start():
-    """By component, weighted by samples: b = (1 + 3*2)/4 and (10 + 3*20)/4. Weights are uniform at first, components differ."""
+    """By component, weighted by samples: b = (1 + 3*2)/4 and (10 + 3*20)/4. Weights are uniform at first,
+    components differ."""
     method = algorithms.make("fedem", M=2)
     server, clients = method.init(Toy(), Setting(3, 4, 2))
     close(
@@ -510,15 +529,16 @@ def test_fedem_weights_do_not_underflow():
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 
 
-# pFedMe ----------------------------------------------------------------------------------------------------------------
+# pFedMe ---------------------------------------------------------------------------------------------------------------
 
 
 def test_pfedme_by_hand():
     """lambda = 2, K = 1, eta_p = 0.1, eta = 0.25, so that w_i moves half of the way to theta.
 
-    A: no pull yet, theta = (2.05, -1.1, 0.45); w_i = (2.025, -1.05, 0.475). x = 1, y = -2.805, from theta: e = 1, gradient
-    (-1.1, 2.05, 1) + 2 (0.025, -0.05, -0.025) = (-1.05, 1.95, 0.95); theta = (2.155, -1.295, 0.355); w_i = (2.09, -1.1725, 0.415).
-    start = "w", y = -2.65125: e = -2.12625 + 0.475 + 2.65125 = 1, theta = w_i - 0.1 (-1.05, 2.025, 1) = (2.13, -1.2525, 0.375), w_i the mean of both.
+    A: no pull yet, theta = (2.05, -1.1, 0.45); w_i = (2.025, -1.05, 0.475). x = 1, y = -2.805, from theta: e = 1,
+    gradient (-1.1, 2.05, 1) + 2 (0.025, -0.05, -0.025) = (-1.05, 1.95, 0.95); theta = (2.155, -1.295, 0.355); w_i =
+    (2.09, -1.1725, 0.415). start = "w", y = -2.65125: e = -2.12625 + 0.475 + 2.65125 = 1, theta = w_i - 0.1 (-1.05,
+    2.025, 1) = (2.13, -1.2525, 0.375), w_i the mean of both.
     """
     model, client = ToyModel(), {"theta": theta(9, 9, 9), "trained": torch.tensor(False)}
     hyper = dict(lam=2.0, K=1, eta_p=0.1, eta=0.25)
@@ -533,8 +553,9 @@ def test_pfedme_by_hand():
 
 
 def test_pfedme_inner_steps_and_outer_rate_by_hand():
-    """K = 2 on A with lambda = 2, eta_p = 0.1: theta = AFTER_A, then e = -1.1*2.05 + 0.45 + 2 = 0.195, gradient (-0.2145, 0.39975, 0.195)
-    + 2 (0.05, -0.1, -0.05) = (-0.1145, 0.19975, 0.095). eta: the run's lr 0.1 gives 0.2 of the way; lambda = 15 is capped to half of the way."""
+    """K = 2 on A with lambda = 2, eta_p = 0.1: theta = AFTER_A, then e = -1.1*2.05 + 0.45 + 2 = 0.195, gradient
+    (-0.2145, 0.39975, 0.195) + 2 (0.05, -0.1, -0.05) = (-0.1145, 0.19975, 0.095). eta: the run's lr 0.1 gives 0.2 of
+    the way; lambda = 15 is capped to half of the way."""
     final = theta(2.05 + 0.01145, -1.1 - 0.019975, 0.45 - 0.0095)
     client = {"theta": theta(0, 0, 0), "trained": torch.tensor(False)}
     upload, kept = algorithms.make("pfedme", lam=2.0, K=2, eta_p=0.1).client_update(
@@ -547,7 +568,8 @@ def test_pfedme_inner_steps_and_outer_rate_by_hand():
 
 
 def test_pfedme_server_and_what_is_tested():
-    """beta = 0.5: half of the old b = 0.5 and half of the mean of 1 and 5, 3 uniform or 4 by samples. Tested: theta, or w for who never trained."""
+    """beta = 0.5: half of the old b = 0.5 and half of the mean of 1 and 5, 3 uniform or 4 by samples. Tested: theta,
+    or w for who never trained."""
     model = ToyModel()
     for weights, b in (("uniform", 1.75), ("samples", 2.25)):
         method = algorithms.make("pfedme", beta=0.5, weights=weights)
@@ -561,7 +583,7 @@ def test_pfedme_server_and_what_is_tested():
         close(method.personal_model(model, glob, own, A), theta(2, -1, b))
 
 
-# reductions to FedAvg, in whole runs -----------------------------------------------------------------------------------
+# reductions to FedAvg, in whole runs ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -577,7 +599,8 @@ def test_pfedme_server_and_what_is_tested():
 )
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_one_cluster_is_fedavg(method, hyper, tolerance, bn_stats):
-    """One model, one centre, no split, one component, no tie: the global model of FedAvg after three rounds, and the clients' statistics."""
+    """One model, one centre, no split, one component, no tie: the global model of FedAvg after three rounds,
+    and the clients' statistics."""
 
     def end(*args):
         *_, (_, state, _) = played(
@@ -604,7 +627,7 @@ def test_perfedavg_and_clusterfl_average_uniformly():
         assert not differing or method == "fesem" and len(differing) == 1  # FeSEM remembers the numbers themselves
 
 
-# ownership -------------------------------------------------------------------------------------------------------------
+# ownership ------------------------------------------------------------------------------------------------------------
 
 
 def hyper_of(method):
@@ -613,7 +636,8 @@ def hyper_of(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method):
-    """States, statistics and the server's stored models: rows outside S_t bit for bit; heads of the participants move."""
+    """States, statistics and the server's stored models: rows outside S_t bit for bit;
+    heads of the participants move."""
     before = None
     for _, state, ids in played(tiny(method, hyper=hyper_of(method))):
         owned = {"clients": state.clients, "stats": state.stats, "models": state.server.get("models", {})}
@@ -635,7 +659,8 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round at all points: no state changes, and a run evaluated once ends with the same numbers."""
+    """Evaluated after every round at all points: no state changes,
+    and a run evaluated once ends with the same numbers."""
     often = tiny(method, rounds=2, eval_points=POINTS[method], hyper=hyper_of(method))
     ends = [[h for h in simulate(spec).history if h["round"] == 2] for spec in (often, often.but(eval_every=2))]
     assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
@@ -675,7 +700,8 @@ def test_fedem_weights_are_personal_and_a_simplex():
 
 
 def test_stored_models_are_what_the_clients_keep():
-    """FedAMP: the server's copies are the clients' models (statistics apart); FeSEM: a client trains from its own cluster's centre."""
+    """FedAMP: the server's copies are the clients' models (statistics apart); FeSEM:
+    a client trains from its own cluster's centre."""
     *_, (run, state, _) = played(tiny("fedamp"))
     for name in run.work.model.trainable:
         assert torch.equal(state.server["models"][name], state.clients["theta"][name])
@@ -691,7 +717,7 @@ def test_stored_models_are_what_the_clients_keep():
         before = copy.deepcopy(state)
 
 
-# backends --------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -736,7 +762,7 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     assert state.trained[4]
 
 
-# communication ---------------------------------------------------------------------------------------------------------
+# communication --------------------------------------------------------------------------------------------------------
 
 NU = 156 + 12 + 2416 + 32 + 120 * 257 + 10164 + 850  # LeNet5-BN on 1x16x16 with 10 classes; 44 running statistics
 
@@ -766,7 +792,7 @@ def test_communication_is_the_closed_form(method, hyper, down, up, bn_stats):
     }
 
 
-# learning --------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 SKEWED = dict(
     partition=dict(alpha=0.1, min_size=5),
@@ -799,7 +825,8 @@ def fedavg():
     ],
 )
 def test_it_learns(fedavg, method, hyper, changes, above):
-    """Dir(0.1), ten classes: at least 0.45 (chance is 0.1), and above FedAvg where the headline is a personal model of a client's own data."""
+    """Dir(0.1), ten classes: at least 0.45 (chance is 0.1), and above FedAvg where the headline is a personal model of
+    a client's own data."""
     result = simulate(tiny(method, hyper=hyper, **{**SKEWED, **changes}))
     assert result.final() > 0.45
     assert not above or result.final() > fedavg, (result.final(), fedavg)
@@ -826,7 +853,8 @@ def two_tasks(run):
     ("method", "hyper"), [("ifca", dict(K=2)), ("fesem", dict(K=2)), ("clusterfl", {**SPLITTING, "eps2": 0.5})]
 )
 def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyper):
-    """Two tasks of two clients each. Their cluster's model does well for all, which one model cannot (its errors on one task are the other's hits)."""
+    """Two tasks of two clients each. Their cluster's model does well for all,
+    which one model cannot (its errors on one task are the other's hits)."""
     *_, (run, state, _) = played(
         tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks
     )
@@ -837,7 +865,7 @@ def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyp
     assert (correct.sum(1) / run.tests.sum(1)).min() > 0.6
 
 
-# bad input and faults --------------------------------------------------------------------------------------------------
+# bad input and faults -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, ownership, backends, communication, learning, limits."""
+"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, ownership, backends, communication, learning,
+limits."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def two(w, a0, a1=0.0, b0=0.0, b1=0.0):
 
 
 class TwoClasses(ToyModel):
-    """Cross-entropy of two classes. With p the probabilities and g = p - onehot(y): dW_c = g_c z, db_c = g_c, dw = x sum g_c W_c."""
+    """Cross-entropy of two classes. With p the probabilities and g = p - onehot(y): dW_c = g_c z, db_c = g_c,
+    dw = x sum g_c W_c."""
 
     def __init__(self, theta0=None, sibling=None):
         self.theta0, self.other = theta0 or two(0.5, LN3), sibling
@@ -85,14 +87,14 @@ def setting(*sizes, counts=None, rounds=4):
     return Setting(len(counts), rounds, counts.shape[1], 0, counts)
 
 
-# PFedCS by hand --------------------------------------------------------------------------------------------------------
+# PFedCS by hand -------------------------------------------------------------------------------------------------------
 
 
 def test_pfedcs_local_update_by_hand():
     """x = 2, y = 0, eta = 0.1; f: w = 0.5, so z = 1. Own head (ln 3, 0), no bias: p = (3/4, 1/4).
 
-    Teacher as received (0, 0), p = (1/2, 1/2). One epoch of fine-tuning: g = (-1/2, 1/2), so W = (0.05, -0.05), b = (0.05, -0.05), scores
-    (0.1, -0.1) and t = 1/(1 + e^-0.2) for class 0.
+    Teacher as received (0, 0), p = (1/2, 1/2). One epoch of fine-tuning: g = (-1/2, 1/2), so W = (0.05, -0.05), b =
+    (0.05, -0.05), scores (0.1, -0.1) and t = 1/(1 + e^-0.2) for class 0.
     Student: g = (p - onehot) + (p - teacher) = (-1/4 + 3/4 - t, 1/4 + 1/4 - (1 - t)) = (1/2 - t, t - 1/2).
     dW = g (z = 1), db = g, dw = x g_0 ln 3 = 2 (1/2 - t) ln 3.
     """
@@ -108,11 +110,13 @@ def test_pfedcs_local_update_by_hand():
 
 
 def test_pfedcs_options_of_the_teacher_by_hand():
-    """As above with E_ft = 0 and teacher (0, ln 3): probabilities (1/4, 3/4). g = (-1/4 + 1/2, 1/4 - 1/2) = (1/4, -1/4).
+    """As above with E_ft = 0 and teacher (0, ln 3): probabilities (1/4, 3/4). g = (-1/4 + 1/2, 1/4 - 1/2)
+    = (1/4, -1/4).
 
-    kd_weight = 2: g = (-1/4 + 1, 1/4 - 1) = (3/4, -3/4). detach = False: KL also has the gradient q_c (ln(q_c/p_c) - KL) for the teacher's
-    scores, q = (1/4, 3/4): ln(q/p) = (-ln 3, ln 3), KL = ln 3 / 2, so (1/4)(-3/2 ln 3) and (3/4)(1/2 ln 3) = (-3/8, 3/8) ln 3; through the
-    teacher's weights (0, ln 3): dz = 3/8 (ln 3)^2 more, dw twice that. A second step sees a teacher on the "received" z = 1 or the current z.
+    kd_weight = 2: g = (-1/4 + 1, 1/4 - 1) = (3/4, -3/4). detach = False: KL also has the gradient q_c (ln(q_c/p_c) -
+    KL) for the teacher's scores, q = (1/4, 3/4): ln(q/p) = (-ln 3, ln 3), KL = ln 3 / 2, so (1/4)(-3/2 ln 3) and
+    (3/4)(1/2 ln 3) = (-3/8, 3/8) ln 3; through the teacher's weights (0, ln 3): dz = 3/8 (ln 3)^2 more, dw twice that.
+    A second step sees a teacher on the "received" z = 1 or the current z.
     """
     model, data = TwoClasses(), labelled(([2.0], [0]))
     client, message = {"h": tree.select(two(0, LN3), "head.")}, two(0.5, 0.0, LN3)
@@ -138,7 +142,8 @@ def test_pfedcs_options_of_the_teacher_by_hand():
 
 
 def test_pfedcs_the_teachers_learning_rate():
-    """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4); two epochs go on."""
+    """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4);
+    two epochs go on."""
     model, method = TwoClasses(), algorithms.make("pfedcs", eta_v=0.4)
     found = method.tuned_teacher(
         model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0]))
@@ -181,13 +186,15 @@ LITERAL = np.array([0.5 * 9 / 8 + 0.5 / 5, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0])
     ],
 )
 def test_pfedcs_weights_by_hand(hyper, t, expected):
-    """Client 0: squared distances 0, 1, 9, 100, D = 0, 0.01, 0.09, 1. The nearer group of 0.01, 0.09, 1 is the first two.
+    """Client 0: squared distances 0, 1, 9, 100, D = 0, 0.01, 0.09, 1. The nearer group of 0.01, 0.09,
+    1 is the first two.
 
-    t = 1, s = 1/2: threshold (1.1/3 + 0.01)/2 = 0.188, Q = {1, 2}, P = {0, 1, 2}: D_max = 0.09, D_avg = 0.1/3, |P| (D_max - D_avg) = 0.17:
-    likeness 9/17, 8/17, 0; samples 1/6, 2/6, 3/6. t = 2, s = 1: Q = {1}, likeness over P: (0.01 - D)/(2 * 0.005) = 1, 0; samples 1/3, 2/3.
-    literal: over Q D_max = 0.09, D_avg = 0.05, |Q| (D_max - D_avg) = 0.08, samples N_j/5. no_self: the same without client 0; for one
-    collaborator D_max = D_avg and its weight is 1. all: D_max = 1, D_avg = 1.1/4. dist_power = 1: D = 0, 0.1, 0.3, 1; P as before (threshold
-    (1.4/3 + 0.1)/2 = 0.283 leaves Q = {1}): so use Q from 0.1 alone: see below.
+    t = 1, s = 1/2: threshold (1.1/3 + 0.01)/2 = 0.188, Q = {1, 2}, P = {0, 1, 2}: D_max = 0.09, D_avg = 0.1/3, |P|
+    (D_max - D_avg) = 0.17: likeness 9/17, 8/17, 0; samples 1/6, 2/6, 3/6. t = 2, s = 1: Q = {1}, likeness over P: (0.01
+    - D)/(2 * 0.005) = 1, 0; samples 1/3, 2/3. literal: over Q D_max = 0.09, D_avg = 0.05, |Q| (D_max - D_avg) = 0.08,
+      samples N_j/5. no_self: the same without client 0; for one
+    collaborator D_max = D_avg and its weight is 1. all: D_max = 1, D_avg = 1.1/4. dist_power = 1: D = 0, 0.1, 0.3, 1; P
+    as before (threshold (1.4/3 + 0.1)/2 = 0.283 leaves Q = {1}): so use Q from 0.1 alone: see below.
     """
     method, server = four_heads(**hyper)
     if hyper.get("dist_power") == 1:  # Q = {1}: D_max = 0.1, D_avg = 0.05: likeness 1, 0
@@ -198,9 +205,9 @@ def test_pfedcs_weights_by_hand(hyper, t, expected):
 
 
 def test_pfedcs_ties_and_global_norm_by_hand():
-    """no_self with one collaborator: D_max = D_avg; "drop" leaves the samples' term alone, here 1 as well. With "all" and all heads equal
-    D = 0: likeness 1/4 each with "uniform"; samples n/10 alone with "drop". Row 3 of the four heads is 100, 81, 49, 0: its maximum is 100, as
-    is the largest of all; row 1 (1, 0, 4, 81) is divided by 81 or by 100."""
+    """no_self with one collaborator: D_max = D_avg; "drop" leaves the samples' term alone, here 1 as well. With "all"
+    and all heads equal D = 0: likeness 1/4 each with "uniform"; samples n/10 alone with "drop". Row 3 of the four heads
+    is 100, 81, 49, 0: its maximum is 100, as is the largest of all; row 1 (1, 0, 4, 81) is divided by 81 or by 100."""
     method, server = four_heads(select="all")
     same_heads = {**server, "heads": tree.map(torch.zeros_like, server["heads"])}
     np.testing.assert_allclose(
@@ -220,9 +227,11 @@ def test_pfedcs_ties_and_global_norm_by_hand():
 
 
 def test_pfedcs_server_by_hand():
-    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (previous test, t = 2): weight 1/3, bias 1/3.
+    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (previous test, t = 2):
+    weight 1/3, bias 1/3.
 
-    Then clients 0 and 3 upload: f = (1 * 2 + 4 * 7)/5 = 6 (samples 1, 4), or 4.5 uniformly; the others' heads stay; stage 2 sends f alone.
+    Then clients 0 and 3 upload: f = (1 * 2 + 4 * 7)/5 = 6 (samples 1, 4), or 4.5 uniformly; the others' heads stay;
+    stage 2 sends f alone.
     """
     method, server = four_heads()
     server = {**server, "round": 1, "f": {"extractor.w": f64(5.0)}}
@@ -267,7 +276,8 @@ def test_pfedcs_scaling_all_heads_changes_nothing():
 
 
 def test_pfedcs_finds_clients_with_the_same_labels():
-    """Ten clients in blocks of five: heads of a block differ a little, those of different blocks a lot; collaborators stay in the block."""
+    """Ten clients in blocks of five: heads of a block differ a little, those of different blocks a lot;
+    collaborators stay in the block."""
     generator, block = torch.Generator().manual_seed(0), torch.arange(10) // 5
     weight = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator)[block] + 0.1 * torch.randn(
         10, 4, 3, dtype=torch.float64, generator=generator
@@ -280,7 +290,8 @@ def test_pfedcs_finds_clients_with_the_same_labels():
 
 
 def test_pfedcs_collaborators_under_partial_participation():
-    """Only this round's clients are mixed, or everybody's last upload; alone, or with nobody else, a client keeps its own head."""
+    """Only this round's clients are mixed, or everybody's last upload; alone, or with nobody else,
+    a client keeps its own head."""
     method, server = four_heads()
     close(method.messages(server, [2]), tree.map(lambda leaf: leaf[None], two(0.5, 3, 0, 2)))
     among = method.messages(server, [0, 3])["head.weight"][:, 0, 0]
@@ -289,7 +300,7 @@ def test_pfedcs_collaborators_under_partial_participation():
     close(everyone[None], f64(NEAR_WEIGHTS[1] + 3 * NEAR_WEIGHTS[2]))
 
 
-# two groups of numbers --------------------------------------------------------------------------------------------------
+# two groups of numbers ------------------------------------------------------------------------------------------------
 
 
 def grouped(rows, how, **options):
@@ -345,7 +356,8 @@ def test_the_mixture_is_that_of_scikit_learn():
 
 
 def test_whoever_is_as_near_as_a_candidate_is_one(monkeypatch):
-    """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate. An empty group: everybody."""
+    """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate.
+    An empty group: everybody."""
     x = [0.1, 0.5, 0.5, 0.5, 0.9, 1.2]
     monkeypatch.setattr(
         "fedlib.algorithms.parts.grouping._mixture",
@@ -359,16 +371,18 @@ def test_whoever_is_as_near_as_a_candidate_is_one(monkeypatch):
     assert grouped(x, "gmm").all()
 
 
-# FedFomo by hand --------------------------------------------------------------------------------------------------------
+# FedFomo by hand ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reference", ["start", "current"])
 def test_fedfomo_by_hand(reference):
-    """x = 1, y = 0 for training and validation; w = 1, score of class 0 is a, so that the loss is ln(1 + e^-a) and distances are |a - a'|.
+    """x = 1, y = 0 for training and validation; w = 1, score of class 0 is a, so that the loss is ln(1 + e^-a)
+    and distances are |a - a'|.
 
-    Reference a = 0, loss ln 2; own -ln 3, loss ln 4: no gain. Received ln 3, loss ln 4/3: ln 1.5/(ln 3 + 1e-5); ln 7, loss ln 8/7:
-    ln 1.75/(ln 7 + 1e-5). The third place is empty. Start: the mean of ln 3 and ln 7 with these weights, then a step with g = (p - 1, 1 - p).
-    With reference = "current" losses and distances are from the own model: ln 3/(2 ln 3 + 1e-5) and ln 3.5/(ln 21 + 1e-5).
+    Reference a = 0, loss ln 2; own -ln 3, loss ln 4: no gain. Received ln 3, loss ln 4/3: ln 1.5/(ln 3 + 1e-5); ln 7,
+    loss ln 8/7: ln 1.75/(ln 7 + 1e-5). The third place is empty. Start: the mean of ln 3 and ln 7 with these weights,
+    then a step with g = (p - 1, 1 - p). With reference = "current" losses and distances are from the own model: ln 3/(2
+    ln 3 + 1e-5) and ln 3.5/(ln 21 + 1e-5).
     """
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=3, reference=reference)
     models = tree.stack([two(1.0, LN3), two(1.0, log(7)), two(1.0, 50.0)])
@@ -389,7 +403,8 @@ def test_fedfomo_by_hand(reference):
 
 
 def test_fedfomo_keeps_its_model_if_nothing_helps():
-    """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too: training goes on from it. Scores are signed."""
+    """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too:
+    training goes on from it. Scores are signed."""
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=1)
     message = {"models": tree.stack([two(1.0, -1.0)]), "real": torch.tensor([True])}
     client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
@@ -399,9 +414,11 @@ def test_fedfomo_keeps_its_model_if_nothing_helps():
 
 
 def test_fedfomo_server_by_hand():
-    """Round 1: clients 0, 1, 3 upload, nothing was sent. Affinity of 2 to 3 is 1, to 1 is -1: with M = 2 it gets 3 and 0 (0 is unknown), not 1.
+    """Round 1: clients 0, 1, 3 upload, nothing was sent. Affinity of 2 to 3 is 1, to 1 is -1:
+    with M = 2 it gets 3 and 0 (0 is unknown), not 1.
 
-    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone, or everybody with candidates = "all".
+    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone, or everybody with candidates =
+    "all".
     """
     model, method = TwoClasses(), algorithms.make("fedfomo", M=2)
     server, _ = method.init(model, setting(1, 1, 1, 1))
@@ -428,7 +445,8 @@ def test_fedfomo_server_by_hand():
 
 
 def test_fedfomo_explores():
-    """explore = 1: every candidate is drawn for a place, also the worst; explore = 0: always the best; unknown ones in a drawn order."""
+    """explore = 1: every candidate is drawn for a place, also the worst; explore = 0: always the best;
+    unknown ones in a drawn order."""
     method, server = (
         algorithms.make("fedfomo", M=1),
         algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0],
@@ -442,11 +460,12 @@ def test_fedfomo_explores():
         assert {int(method.chosen({**server, "round": t}, 0)[0]) for t in range(30)} == seen
 
 
-# pFedSV by hand ---------------------------------------------------------------------------------------------------------
+# pFedSV by hand -------------------------------------------------------------------------------------------------------
 
 
 def game_of_three(**hyper):
-    """Client 0 of four with the models of 1 and 2, biases 1, -3 and 1.5 of class 0 (all else 0); three of four samples are of class 0."""
+    """Client 0 of four with the models of 1 and 2, biases 1, -3 and 1.5 of class 0 (all else 0);
+    three of four samples are of class 0."""
     method = algorithms.make("pfedsv", k=2, **hyper)
     orders = torch.tensor([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
     message = {
@@ -485,11 +504,13 @@ def game_of_three(**hyper):
     ],
 )
 def test_pfedsv_game_by_hand(hyper, bias):
-    """A mean bias above 0 says class 0: worth 3/4, else 1/4. v(0) = v(2) = v(02) = 3/4, v(1) = v(01) = v(12) = v(012) = 1/4.
+    """A mean bias above 0 says class 0: worth 3/4, else 1/4. v(0) = v(2) = v(02) = 3/4, v(1) = v(01) = v(12) = v(012)
+    = 1/4.
 
-    psi_0 = v(0)/3 + ((v01 - v1) + (v02 - v2))/6 + (v012 - v12)/3 = 1/4; psi_2 likewise 1/4; psi_1 = 1/12 - 1/6 - 1/6 = -1/4; sum 1/4.
-    d_01 = 4, d_02 = 0.5. Own distance: min 0.5, mean 2.25, to the last start 0.25. The weights of 0 and 2 are 1/d; 1 has none.
-    chance: v(empty) = 3/4, everyone loses 1/4: psi = 0, -1/2, 0: nobody helps and the own model stays.
+    psi_0 = v(0)/3 + ((v01 - v1) + (v02 - v2))/6 + (v012 - v12)/3 = 1/4; psi_2 likewise 1/4; psi_1 = 1/12 - 1/6 - 1/6 =
+    -1/4; sum 1/4. d_01 = 4, d_02 = 0.5. Own distance: min 0.5, mean 2.25, to the last start 0.25. The weights of 0 and
+    2 are 1/d; 1 has none. chance: v(empty) = 3/4, everyone loses 1/4: psi = 0, -1/2, 0: nobody helps and the own model
+    stays.
     """
     method, message, own, data = game_of_three(**hyper)
     model = TwoClasses()
@@ -511,7 +532,8 @@ def test_pfedsv_game_by_hand(hyper, bias):
     ],
 )
 def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
-    """After the game above: relevance of 1 and 2 with alpha = 0.5: -0.125 and 0.125. 1 is refused, 2 comes first, then 3, which is unseen.
+    """After the game above: relevance of 1 and 2 with alpha = 0.5: -0.125 and 0.125. 1 is refused, 2 comes first,
+    then 3, which is unseen.
 
     Training: start bias 1.25, mean of p over the samples: p = 1/(1 + e^-1.25); g = (p - 3/4, 3/4 - p), z = 1.
     """
@@ -558,7 +580,8 @@ def test_pfedsv_how_many_are_wanted(hyper, relevance, seen, most):
 
 
 def test_pfedsv_rounding_decides_nothing():
-    """A relevance of 1e-17, which is 0 but for rounding, does not keep a client, nor rank it before or behind another 0."""
+    """A relevance of 1e-17, which is 0 but for rounding, does not keep a client,
+    nor rank it before or behind another 0."""
     method, ties = algorithms.make("pfedsv", k=2), f64([0.1, 0.2, 0.9, 0.5], [1, 1, 1, 1])
     for tiny_value in (1e-17, -1e-17, 0.0):
         relevance = f64(0, tiny_value, 0, 0.3)
@@ -572,7 +595,8 @@ def test_pfedsv_rounding_decides_nothing():
 
 
 def test_pfedsv_loss_as_utility_by_hand():
-    """v(X) = ln 2 - mean cross-entropy. One sample of class 0, biases 0 (own) and ln 3: v(0) = 0, v(1) = ln 2 - ln 4/3, v(01): bias ln 3 / 2."""
+    """v(X) = ln 2 - mean cross-entropy. One sample of class 0, biases 0 (own) and ln 3: v(0) = 0, v(1) = ln 2 - ln 4/3,
+    v(01): bias ln 3 / 2."""
     method, message, own, _ = game_of_three(utility="loss", sv="exact")
     message = {**message, "models": tree.stack([two(1, 0, 0, LN3)] * 2), "real": torch.tensor([True, False])}
     own["theta"] = two(1, 0)
@@ -595,7 +619,8 @@ def test_pfedsv_without_partners_or_gains_keeps_its_model():
 
 
 def test_pfedsv_server_by_hand():
-    """Client 0 wants 3, 1, 2 in this order and two of them; 3 never took part. With pool = "round" only this round's uploads are there."""
+    """Client 0 wants 3, 1, 2 in this order and two of them; 3 never took part.
+    With pool = "round" only this round's uploads are there."""
     for pool, got in (("last", [1, 2]), ("round", [2])):
         method = algorithms.make("pfedsv", k=2, pool=pool)
         server, _ = method.init(TwoClasses(), setting(1, 1, 1, 1))
@@ -620,7 +645,8 @@ def test_pfedsv_server_by_hand():
 
 
 def test_pfedsv_finds_its_partners_in_time():
-    """Ring of ten: i shares labels with i - 1 and i + 1 (m = 2); only those help. Every other one is refused within ceil((n-m-1)/k) + 1 rounds.
+    """Ring of ten: i shares labels with i - 1 and i + 1 (m = 2); only those help.
+    Every other one is refused within ceil((n-m-1)/k) + 1 rounds.
 
     Relevance of partners is 1 and of all others -1 once seen; requests of D, k = 3, with everyone in the pool.
     """
@@ -640,7 +666,8 @@ def test_pfedsv_finds_its_partners_in_time():
 
 
 def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
-    """sv = "mc" evaluates each coalition of the players who are there once (one client at a time); the result is that of the plain mean."""
+    """sv = "mc" evaluates each coalition of the players who are there once (one client at a time);
+    the result is that of the plain mean."""
     method, message, own, data = game_of_three()
     asked, real = [], algorithms.find("pfedsv").worth
 
@@ -655,14 +682,16 @@ def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
     assert asked == [8, 4]
 
 
-# FedSimSup by hand ------------------------------------------------------------------------------------------------------
+# FedSimSup by hand ----------------------------------------------------------------------------------------------------
 
 
 def test_fedsimsup_local_update_by_hand():
-    """x = 2, y = 1, eta = 0.1. theta: w = 0.5, heads (ln 3, 0); u: w = 0.5, heads (0, 0). Sum of scores (ln 3, 0): p = 3/4, g = (3/4, -3/4).
+    """x = 2, y = 1, eta = 0.1. theta: w = 0.5, heads (ln 3, 0); u: w = 0.5, heads (0, 0). Sum of scores (ln 3, 0):
+    p = 3/4, g = (3/4, -3/4).
 
-    Supervisor first: dW = g, db = g, dw = 0: W = b = (-0.075, 0.075), scores (-0.15, 0.15). Then the model, with scores (ln 3 - 0.15, 0.15):
-    p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p), w = 0.5 - 0.1 * 2 p ln 3.
+    Supervisor first: dW = g, db = g, dw = 0: W = b = (-0.075, 0.075), scores (-0.15, 0.15). Then the model, with scores
+    (ln 3 - 0.15, 0.15): p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p),
+    w = 0.5 - 0.1 * 2 p ln 3.
     """
     supervisor = TwoClasses(two(0.5, 0.0))
     model, method = TwoClasses(two(0.5, LN3), supervisor), algorithms.make("fedsimsup", tau_s=1, tau_theta=1)
@@ -680,7 +709,8 @@ def test_fedsimsup_local_update_by_hand():
 
 
 def test_fedsimsup_epochs_and_probabilities():
-    """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob: scores are logs of mean probabilities."""
+    """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob:
+    scores are logs of mean probabilities."""
     supervisor = TwoClasses(two(0.5, 0.3))
     model, data = TwoClasses(two(0.5, LN3), supervisor), labelled(([2.0], [1]))
     client = {SUPERVISOR: supervisor.theta0}
@@ -711,8 +741,9 @@ COUNTS = [[3, 4, 0], [4, 3, 0], [1, 0, 0], [0, 0, 7]]  # sizes 7, 7, 1, 7; cosin
 def test_fedsimsup_server_by_hand(hyper, expected):
     """Clients 0 and 1 upload w = 1 and 2; stored are 4 for client 2 and 8 for client 3. K = 2.
 
-    Client 2: alpha = 2 * 1/(14 + 2) = 1/8, shares 0.6/1.4 and 0.8/1.4. Client 3 shares no label with them and stays; "uniform": alpha = 1/2
-    and the mean 1.5. scale_by_sim: 1 - alpha = 7/8 * 0.8 = 0.7. participants_mix: alpha = 14/28, and the other one alone.
+    Client 2: alpha = 2 * 1/(14 + 2) = 1/8, shares 0.6/1.4 and 0.8/1.4. Client 3 shares no label with them and stays;
+    "uniform": alpha = 1/2 and the mean 1.5. scale_by_sim: 1 - alpha = 7/8 * 0.8 = 0.7. participants_mix: alpha = 14/28,
+    and the other one alone.
     """
     method = algorithms.make("fedsimsup", **hyper)
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
@@ -752,7 +783,8 @@ def test_fedsimsup_supervisors_start_alike_only_where_asked():
 
 
 def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
-    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix) they are not."""
+    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix)
+    they are not."""
     for mix in (False, True):
         spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
         *_, (_, state, _) = played(spec)
@@ -760,7 +792,7 @@ def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
         assert all(torch.equal(state.server["personal"][name], state.uploads[name]) != mix for name in trained)
 
 
-# reductions -------------------------------------------------------------------------------------------------------------
+# reductions -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hyper", [{"select": "none"}, {"beta": 0.0}])
@@ -772,7 +804,8 @@ def test_pfedcs_without_a_teacher_is_fedper(hyper):
 
 
 def test_pfedcs_with_a_teacher_without_weight_is_fedper():
-    """Up to rounding (the same loss, computed another way); the teacher is not even fine-tuned, so that the minibatches are the same."""
+    """Up to rounding (the same loss, computed another way); the teacher is not even fine-tuned,
+    so that the minibatches are the same."""
     cs, per = (
         simulate(tiny(name, hyper=h, rounds=2, precision="float64"))
         for name, h in (("pfedcs", {"beta": 1.0, "kd_weight": 0.0, "E_ft": 0}), ("fedper", {}))
@@ -807,7 +840,7 @@ def test_one_client_alone_is_local_training(method):
     assert same(state.clients["theta"], local.clients["theta"])
 
 
-# ownership --------------------------------------------------------------------------------------------------------------
+# ownership ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
@@ -835,7 +868,8 @@ def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_server_and_clients_share_no_memory(method):
-    """The engine writes into the clients' rows: nothing of theirs may be seen through the server, another client's state or the model."""
+    """The engine writes into the clients' rows: nothing of theirs may be seen through the server,
+    another client's state or the model."""
     run = set_up(small(method))
     server, clients = run.method.init(run.work.model, run.setting)
     own, others = (
@@ -851,7 +885,8 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers, and the same state before and after."""
+    """Evaluated after every round, at all points, or once at the end: the same final numbers,
+    and the same state before and after."""
     often = small(method, eval_points=POINTS[method])
     rarely = often.but(eval_every=often.rounds)
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
@@ -865,7 +900,8 @@ def test_evaluation_changes_nothing(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_models_are_personal(method):
-    """At the headline point after two rounds with everyone: heads differ between all pairs; PFedCS's extractor is one, the others' are not."""
+    """At the headline point after two rounds with everyone: heads differ between all pairs; PFedCS's extractor is one,
+    the others' are not."""
     *_, (run, state, _) = played(small(method, join_ratio=1.0, rounds=2, bn_stats="global"))
     with torch.no_grad():
         messages = [run.method.download(state.server, i) for i in range(4)]
@@ -884,8 +920,8 @@ def test_models_are_personal(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_training_personalises_what_is_evaluated(method):
-    """`post` is the model that its client itself trained last: its test changes when the client trains, and not otherwise. For PFedCS the
-    extractor is that of the last upload and the head the client's own."""
+    """`post` is the model that its client itself trained last: its test changes when the client trains, and not
+    otherwise. For PFedCS the extractor is that of the last upload and the head the client's own."""
     before = None
     for run, state, ids in played(small(method, rounds=3, eval_points=("post",))):
         with torch.no_grad():
@@ -895,7 +931,7 @@ def test_training_personalises_what_is_evaluated(method):
         before = loss
 
 
-# backends ---------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 SIZES = ((1, 1, 1), (2, 5, 1), (33, 2, 9), (3, 40, 2), (320, 600, 80), (64, 1, 16))  # training, test, validation
 
@@ -941,7 +977,8 @@ def outcome(spec, backend):
     ],
 )
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
-    """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples: all states and every client's test, in float64."""
+    """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples:
+    all states and every client's test, in float64."""
     spec = small(
         method,
         hyper,
@@ -957,7 +994,8 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
 
 
 def test_supervisors_of_different_architectures():
-    """Two architectures in one run: each client trains its own supervisor and no other, in both backends; stacks hold one architecture."""
+    """Two architectures in one run: each client trains its own supervisor and no other, in both backends;
+    stacks hold one architecture."""
     name = {SUPERVISOR: "extractor.fc1.weight", TRANSFORMER: "head.weight"}
     spec = small(
         "fedsimsup",
@@ -986,7 +1024,7 @@ def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
         tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
 
 
-# names of clients -------------------------------------------------------------------------------------------------------
+# names of clients -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -999,8 +1037,8 @@ def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
     ],
 )
 def test_renaming_clients_renames_their_results(method, hyper):
-    """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a client's own
-    (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
+    """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a
+    client's own (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
     order = np.array([2, 0, 3, 1])
     spec = small(method, hyper, join_ratio=1.0, rounds=3, batch_size=2000, precision="float64")
 
@@ -1019,12 +1057,13 @@ def test_renaming_clients_renames_their_results(method, hyper):
             np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-9)
 
 
-# communication ----------------------------------------------------------------------------------------------------------
+# communication --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_communication_of_pfedcs_and_fedsimsup(bn_stats):
-    """Two of five clients, four rounds. PFedCS: nu_m in the two rounds of stage 1, nu_f after; FedSimSup: nu_m, whatever the supervisor."""
+    """Two of five clients, four rounds. PFedCS: nu_m in the two rounds of stage 1, nu_f after; FedSimSup: nu_m,
+    whatever the supervisor."""
     stats = 44 if bn_stats == "global" else 0
     expected = {
         "pfedcs": 2 * 2 * (NU_F + NU_C + stats) + 2 * 2 * (NU_F + stats),
@@ -1037,7 +1076,8 @@ def test_communication_of_pfedcs_and_fedsimsup(bn_stats):
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_communication_of_fedfomo(bn_stats):
-    """All of four clients, M = 2: nothing down in round 1, 2 nu_m then; nu_m and the scores of what was received up. M = 9: three others."""
+    """All of four clients, M = 2: nothing down in round 1, 2 nu_m then; nu_m and the scores of what was received up.
+    M = 9: three others."""
     model = NU_F + NU_C + (44 if bn_stats == "global" else 0)
     for M, got in ((2, 2), (9, 3)):
         counted = simulate(small("fedfomo", {"M": M}, join_ratio=1.0, rounds=3, bn_stats=bn_stats)).communication
@@ -1048,7 +1088,8 @@ def test_communication_of_fedfomo(bn_stats):
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("variant", ["W", "D", "D+C"])
 def test_communication_of_pfedsv(variant, bn_stats):
-    """Down sum of k_i^t nu_m (D+C: nu_f + k_i^t nu_c), up nu_m. W: k_i^t = k from round 2; D: what was asked for, counted here; W <= D + ..."""
+    """Down sum of k_i^t nu_m (D+C: nu_f + k_i^t nu_c), up nu_m. W: k_i^t = k from round 2; D: what was asked for,
+    counted here; W <= D + ..."""
     stats = 44 if bn_stats == "global" else 0
     spec = small("pfedsv", {"variant": variant}, join_ratio=1.0, rounds=3, bn_stats=bn_stats)
     asked = 0
@@ -1062,11 +1103,12 @@ def test_communication_of_pfedsv(variant, bn_stats):
     assert asked == 2 * 4 * 2 if variant == "W" else 4 * 2 <= asked <= 2 * 4 * 2
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 
 def test_everyone_learns_and_personal_models_beat_one_for_all():
-    """Digits, Dir(0.1), eight clients, four rounds: client mean far above chance (0.1), and above FedAvg under label skew."""
+    """Digits, Dir(0.1), eight clients, four rounds: client mean far above chance (0.1),
+    and above FedAvg under label skew."""
     task = dict(
         partition=dict(alpha=0.1, min_size=10),
         num_clients=8,
@@ -1083,7 +1125,8 @@ def test_everyone_learns_and_personal_models_beat_one_for_all():
 
 
 def test_pfedsv_relevance_finds_clients_with_common_labels():
-    """Eight clients in two groups without a common label: after four rounds relevance is larger within groups than between them."""
+    """Eight clients in two groups without a common label: after four rounds relevance is larger within groups than
+    between them."""
     spec = small("pfedsv", {"k": 3, "sv": "exact"}, num_clients=8, join_ratio=1.0, rounds=4, local_epochs=2)
 
     def blocks(run):
@@ -1102,7 +1145,7 @@ def test_pfedsv_relevance_finds_clients_with_common_labels():
     assert (relevance[between] > 1e-9).sum() < (relevance[within] > 1e-9).sum()
 
 
-# limits -----------------------------------------------------------------------------------------------------------------
+# limits ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand, reductions, ownership, backends, messages."""
+"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand, reductions, ownership,
+backends, messages."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def sigma(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-# a toy with classes: z = w x, scores v_c z + b_c; w = 2, v = (1, -1), b = (-2, 2), so that x = 1 has scores (0, 0) ---------
+# a toy with classes: z = w x, scores v_c z + b_c; w = 2, v = (1, -1), b = (-2, 2), so that x = 1 has scores (0, 0)
+# ---------
 
 
 class TwoClasses(nn.Module):
@@ -101,7 +103,8 @@ def prototypes(means, counts) -> dict:
 
 
 def test_class_statistics_by_hand():
-    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch. Absent classes give 0."""
+    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch.
+    Absent classes give 0."""
     data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
     counts, means, squares = class_statistics(two_classes(), two_classes().theta0, data)
     close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
@@ -161,8 +164,9 @@ def test_ffedap_weights_by_hand():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # a model without batch norm
 def test_ffedap_second_phase_by_hand():
-    """Equal distances, mu = 0.5: client 0 gets 0.5 w_0 + 0.25 w_1 + 0.25 w_2 = 0.5*3 + 0.25*(1 + 1) = 2 of w = (3, 1, 1), the rest alike;
-    with (2, -1, 0.5) it trains to (2.05, -1.1, 0.45) (test_algorithms, step A). Its stored model is replaced, the others stay."""
+    """Equal distances, mu = 0.5: client 0 gets 0.5 w_0 + 0.25 w_1 + 0.25 w_2 = 0.5*3 + 0.25*(1 + 1) = 2 of w = (3, 1,
+    1), the rest alike; with (2, -1, 0.5) it trains to (2.05, -1.1, 0.45) (test_algorithms, step A). Its stored model is
+    replaced, the others stay."""
     model, method = ToyModel(), algorithms.make("ffedap", rho=0)
     server, clients = method.init(model, Setting(3, 4, 1))
     close(server["weights"], F64([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]))
@@ -231,7 +235,8 @@ def test_ffedap_takes_over_what_fedbn_learned():
 
 
 def test_ffedap_counts_its_survey_once():
-    """Means and variances of 6 + 16 channels of every client; nothing but batch norm is left out of the messages (nu_BN = 12 + 32)."""
+    """Means and variances of 6 + 16 channels of every client;
+    nothing but batch norm is left out of the messages (nu_BN = 12 + 32)."""
     result = simulate(tiny("ffedap", rounds=2, num_clients=5))
     assert result.communication["once"]["floats"] == 5 * 2 * 22
     assert result.communication["up"] == result.communication["down"]
@@ -242,10 +247,12 @@ def test_ffedap_counts_its_survey_once():
 
 
 def test_fedproto_client_by_hand():
-    """x = 1, y = 0: z = 2, scores (0, 0), so d scores = (-0.5, 0.5), dv = (-1, 1), db = (-0.5, 0.5), dz = -0.5 - 0.5 = -1.
+    """x = 1, y = 0: z = 2, scores (0, 0), so d scores = (-0.5, 0.5), dv = (-1, 1), db = (-0.5, 0.5),
+    dz = -0.5 - 0.5 = -1.
 
-    lam = 0.5, P_0 = 3: lam (z - 3)^2 adds 0.5 * 2 * (-1) = -1, so dw = dz x = -2. lr 0.1: w = 2.2, v = (1.1, -1.1), b = (-1.95, 1.95).
-    Without a prototype of class 0, dw = -1 and w = 2.1. The local prototype is 2.2 x (2.1 x), class 1 has none.
+    lam = 0.5, P_0 = 3: lam (z - 3)^2 adds 0.5 * 2 * (-1) = -1, so dw = dz x = -2. lr 0.1: w = 2.2, v = (1.1, -1.1), b =
+    (-1.95, 1.95). Without a prototype of class 0, dw = -1 and w = 2.1. The local prototype is 2.2 x (2.1 x), class 1
+    has none.
     """
     model, method = two_classes(), algorithms.make("fedproto", lam=0.5)
     for known, w in ((prototypes([3.0, 7.0], [1, 1]), 2.2), (prototypes([3.0, 7.0], [0, 1]), 2.1)):
@@ -256,7 +263,8 @@ def test_fedproto_client_by_hand():
 
 @pytest.mark.parametrize(("weights", "mean"), [("uniform", 0.6), ("samples", -0.2)])
 def test_fedproto_server_by_hand(weights, mean):
-    """P_0: 2.2 from one sample, -1 from three: (2.2 - 1)/2 = 0.6 or (2.2 - 3)/4 = -0.2. P_1 = 4 from one client. Then a round without class 1."""
+    """P_0: 2.2 from one sample, -1 from three: (2.2 - 1)/2 = 0.6 or (2.2 - 3)/4 = -0.2. P_1 = 4 from one client.
+    Then a round without class 1."""
     method = algorithms.make("fedproto", weights=weights)
     server, clients = method.init(two_classes(), Setting(2, 4, 2))
     close(server, prototypes([0.0, 0.0], [0, 0]))
@@ -270,7 +278,8 @@ def test_fedproto_server_by_hand(weights, mean):
 
 
 def test_fedproto_predicts_the_nearest_prototype():
-    """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none: the head, scores (z-2, 2-z)."""
+    """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none:
+    the head, scores (z-2, 2-z)."""
     model, x = two_classes(), F64([[1.2], [0], [-1]])
     for known, expected in (
         (prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]),
@@ -296,7 +305,8 @@ def test_fedproto_without_pull_and_by_head_is_local_training():
 
 
 def test_fedproto_sends_the_prototypes_that_exist():
-    """d = 84 numbers for each class that a participant owns, and for each class known so far; under "samples" the class's count too."""
+    """d = 84 numbers for each class that a participant owns, and for each class known so far;
+    under "samples" the class's count too."""
     for weights, each in (("uniform", 84), ("samples", 85)):
         spec = tiny(
             "fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2)
@@ -332,9 +342,10 @@ def fedpac_message(model, known) -> dict:
     ("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)]
 )
 def test_fedpac_client_by_hand(known, pull):
-    """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 = sigma(-0.5),
-    dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x. One epoch each (E = 2).
-    u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
+    """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 =
+    sigma(-0.5), dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 -
+    0.1 dz x. One epoch each (E = 2). u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0;
+    the prototype is that of the trained one.
     """
     model, data = two_classes(), label_data([([1.0], [0])], epochs=2)
     upload, kept = algorithms.make("fedpac", lam=0.5).client_update(model, fedpac_message(model, known), {}, data)
@@ -367,8 +378,9 @@ def test_fedpac_divides_its_epochs(hyper, epochs, expected):
 def test_fedpac_server_by_hand():
     """Two participants (0, 2), u = 1 and 3 in one class, V = (1, 2): Gamma^0 = diag(0, 4), Gamma^1 = diag(4, 0).
 
-    a_0 minimises a^2 + 6 (1-a)^2: a = 6/7; the second minimises 5 a^2 + 2 (1-a)^2: a = 2/7. With v_0 = 1 and 8 (v_1 = 0):
-    6/7 + 8/7 = 2 and 2/7 + 40/7 = 6. w = (1*2 + 3*6)/4 = 5. P_0 = (1*1 + 3*5)/4 = 4 by samples. Client 1 keeps its head.
+    a_0 minimises a^2 + 6 (1-a)^2: a = 6/7; the second minimises 5 a^2 + 2 (1-a)^2: a = 2/7. With v_0 = 1 and 8 (v_1 =
+    0): 6/7 + 8/7 = 2 and 2/7 + 40/7 = 6. w = (1*2 + 3*6)/4 = 5. P_0 = (1*1 + 3*5)/4 = 4 by samples. Client 1 keeps its
+    head.
     """
     model, method = two_classes(), algorithms.make("fedpac")
     server, clients = method.init(model, Setting(3, 4, 2))
@@ -391,7 +403,8 @@ def test_fedpac_server_by_hand():
 
 
 def test_fedpac_combination_is_the_minimum_on_the_simplex():
-    """The conditions of optimality: (Qa)_j is a'Qa where a_j > 0 and not less elsewhere; and no random mixture is better."""
+    """The conditions of optimality: (Qa)_j is a'Qa where a_j > 0 and not less elsewhere;
+    and no random mixture is better."""
     method, draw, zeros = algorithms.make("fedpac", drop=0), np.random.default_rng(0), 0
     for _ in range(20):
         u, V = draw.normal(size=(6, 3, 2)), draw.uniform(0, 3, size=6)
@@ -407,7 +420,8 @@ def test_fedpac_combination_is_the_minimum_on_the_simplex():
 
 
 def test_fedpac_combination_in_degenerate_cases():
-    """No difference at all: equal weights. V < 0 counts as 0. One participant: its own head. Weights below `drop` vanish."""
+    """No difference at all: equal weights. V < 0 counts as 0. One participant: its own head.
+    Weights below `drop` vanish."""
     method, alike = algorithms.make("fedpac"), np.ones((3, 2, 1))
     assert method.combination(alike, np.zeros(3), 1).tolist() == pytest.approx([1 / 3] * 3)
     assert method.combination(alike, np.ones(3), 1).tolist() == pytest.approx([1 / 3] * 3)
@@ -424,10 +438,11 @@ def test_fedpac_combination_in_degenerate_cases():
 
 
 def test_fedgh_by_hand():
-    """Client: as FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1; its own head is what is tested at `post`.
+    """Client: as FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1;
+    its own head is what is tested at `post`.
 
-    Server, lr 0.1, one minibatch of (z, y) = (2, 0) and (0, 1), from v = (1, -1), b = (-2, 2): d scores (-0.5, 0.5), and (q, -q) with
-    q = sigma(-4) at scores (-2, 2). Means: dv = (-0.5, 0.5), db = (q - 0.5, 0.5 - q)/2.
+    Server, lr 0.1, one minibatch of (z, y) = (2, 0) and (0, 1), from v = (1, -1), b = (-2, 2): d scores (-0.5, 0.5),
+    and (q, -q) with q = sigma(-4) at scores (-2, 2). Means: dv = (-0.5, 0.5), db = (q - 0.5, 0.5 - q)/2.
     """
     model, method = two_classes(), algorithms.make("fedgh", server_lr=0.1)
     server, clients = method.init(model, Setting(2, 4, 2))
@@ -448,7 +463,8 @@ def test_fedgh_by_hand():
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
-    """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order."""
+    """Five prototypes in minibatches of 2: three steps on permuted rows,
+    against torch.optim.SGD with the same order."""
     model, method, draw = (
         two_classes(),
         algorithms.make("fedgh", server_lr=0.3, server_batch=2),
@@ -502,11 +518,13 @@ def constant_generator(value: float, noise: int) -> dict:
 
 @pytest.mark.parametrize(("alpha", "beta", "virtual"), [(0.0, 0.0, 1), (0.5, 0.0, 1), (0.0, 3.0, 1), (0.5, 3.0, 2)])
 def test_fedgen_client_by_hand(alpha, beta, virtual):
-    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 whatever it is asked: scores (1, -1), p_0 = sigma(2).
+    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 whatever it is asked:
+    scores (1, -1), p_0 = sigma(2).
 
-    KL(p || softmax(scores)): d scores = softmax - p = (0.5 - sigma(2))(1, -1). So at z = 2 in all s (-1, 1), s = 0.5 + beta (sigma(2) - 0.5).
-    Own labels are 0 only: at z = 3 d scores = alpha virtual q (-1, 1), q = sigma(-2), which reaches the head alone.
-    dv = -(2 s + 3 a q)(1, -1), db = -(s + a q)(1, -1), a = alpha virtual; dw = v . (-s, s) x = -2 s.
+    KL(p || softmax(scores)): d scores = softmax - p = (0.5 - sigma(2))(1, -1). So at z = 2 in all s (-1, 1), s = 0.5 +
+    beta (sigma(2) - 0.5). Own labels are 0 only: at z = 3 d scores = alpha virtual q (-1, 1), q = sigma(-2), which
+    reaches the head alone. dv = -(2 s + 3 a q)(1, -1), db = -(s + a q)(1, -1), a = alpha virtual; dw = v . (-s, s) x =
+    -2 s.
     """
     model, method = two_classes(), algorithms.make("fedgen", noise=1, virtual=virtual)
     message = {"theta": model.theta0, "generator": constant_generator(3.0, 1), "alpha": F64(alpha), "beta": F64(beta)}
@@ -564,8 +582,9 @@ def test_fedgen_sends_its_generator_in_evaluation_mode():
 
 @pytest.mark.parametrize(("teacher", "diversity"), [("clients", 0.0), ("server", 0.0), ("clients", 2.0)])
 def test_fedgen_server_against_torch(teacher, diversity):
-    """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by shares of the classes
-    (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1. The mean counts 2.5 and 1.5 exceed 1, so both are drawn."""
+    """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by
+    shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1. The mean counts 2.5 and 1.5
+    exceed 1, so both are drawn."""
     method, server = fedgen_server(teacher=teacher, diversity=diversity, server_lr=0.01, decay=0.9)
     heads = [params(2.0, (1.0, 0.5), (0.3, -0.3)), params(4.0, (-2.0, 1.0), (0.0, 1.0))]
     module, share = as_module(server["generator"]), F64([[3 / 5, 1 / 3], [2 / 5, 2 / 3]])
@@ -631,7 +650,8 @@ def test_fedgen_weights_fade_and_start_in_round_two():
 
 
 def test_fedgen_draws_only_labels_with_enough_samples():
-    """Mean counts 1.5, 1, 0.5 of the participants: class 0 only, so the other columns of the first layer stay; with no such class all stays."""
+    """Mean counts 1.5, 1, 0.5 of the participants: class 0 only, so the other columns of the first layer stay;
+    with no such class all stays."""
     method = algorithms.make("fedgen", noise=4)
     model = two_classes()
     model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
@@ -687,11 +707,12 @@ def hypernetwork(server, a, c, slopes, offsets, v):
 
 @pytest.mark.parametrize("decay", [0.0, 0.2])
 def test_pfedhn_by_hand(decay):
-    """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1): theta = (2, -1, 0.5).
+    """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1):
+    theta = (2, -1, 0.5).
 
-    Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x, dx = Delta . A =
-    -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay adds 0.2 times the parameter.
-    A second round from the same Delta: u <- 0.5 u + g.
+    Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x,
+    dx = Delta . A = -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay
+    adds 0.2 times the parameter. A second round from the same Delta: u <- 0.5 u + g.
     """
     model, method = (
         ToyModel(),
@@ -725,7 +746,8 @@ def test_pfedhn_by_hand(decay):
 
 @pytest.mark.parametrize("steps", ["sequential", "batch"])
 def test_pfedhn_server_against_torch(steps):
-    """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay, clipping (norms above 0.02)."""
+    """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
+    clipping (norms above 0.02)."""
     model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=0.02)
     method = algorithms.make("pfedhn", server_steps=steps, **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
@@ -792,13 +814,14 @@ def test_pfedhn_with_personal_heads_keeps_them():
     assert simulate(spec).communication["up"]["floats"] == 4 * 2 * (NU_M - 850)
 
 
-# all of them: ownership -------------------------------------------------------------------------------------------------
+# all of them: ownership -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics, remembered uploads and what the server keeps for each client: rows outside S_t bit for bit."""
+    """States, statistics, remembered uploads and what the server keeps for each client:
+    rows outside S_t bit for bit."""
     before, seen = None, 0
     for _, state, ids in played(
         tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))
@@ -839,8 +862,8 @@ def test_evaluation_changes_nothing(method):
 
 @pytest.mark.parametrize("method", PERSONAL)
 def test_models_differ_between_clients_and_change_when_their_client_trains(method):
-    """After training no two clients have the same model; at `post` the losses of those who trained change, and of nobody else (for FedProto,
-    whose prototypes are everybody's, the model is looked at instead)."""
+    """After training no two clients have the same model; at `post` the losses of those who trained change, and of
+    nobody else (for FedProto, whose prototypes are everybody's, the model is looked at instead)."""
     hyper = {"rho": 0} if method == "ffedap" else {}
     hyper |= {"predict_by": "head"} if method == "fedproto" else SMALL.get(method, {})
     before = None
@@ -861,7 +884,7 @@ def test_models_differ_between_clients_and_change_when_their_client_trains(metho
     assert all(not torch.equal(leaves[i], leaves[j]) for i in range(4) for j in range(i))
 
 
-# backends ---------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 TRAIN_SIZES, TEST_SIZES = (1, 2, 33, 3, 320, 64), (1, 5, 2, 40, 600, 1)
 
@@ -913,20 +936,21 @@ def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     assert trained[4] and not trained.all()
 
 
-# messages ---------------------------------------------------------------------------------------------------------------
+# messages -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("method", FORMS)
 def test_communication_is_the_closed_form(method, bn_stats):
-    """Under "global" 44 running statistics more, except where batch norm stays on the client. The generator: 42*32 + 32, 64, 32*84 + 84."""
+    """Under "global" 44 running statistics more, except where batch norm stays on the client. The generator:
+    42*32 + 32, 64, 32*84 + 84."""
     extra = 44 if bn_stats == "global" and method != "ffedap" else 0
     counted = simulate(tiny(method, bn_stats=bn_stats, num_clients=5, rounds=2)).communication
     down, up = (4 * (form + extra) for form in FORMS[method])
     assert (counted["down"]["floats"], counted["up"]["floats"]) == (down, up)
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 
 def assert_histories_close(a, b):
@@ -962,12 +986,14 @@ def test_personal_models_beat_fedavg_on_skewed_labels(method, fedavg_accuracy):
 
 
 def test_fedgen_learns():
-    """Better than chance (0.1) by 0.2 after six rounds with weak terms (with the paper's 10 and 10 it needs some thirty)."""
+    """Better than chance (0.1) by 0.2 after six rounds with weak terms (with the paper's 10 and 10 it needs some
+    thirty)."""
     assert accuracy("fedgen", 6, alpha=1.0, beta=0.1) > 0.3
 
 
 def test_pfedhn_generates_models_that_classify():
-    """The generated models, without a local step: better than chance (0.1) by 0.2 with a small hypernetwork and a larger step."""
+    """The generated models, without a local step: better than chance (0.1)
+    by 0.2 with a small hypernetwork and a larger step."""
     assert accuracy("pfedhn", 8, server_lr=0.1, momentum=0.0, hidden=20, depth=1) > 0.3
 
 

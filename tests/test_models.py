@@ -54,7 +54,7 @@ CLOSE = dict(rtol=1e-10, atol=1e-12)
 EXACT = dict(rtol=0, atol=0)
 
 
-# sizes and construction ------------------------------------------------------------------------------------------------
+# sizes and construction -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,12 @@ def test_to_changes_the_type_and_keeps_the_values():
     assert_same({name: value.float() for name, value in double.theta0.items()}, single.theta0, **EXACT)
 
 
-# batch norm ------------------------------------------------------------------------------------------------------------
+# batch norm -----------------------------------------------------------------------------------------------------------
 
 
 def norm_steps(ours, masks=False, steps=5):
-    """Outputs, input gradients, parameters and statistics of a norm trained for some steps on batches of 1 to 5 images."""
+    """Outputs, input gradients, parameters and statistics of a norm trained for some steps on batches of 1 to 5
+    images."""
     torch.manual_seed(0)
     targets = torch.randn(5, 3, 4, 4, dtype=torch.float64)
     layer = (BatchNorm2d if ours else nn.BatchNorm2d)(3).double().train()
@@ -166,7 +167,8 @@ def norm_steps(ours, masks=False, steps=5):
 
 @pytest.mark.parametrize("masks", [False, True])
 def test_batch_norm_is_pytorch_s(masks):
-    """Five steps on batches of growing size: same outputs, gradients, parameters and running statistics; buffers never written."""
+    """Five steps on batches of growing size: same outputs, gradients, parameters and running statistics;
+    buffers never written."""
     layer, ours = norm_steps(True, masks)
     stock, theirs = norm_steps(False)
     for a, b in zip(ours, theirs, strict=True):
@@ -191,7 +193,7 @@ def test_batch_norm_in_evaluation_mode_uses_the_running_statistics():
     assert layer.new_stats is None
 
 
-# the training step -----------------------------------------------------------------------------------------------------
+# the training step ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -285,7 +287,8 @@ def test_functions_of_theta_do_not_depend_on_earlier_calls():
 @pytest.mark.parametrize("block", ["head.", "extractor."])
 def test_training_a_subset(block):
     """Only the chosen parameters move: the extractor's as when everything is trained; the head's on top of an extractor
-    whose batch norm runs in evaluation mode, and then no running statistics move either (specification, section 0.3)."""
+    whose batch norm runs in evaluation mode, and then no running statistics move either (specification, section
+    0.3)."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)
     chosen = [name for name in lenet.trainable if name.startswith(block)]
@@ -309,7 +312,8 @@ def test_training_a_subset(block):
 
 
 def test_norms_of_a_frozen_extractor_keep_their_statistics():
-    """Specification 0.3: batch norm inside a frozen block runs in evaluation mode, so training the head alone moves the head alone.
+    """Specification 0.3: batch norm inside a frozen block runs in evaluation mode,
+    so training the head alone moves the head alone.
 
     The head's gradient is then that of logistic regression on the features of evaluation mode:
     d/dW = (softmax - onehot)^T z / B.
@@ -364,11 +368,12 @@ def test_gradient_works_without_grad_mode_and_for_unused_parameters():
             assert grads["unused"].tolist() == [0]
 
 
-# looking inside --------------------------------------------------------------------------------------------------------
+# looking inside -------------------------------------------------------------------------------------------------------
 
 
 def test_layer_outputs_are_the_five_weight_layers_in_order():
-    """The first is the bare convolution, the last the logits, each layer's output feeds the next; evaluation mode, hooks removed."""
+    """The first is the bare convolution, the last the logits, each layer's output feeds the next; evaluation mode,
+    hooks removed."""
     lenet = model()
     theta, x = trained(lenet.theta0, lenet), batch(6).x
     outputs = lenet.layer_outputs(theta, x)
@@ -384,7 +389,8 @@ def test_layer_outputs_are_the_five_weight_layers_in_order():
 
 
 def test_norm_inputs_are_the_convolutions_and_batch_stats_theirs():
-    """Mean and unbiased variance per channel; the first norm's input is the first convolution's output. Padding changes nothing."""
+    """Mean and unbiased variance per channel; the first norm's input is the first convolution's output.
+    Padding changes nothing."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)
     inputs, outputs = lenet.norm_inputs(theta, b.x), lenet.layer_outputs(theta, b.x)
@@ -411,8 +417,8 @@ def test_running_statistics_move_by_a_tenth():
 
 
 def test_activations_by_hand():
-    """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool 16, flatten 16,
-    fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
+    """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool
+    16, flatten 16, fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
     assert build("lenet5_bn", (1, 16, 16), 10, pools=2).activations((1, 16, 16)) == 3450
 
 

@@ -63,7 +63,8 @@ def within(seconds):
 
 
 def check(partition: Partition, labels, num_clients, dropped=()):
-    """The contract of every scheme: N sorted, disjoint arrays that cover everything but the classes `dropped`; counts that match them."""
+    """The contract of every scheme: N sorted, disjoint arrays that cover everything but the classes `dropped`;
+    counts that match them."""
     assert len(partition.clients) == num_clients
     assert all(own.dtype == np.int64 and np.array_equal(own, np.sort(own)) for own in partition.clients)
     together = np.concatenate(partition.clients)
@@ -83,10 +84,11 @@ def label_arrays(draw, most=30):
     return np.random.default_rng(draw(st.integers(0, 99))).permutation(labels)
 
 
-# contract of every scheme ----------------------------------------------------------------------------------------------
+# contract of every scheme ---------------------------------------------------------------------------------------------
 
 
-OPTIONS = {  # what else the property test below varies, beside the scheme's number of classes, shards or clients per domain
+# what else the property test below varies, beside the scheme's number of classes, shards or clients per domain
+OPTIONS = {
     "dirichlet": dict(
         alpha=st.floats(0.01, 5), min_size=st.integers(0, 5), max_tries=st.just(64), shuffle_classes=st.booleans()
     ),
@@ -109,7 +111,8 @@ OPTIONS = {  # what else the property test below varies, beside the scheme's num
 @many(900)
 @given(st.data(), st.sampled_from(sorted(OPTIONS)), label_arrays(), st.integers(0, 2**31))
 def test_every_scheme_keeps_the_contract_or_says_why_not(data, scheme, labels, seed):
-    """A valid partition of everything (writer: less the small writers), the same on a second call; or an error with a reason in one line."""
+    """A valid partition of everything (writer: less the small writers), the same on a second call;
+    or an error with a reason in one line."""
     num_clients = data.draw(st.integers(1, min(12, len(labels))))
     parameters = {name: data.draw(values) for name, values in OPTIONS[scheme].items()}
     groups = None
@@ -195,7 +198,8 @@ def test_without_cap_full_clients_get_more():
 @many(300)
 @given(st.data(), label_arrays(), st.integers(0, 2**31))
 def test_manual_contract(data, labels, seed):
-    """Each class goes to its owners only, in shares proportional to the weights within one sample; ownerless classes are dropped."""
+    """Each class goes to its owners only, in shares proportional to the weights within one sample;
+    ownerless classes are dropped."""
     classes = range(labels.max() + 1)
     num_clients = data.draw(st.integers(1, min(6, len(labels))))
     label_sets = data.draw(
@@ -261,7 +265,7 @@ def test_every_scheme_is_covered_here():
     assert set(CASES) == set(ONE) == set(SCHEMES) == set(OPTIONS) | {"manual"}
 
 
-# recorded drawings: what has been published under a seed stays ---------------------------------------------------------
+# recorded drawings: what has been published under a seed stays --------------------------------------------------------
 
 DIGITS = load("digits").labels.numpy()
 SETS = [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7], [7, 8, 9, 0]]
@@ -297,7 +301,7 @@ def test_recorded_rare_partition():
     assert tries == 11029 and counts.sum(1).min() >= 40
 
 
-# randomness ------------------------------------------------------------------------------------------------------------
+# randomness -----------------------------------------------------------------------------------------------------------
 
 
 def parts(scheme, seed):
@@ -306,7 +310,8 @@ def parts(scheme, seed):
 
 @pytest.mark.parametrize("scheme", CASES)
 def test_samples_of_a_class_are_dealt_at_random(scheme):
-    """Not the first ones of the class to the first client: the owned part of a class is not one run of consecutive indices."""
+    """Not the first ones of the class to the first client: the owned part of a class is not one run of consecutive
+    indices."""
     partition = parts(scheme, 0)
     client = int(np.where(partition.counts < 100, partition.counts, 0).max(1).argmax())
     own = partition.clients[client]
@@ -335,7 +340,8 @@ def test_same_seed_same_partition_in_a_fresh_process():
     """Arrays and checksums do not depend on the process, its hash seed or its global generator."""
     code = (
         "import json, sys, numpy as np\nnp.random.seed(7)\nfrom fedlib.data.partition import make_partition\n"
-        "out, groups = {}, np.random.default_rng(0).integers(0, 4, 1000)\nfor scheme, parameters in json.load(sys.stdin).items():\n"
+        "out, groups = {}, np.random.default_rng(0).integers(0, 4, 1000)\n"
+        "for scheme, parameters in json.load(sys.stdin).items():\n"
         "    p = make_partition(np.repeat(np.arange(10), 100), 4, scheme, 5, groups=groups, **parameters)\n"
         "    out[scheme] = [p.checksum, [own.tolist() for own in p.clients]]\nprint(json.dumps(out))"
     )
@@ -380,7 +386,7 @@ def test_sorted_labels_give_the_same_counts_as_shuffled_ones():
     )
 
 
-# the distribution ------------------------------------------------------------------------------------------------------
+# the distribution -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -390,17 +396,18 @@ def test_sorted_labels_give_the_same_counts_as_shuffled_ones():
 def test_size_spread_of_pfedsim_table_4(alpha, cap, expected, band):
     """Std of the sizes of 100 clients on CIFAR-10's class sizes, mean over 40 seeds.
 
-    The paper prints 487 / 170 for alpha .1 / .5. The expectations are those of an independent simulation of the scheme (at
-    least 40 samples a client). One partition varies with std 47 / 15 with cap and 46 / 20 without, so the mean of 40 with 7.5 / 2.4
-    and 7.3 / 3.1; the expectations have errors of their own. Each band is about four to six of these, and the bands with and
-    without cap do not meet.
+    The paper prints 487 / 170 for alpha .1 / .5. The expectations are those of an independent simulation of the scheme
+    (at least 40 samples a client). One partition varies with std 47 / 15 with cap and 46 / 20 without, so the mean of
+    40 with 7.5 / 2.4 and 7.3 / 3.1; the expectations have errors of their own. Each band is about four to six of these,
+    and the bands with and without cap do not meet.
     """
     spread = [dirichlet_counts([6000] * 10, 100, seed, alpha, cap=cap)[0].sum(1).std() for seed in range(40)]
     assert abs(np.mean(spread) - expected) < band
 
 
 def reference_counts(class_sizes, num_clients, alpha, cap, generator):
-    """One try, written as in algorithm descriptions: class by class, p ~ Dir(alpha), full clients to zero, cut at the cumulative sums."""
+    """One try, written as in algorithm descriptions: class by class, p ~ Dir(alpha), full clients to zero,
+    cut at the cumulative sums."""
     sizes, columns = np.zeros(num_clients), []
     for class_size in class_sizes:
         p = generator.dirichlet([alpha] * num_clients)
@@ -416,7 +423,8 @@ def reference_counts(class_sizes, num_clients, alpha, cap, generator):
 @pytest.mark.parametrize("cap", [True, False])
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 def test_same_distribution_as_the_plain_loop(alpha, cap):
-    """Size spread, smallest client and label entropy agree with `reference_counts` within 4.5 standard errors over 400 draws each."""
+    """Size spread, smallest client and label entropy agree with `reference_counts` within 4.5 standard errors over 400
+    draws each."""
     class_sizes, generator = [120, 80, 200, 100], np.random.default_rng(5)
     ours = [dirichlet_counts(class_sizes, 8, seed, alpha, cap=cap, min_size=0)[0] for seed in range(400)]
     plain = [reference_counts(class_sizes, 8, alpha, cap, generator) for _ in range(400)]
@@ -433,7 +441,8 @@ def test_same_distribution_as_the_plain_loop(alpha, cap):
 
 @pytest.mark.parametrize("cap", [True, False])
 def test_tiny_alpha(cap):
-    """At alpha = 0.01 gamma variates underflow to 0 and a class goes to about one client; at 10^3 everybody gets nearly the same."""
+    """At alpha = 0.01 gamma variates underflow to 0 and a class goes to about one client;
+    at 10^3 everybody gets nearly the same."""
     with within(20):
         partition = make_partition(EVEN, 20, "dirichlet", 0, alpha=0.01, cap=cap, min_size=0)
         check(partition, EVEN, 20)
@@ -449,13 +458,14 @@ def test_vanishing_alpha_does_not_hang(alpha):
 
 
 def test_empty_last_class_does_not_hang():
-    """All samples are given away before the empty class: every client is at the cap, and there is nothing left to divide."""
+    """All samples are given away before the empty class: every client is at the cap,
+    and there is nothing left to divide."""
     with within(3):
         counts, _ = dirichlet_counts([5, 0], 1, 0, 1.0, min_size=0)
     assert counts.tolist() == [[5, 0]]
 
 
-# infeasible and wrong requests ------------------------------------------------------------------------------------------
+# infeasible and wrong requests ----------------------------------------------------------------------------------------
 
 
 def test_too_few_samples_is_an_error_at_once():
@@ -486,7 +496,7 @@ def test_infeasible_names_the_best_and_relax_returns_it():
         make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best) + 1, **arguments)
 
 
-# hopeless requests -----------------------------------------------------------------------------------------------------
+# hopeless requests ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -509,7 +519,8 @@ def test_hopeless_requests_are_given_up_early(class_sizes, num_clients, alpha, m
 @many(300)
 @given(st.lists(st.floats(0.02, 0.98), min_size=1, max_size=40), st.integers(0, 2**31))
 def test_acceptance_bound_holds_for_independent_clients(chances, seed):
-    """Client i is too small with chance p_i: the bound from 3,000 tries is not below the true chance of none, prod(1 - p_i)."""
+    """Client i is too small with chance p_i: the bound from 3,000 tries is not below the true chance of none,
+    prod(1 - p_i)."""
     small = np.random.default_rng(seed).random((3000, len(chances))) < np.array(chances)
     below = np.bincount(small.sum(1), minlength=len(chances) + 1)
     below[0] = 0  # the bound is used while nothing was accepted
@@ -522,7 +533,8 @@ def test_acceptance_bound_holds_for_independent_clients(chances, seed):
     [([600] * 10, 10, 0.1, 380), ([600] * 10, 20, 0.05, 30), ([50, 900], 10, 0.3, 12), ([30] * 30, 20, 0.1, 28)],
 )
 def test_acceptance_bound_holds_for_dirichlet_draws(class_sizes, num_clients, alpha, min_size, cap):
-    """From rejected tries, 400 at a time: never below half of the share of accepted ones among 10,000 (0.1 % to 10 %)."""
+    """From rejected tries, 400 at a time: never below half of the share of accepted ones among 10,000 (0.1 % to 10
+    %)."""
     limit = sum(class_sizes) / num_clients if cap else np.inf
     counts = dirichlet_tries(np.array(class_sizes), num_clients, alpha, limit, 10_000, np.random.default_rng(3))
     below = (counts.sum(0) < min_size).sum(1)
@@ -559,7 +571,8 @@ def test_returned_counts_can_be_changed():
 
 
 def test_shuffled_classes_share_the_last_place():
-    """With the cap, the last class goes to fewer clients than the first, over 150 seeds; in a random order it does not."""
+    """With the cap, the last class goes to fewer clients than the first, over 150 seeds;
+    in a random order it does not."""
     owners = {}
     for shuffle in (False, True):
         drawn = [

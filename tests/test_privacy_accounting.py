@@ -48,7 +48,8 @@ def test_gaussian_releases_of_all_records(sigma, steps, expected):
     ],
 )
 def test_sampled_steps(sigma, rate, steps, classic, tight):
-    """Known values of integer orders; fractional ones, which we have as well, can only be better. The second library agrees."""
+    """Known values of integer orders; fractional ones, which we have as well, can only be better.
+    The second library agrees."""
     found = epsilon(sigma, rate, steps, bound="classic"), epsilon(sigma, rate, steps)
     assert 0.985 * classic < found[0] <= classic + 1e-3 and 0.985 * tight < found[1] <= tight + 1e-3
     assert found[1] == pytest.approx(second_opinion(rdp.RdpAccountant(list(ORDERS)), sigma, rate, steps), rel=1e-3)
@@ -113,7 +114,8 @@ def test_without_noise_or_without_a_bound_nothing_is_guaranteed(changes):
 
 
 def test_the_printed_budgets():
-    """Table 4: FedAvg's pair on CIFAR-10 and three others have a reading within their ±; the rest has none, and equal σ means equal ε."""
+    """Table 4: FedAvg's pair on CIFAR-10 and three others have a reading within their ±; the rest has none,
+    and equal σ means equal ε."""
     rows = table4(tuple(reading for reading in READINGS if reading.bound != "prv"))
     fits = {(row["method"], row["printed_1"], row["dataset"]) for row in rows if row["off"] <= 1}
     assert fits == {

@@ -1,4 +1,5 @@
-"""Gradient inversion: by hand where there is a formula, labels read off, digits recovered, noise in the way, the same again from the seed."""
+"""Gradient inversion: by hand where there is a formula, labels read off, digits recovered, noise in the way,
+the same again from the seed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def images_of(indices, dtype=torch.float64):
 
 
 def test_a_linear_layer_by_hand():
-    """dL/dW[c] = (p_c - e_y,c) x and dL/db[c] = p_c - e_y,c: any row divided by its bias gradient is the image, whatever the class."""
+    """dL/dW[c] = (p_c - e_y,c) x and dL/db[c] = p_c - e_y,c: any row divided by its bias gradient is the image,
+    whatever the class."""
     client = victim(linear(), DIGITS)
     u, y = images_of([11])
     g = signal(client, u, y)
@@ -71,7 +73,8 @@ def test_the_label_of_a_single_image_is_read_off(name):
 
 @pytest.mark.parametrize("plan", [((0,),), ((0, 1, 2),), ((0, 1), (2,), (1, 2, 0))])
 def test_the_attacker_simulates_what_the_client_does(plan):
-    """One step of one image, of a batch, and several steps: the simulated signal is the client's, so that the true images reach objective 0."""
+    """One step of one image, of a batch, and several steps: the simulated signal is the client's,
+    so that the true images reach objective 0."""
     client = victim(build("lenet5", DIGITS.shape, 10).to(torch.device("cpu"), torch.float64), DIGITS, plan=plan, lr=0.3)
     u, y = images_of([5, 100, 77][: client.images])
     g, logs = signal(client, u, y), torch.nn.functional.one_hot(y, 10).double().log()
@@ -150,7 +153,8 @@ def test_of_several_restarts_the_lowest_objective_is_kept():
 
 
 def test_scores_by_hand():
-    """A constant error of 0.1: MSE 0.01, PSNR 20 dB; images of a batch are matched in the best order; equal ones have SSIM 1."""
+    """A constant error of 0.1: MSE 0.01, PSNR 20 dB; images of a batch are matched in the best order;
+    equal ones have SSIM 1."""
     g = torch.Generator().manual_seed(0)
     true = torch.rand(1, 2, 3, 16, 16, generator=g).double() * 0.8
     out = score(true, (true + 0.1).flip(1))

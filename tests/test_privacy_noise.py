@@ -1,4 +1,5 @@
-"""Noise as explicit mechanisms: clipping by hand, the noise's statistics and names, what is left alone, what is refused."""
+"""Noise as explicit mechanisms: clipping by hand, the noise's statistics and names, what is left alone,
+what is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def batch_of(model_shape, count, seed=0):
     )
 
 
-# the fields of a run ---------------------------------------------------------------------------------------------------
+# the fields of a run --------------------------------------------------------------------------------------------------
 
 
 def test_a_run_without_noise_keeps_its_name():
@@ -73,11 +74,12 @@ def test_noise_without_a_bound_needs_a_finite_clip():
         Mechanism("record", 1.0, float("inf"))
 
 
-# record level ----------------------------------------------------------------------------------------------------------
+# record level ---------------------------------------------------------------------------------------------------------
 
 
 def test_clipping_by_hand():
-    """Softmax regression on three points: g = (p - e_y) x for the weights and p - e_y for the bias; two of three are longer than G."""
+    """Softmax regression on three points: g = (p - e_y) x for the weights and p - e_y for the bias;
+    two of three are longer than G."""
     model = point_classifier(inputs=2, classes=2)
     x, y, G, b = torch.tensor([[3.0, 4.0], [0.1, 0.0], [-2.0, 1.0]]).double(), torch.tensor([0, 1, 1]), 0.4, 2.0
     W, bias = model.theta0["head.weight"].numpy(), model.theta0["head.bias"].numpy()
@@ -152,7 +154,8 @@ def test_the_size_of_the_noise():
 
 
 def test_poisson_samples():
-    """Every record is in every batch with probability q, independently: mean and variance of the sizes, and of the joint occurrences."""
+    """Every record is in every batch with probability q, independently: mean and variance of the sizes,
+    and of the joint occurrences."""
     batches = poisson_batches(np.random.default_rng(0), 50, 10, 4000)
     there = np.zeros((4000, 50))
     for k, batch in enumerate(batches):
@@ -175,7 +178,8 @@ def test_an_epoch_of_poisson_samples_has_the_usual_number_of_steps():
 
 
 def test_empty_batches_are_steps_of_noise():
-    """With batches of one sample more than a third are empty; both backends take the same steps, and an empty one moves theta."""
+    """With batches of one sample more than a third are empty; both backends take the same steps,
+    and an empty one moves theta."""
     spec = tiny(
         "fedavg", **RECORD | dict(batch_size=1, rounds=1, test_fraction=0.95, partition=dict(alpha=0.5, min_size=60))
     )
@@ -191,7 +195,7 @@ def test_empty_batches_are_steps_of_noise():
     close(moved, tree.map(lambda leaf: leaf - 1, model.theta0))
 
 
-# every backend, every method -------------------------------------------------------------------------------------------
+# every backend, every method ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["fedavg", "pfedsv", "fedrep", "fedprox"])
@@ -242,11 +246,12 @@ def test_noise_hurts_more_the_more_there_is():
     assert loss(0.0) < loss(20.0)
 
 
-# uploads ---------------------------------------------------------------------------------------------------------------
+# uploads --------------------------------------------------------------------------------------------------------------
 
 
 def one_release(kind, sigma, clip=1.0, count=1):
-    """theta = (3, 4), sent = (0, 0): an update of length 5; what was released before is of no interest, for the server sent w."""
+    """theta = (3, 4), sent = (0, 0): an update of length 5; what was released before is of no interest,
+    for the server sent w."""
     uploads = {"w": torch.tensor([[3.0, 4.0]]).double().repeat(count, 1), "n": torch.arange(count)}
     sent, before = {"w": torch.zeros(count, 2).double()}, {"w": torch.full((count, 2), 100.0).double()}
     return release(Mechanism(kind, sigma, clip), 0, 1, range(count), uploads, sent, before)
@@ -275,7 +280,8 @@ def test_the_noise_of_an_upload(kind, sigma, clip, centre, spread):
 
 
 def test_without_a_message_of_its_own_the_last_release_is_the_reference():
-    """pFedSV gets other clients' models: its update is measured from its own last release, FedAvg's from the global model."""
+    """pFedSV gets other clients' models: its update is measured from its own last release,
+    FedAvg's from the global model."""
     for method in ("pfedsv", "fedavg"):
         states = [
             (copy.deepcopy(state), ids)
@@ -298,7 +304,7 @@ def test_what_others_see_is_what_was_released():
     )  # the own copy has no noise
 
 
-# refusals --------------------------------------------------------------------------------------------------------------
+# refusals -------------------------------------------------------------------------------------------------------------
 
 
 def test_batch_norm_is_refused_before_anything_runs():

@@ -33,7 +33,7 @@ def hands(counts) -> list[tuple[int, ...]]:
     return [tuple(np.flatnonzero(row).tolist()) for row in counts]
 
 
-# pat_grouped -----------------------------------------------------------------------------------------------------------
+# pat_grouped ----------------------------------------------------------------------------------------------------------
 
 
 def test_grouped_makes_five_groups_of_four():
@@ -65,7 +65,8 @@ def test_grouped_two_clients_short(num_classes, classes_per_client):
 @many(150)
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 2**31))
 def test_grouped_shares(num_clients, classes_per_client, seed):
-    """All but the last of a class's g owners have from max(n/10g, 40/C) to below n/g, the last more than each of them."""
+    """All but the last of a class's g owners have from max(n/10g, 40/C) to below n/g,
+    the last more than each of them."""
     try:
         counts = drawn(TEN, num_clients, "pat_grouped", seed, classes_per_client=classes_per_client)
     except InfeasiblePartition as error:
@@ -125,7 +126,7 @@ def test_a_class_too_small_for_unequal_shares_is_named():
     assert drawn(labels, 20, "pat_grouped", balance=True).sum() == 100
 
 
-# pat_balanced, random_classes ------------------------------------------------------------------------------------------
+# pat_balanced, random_classes -----------------------------------------------------------------------------------------
 
 
 @many(150)
@@ -180,7 +181,8 @@ def test_random_classes_drops_with_a_warning():
 
 
 def test_random_classes_resample_until_covered():
-    """Six clients with 3 of 10 classes cover them rarely: several tries, no warning. 10 with 1: hopeless, and told so."""
+    """Six clients with 3 of 10 classes cover them rarely: several tries, no warning. 10 with 1: hopeless,
+    and told so."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         partition = make_partition(TEN, 6, "random_classes", 0, classes_per_client=3)
@@ -189,11 +191,12 @@ def test_random_classes_resample_until_covered():
         make_partition(TEN, 10, "random_classes", 0, classes_per_client=1, max_tries=50)
 
 
-# ring ------------------------------------------------------------------------------------------------------------------
+# ring -----------------------------------------------------------------------------------------------------------------
 
 
 def test_ring_of_ten():
-    """10 clients, 10 classes, 2 each: every class on two clients, every client shares one class with each of two others, in cycles of at least 3."""
+    """10 clients, 10 classes, 2 each: every class on two clients,
+    every client shares one class with each of two others, in cycles of at least 3."""
     lengths = Counter()
     for seed in range(60):
         own = hands(drawn(TEN, 10, "ring", seed))
@@ -219,7 +222,8 @@ def test_ring_of_ten():
     [(TEN, 100, 2, 20), (HUNDRED, 10, 20, 2), (HUNDRED, 100, 2, 2), (TEN, 45, 2, 9)],
 )
 def test_ring_owners(labels, num_clients, classes_per_client, owners):
-    """pFedSV's settings: every class on N C_k / C clients, parts of a class equal; no two clients alike where there are enough different hands."""
+    """pFedSV's settings: every class on N C_k / C clients, parts of a class equal;
+    no two clients alike where there are enough different hands."""
     counts = drawn(labels, num_clients, "ring", classes_per_client=classes_per_client)
     assert set((counts > 0).sum(0).tolist()) == {owners}
     assert {len(hand) for hand in hands(counts)} == {classes_per_client}
@@ -243,7 +247,8 @@ def test_ring_unequal():
 @many(250)
 @given(st.integers(1, 9), st.data(), st.integers(0, 2**31))
 def test_hands_are_distinct_whenever_possible(num_classes, data, seed):
-    """Loads as asked; no class twice in a hand; no hand twice while there are enough, up to using every possible hand."""
+    """Loads as asked; no class twice in a hand; no hand twice while there are enough,
+    up to using every possible hand."""
     size = data.draw(st.integers(1, min(4, num_classes)))
     possible = len(list(combinations(range(num_classes), size)))
     number = data.draw(st.integers(1, min(possible + 3, 60)))
@@ -257,7 +262,7 @@ def test_hands_are_distinct_whenever_possible(num_classes, data, seed):
         assert len({tuple(sorted(hand)) for hand in dealt.tolist()}) == number
 
 
-# shards, iid -----------------------------------------------------------------------------------------------------------
+# shards, iid ----------------------------------------------------------------------------------------------------------
 
 
 @many(150)
@@ -298,7 +303,7 @@ def test_stratified_iid(class_sizes, num_clients, seed):
     assert counts.sum(1).max() - counts.sum(1).min() <= 1
 
 
-# domain, writer --------------------------------------------------------------------------------------------------------
+# domain, writer -------------------------------------------------------------------------------------------------------
 
 DOMAINS = np.repeat([0, 1, 2], [700, 603, 497])
 
@@ -387,7 +392,7 @@ def test_groups_of_clients_are_noted_for_every_scheme():
     assert make_partition(TEN, 4, "iid", 0).groups is None
 
 
-# parameters ------------------------------------------------------------------------------------------------------------
+# parameters -----------------------------------------------------------------------------------------------------------
 
 WRONG = [
     *(

@@ -41,7 +41,7 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-# CKA -------------------------------------------------------------------------------------------------------------------
+# CKA ------------------------------------------------------------------------------------------------------------------
 
 many = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 sizes = st.tuples(st.integers(3, 20), st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
@@ -101,7 +101,8 @@ def test_cka_flattens_maps_and_computes_in_float64():
 @pytest.mark.parametrize("level", [0.0, 0.1, 7.0, 1e4])
 @pytest.mark.parametrize("wide", [3, 4000])
 def test_constant_activations_give_zero_and_warn(level, wide):
-    """Undefined (zero norm): 0 with a warning, on either side and on both, whatever the constant and its rounding errors."""
+    """Undefined (zero norm): 0 with a warning, on either side and on both,
+    whatever the constant and its rounding errors."""
     constant = (level * normal(1, wide)).expand(101, wide)
     for x, y in ((constant, normal(101, 5)), (normal(101, 5), constant), (constant, constant)):
         with pytest.warns(UserWarning, match="constant"):
@@ -114,7 +115,7 @@ def test_small_activations_are_not_constant():
     assert linear_cka(x, 1e-12 * x) == pytest.approx(1)
 
 
-# classifiers -----------------------------------------------------------------------------------------------------------
+# classifiers ----------------------------------------------------------------------------------------------------------
 
 
 def test_class_cosines_are_pytorch_s():
@@ -148,15 +149,15 @@ def test_class_vectors_with_and_without_bias():
     )
 
 
-# data ------------------------------------------------------------------------------------------------------------------
+# data -----------------------------------------------------------------------------------------------------------------
 
 
 def test_data_similarity_of_the_four_clients():
     """pFedSim Eq. 1 with 60 samples of each class, divided equally.
 
-    i, i' own {0..4}, j {2..6}, k {5..9}: classes 0, 1 are shared by 2 clients (30 each), 2..4 by 3 (20), 5, 6 by 2 (30), 7..9 are
-    k's (60). So i and i' have 2*30 + 3*20 = 120, j 3*20 + 2*30 = 120, k 2*30 + 3*60 = 240. Common labels: (i, i') all: 1.
-    (i, j) {2, 3, 4}: 6*20 / 240 = 1/2. (j, k) {5, 6}: 4*30 / 360 = 1/3. (i, k) none: 0.
+    i, i' own {0..4}, j {2..6}, k {5..9}: classes 0, 1 are shared by 2 clients (30 each), 2..4 by 3 (20), 5, 6 by 2
+    (30), 7..9 are k's (60). So i and i' have 2*30 + 3*20 = 120, j 3*20 + 2*30 = 120, k 2*30 + 3*60 = 240. Common
+    labels: (i, i') all: 1. (i, j) {2, 3, 4}: 6*20 / 240 = 1/2. (j, k) {5, 6}: 4*30 / 360 = 1/3. (i, k) none: 0.
     """
     counts = make_partition(np.repeat(np.arange(10), 60), 4, "manual", 0, label_sets=FOUR).counts
     i, i2, j, k = counts
@@ -169,7 +170,7 @@ def test_data_similarity_counts_samples_not_labels():
     assert data_similarity([8, 1, 0], [0, 3, 4]) == 4 / 16
 
 
-# measures of other papers ----------------------------------------------------------------------------------------------
+# measures of other papers ---------------------------------------------------------------------------------------------
 
 
 def test_model_difference_by_hand():
@@ -188,7 +189,8 @@ def test_model_difference_by_hand():
 
 
 def test_wasserstein_by_hand():
-    """Layer 1: means differ by (3, 0), stds by (0, 4): sqrt(9 + 16) = 5. Layer 2: mean 2, std 0: 2. The layers add up: 1 / 7."""
+    """Layer 1: means differ by (3, 0), stds by (0, 4): sqrt(9 + 16) = 5. Layer 2: mean 2, std 0: 2. The layers add up:
+    1 / 7."""
     a = [(tensor(1, 1), tensor(2, 5)), (tensor(0), tensor(1))]
     b = [(tensor(4, 1), tensor(2, 1)), (tensor(-2), tensor(1))]
     assert wasserstein_similarity(a, b) == wasserstein_similarity(b, a) == pytest.approx(1 / 7)
@@ -196,7 +198,8 @@ def test_wasserstein_by_hand():
 
 
 def test_loss_difference_by_hand():
-    """Own loss 0.5, the other model's 2 on the same data; models (0, 0 | 1) and (2, -1 | 3) are sqrt(4 + 1 + 4) = 3 apart: -1/2."""
+    """Own loss 0.5, the other model's 2 on the same data; models (0, 0 | 1) and (2, -1 | 3) are sqrt(4 + 1 + 4)
+    = 3 apart: -1/2."""
     own, other = (
         {"w": tensor(0, 0), "v": tensor(1), "running": tensor(0)},
         {"w": tensor(2, -1), "v": tensor(3), "running": tensor(50)},
@@ -219,7 +222,7 @@ def test_norm_statistics_pool_samples_and_positions():
         np.testing.assert_allclose(std, z.std((0, 2, 3)), rtol=1e-9)
 
 
-# end to end ------------------------------------------------------------------------------------------------------------
+# end to end -----------------------------------------------------------------------------------------------------------
 
 TINY = dict(
     num_clients=4,
@@ -239,7 +242,8 @@ def result():
 
 
 def test_cka_of_a_run(result):
-    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the same."""
+    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the
+    same."""
     cka = result.arrays["cka"]
     assert cka.shape == (5, 4, 4)
     np.testing.assert_allclose(np.diagonal(cka, axis1=1, axis2=2), 1, rtol=1e-12)
@@ -303,7 +307,8 @@ def test_cka_measure_is_linear_cka_of_layer_outputs(two_models):
 
 
 def test_client_similarity_measure_directly(two_models):
-    """ldb[a, b] = (loss of a's model - loss of b's model, on a's test part) / distance; wdb on each client's own training part."""
+    """ldb[a, b] = (loss of a's model - loss of b's model, on a's test part) / distance;
+    wdb on each client's own training part."""
     run, thetas = two_models
     out = measures.client_similarity(run, tree.stack(thetas))
     model = run.work.model
@@ -344,11 +349,12 @@ def test_probe_is_limited(two_models, monkeypatch):
     assert len(measures.probe_images(two_models[0])) == 50
 
 
-# whole models ----------------------------------------------------------------------------------------------------------
+# whole models ---------------------------------------------------------------------------------------------------------
 
 
 def test_products_and_distances_of_models_by_hand():
-    """a = (3, 4 | 0), (0, 0 | 1), b = (0, 4 | 2) in two leaves; a third leaf is not named: products 16, 2; distances 9 + 0 + 4, 0 + 16 + 1."""
+    """a = (3, 4 | 0), (0, 0 | 1), b = (0, 4 | 2) in two leaves; a third leaf is not named: products 16, 2;
+    distances 9 + 0 + 4, 0 + 16 + 1."""
     a = {"x": tensor([3, 4], [0, 0]), "y": tensor([0], [1]), "z": tensor([7], [8])}
     b = {"x": tensor([0, 4]), "y": tensor([2]), "z": tensor([9])}
     assert products(a, b, ("x", "y")).tolist() == [[16], [2]]

@@ -1,4 +1,5 @@
-"""The split of every client's samples into parts, how a run uses it, and the ids of runs that do not use its options."""
+"""The split of every client's samples into parts, how a run uses it,
+and the ids of runs that do not use its options."""
 
 import dataclasses
 import hashlib
@@ -61,7 +62,8 @@ def test_every_client_and_seed_has_its_own_draw():
 
 
 def test_draws_of_two_clients_are_not_aligned():
-    """Two independent halves of 100 share about 25 samples (std 2.5); equal or complementary ones would share 50 or 0."""
+    """Two independent halves of 100 share about 25 samples (std 2.5);
+    equal or complementary ones would share 50 or 0."""
     shared = [
         len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)
     ]
@@ -97,7 +99,7 @@ def test_too_few_samples_names_the_client(size):
         split_client(OWN[:size], 0.5, 0, 7)
 
 
-# recorded splits: what has been published under a seed stays ------------------------------------------------------------
+# recorded splits: what has been published under a seed stays ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_recorded_splits(fraction, seed, client, digest):
     assert hashlib.sha256(train.tobytes() + b"|" + test.tobytes()).hexdigest()[:16] == digest
 
 
-# all clients: validation, strata, what is tested ------------------------------------------------------------------------
+# all clients: validation, strata, what is tested ----------------------------------------------------------------------
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
 SKEWED = [
@@ -133,7 +135,8 @@ def test_without_options_it_is_the_plain_split():
     st.integers(0, 2**31),
 )
 def test_validation_contract(sizes, test_fraction, val_fraction, stratified, seed):
-    """Disjoint, complete, each of at least one sample; the test part is that without validation; val_fraction of the rest."""
+    """Disjoint, complete, each of at least one sample; the test part is that without validation;
+    val_fraction of the rest."""
     clients = np.split(np.random.default_rng(seed).permutation(sum(sizes)), np.cumsum(sizes)[:-1])
     labels = np.random.default_rng(seed + 1).integers(0, 4, sum(sizes))
     plain = split_clients(clients, labels, seed, test_fraction, stratified=stratified)
@@ -155,7 +158,8 @@ def test_validation_contract(sizes, test_fraction, val_fraction, stratified, see
 
 
 def test_validation_has_a_draw_of_its_own():
-    """It is not the samples that a larger test part would take: 20 clients, 50 of 100 left, 25 each; about half in common by chance."""
+    """It is not the samples that a larger test part would take: 20 clients, 50 of 100 left, 25 each;
+    about half in common by chance."""
     shared = []
     for client in range(20):
         train, _ = split_client(OWN, 0.5, 0, client)
@@ -192,7 +196,8 @@ def test_stratified_by_hand():
 
 
 def test_ties_between_classes_are_broken_at_random():
-    """A fifth of two samples of each of five classes: two of the ten are tested, of different classes, all pairs of classes alike."""
+    """A fifth of two samples of each of five classes: two of the ten are tested, of different classes,
+    all pairs of classes alike."""
     labels = np.repeat(np.arange(5), 2)
     tested = [tuple(labels[split_client(np.arange(10), 0.2, seed, 0, labels)[1]]) for seed in range(300)]
     assert all(a != b for a, b in tested)
@@ -212,7 +217,8 @@ def test_one_pool_for_everyone(stratified):
 
 @pytest.mark.parametrize("val_fraction", [0, 0.5])
 def test_owned_classes_equally_often(val_fraction):
-    """owned_uniform: from the pool, as many of each class of the client as of its rarest there; validation changes nothing."""
+    """owned_uniform: from the pool, as many of each class of the client as of its rarest there;
+    validation changes nothing."""
     matched = split_clients(SKEWED, LABELS, 0, 0.25)
     parts = split_clients(SKEWED, LABELS, 0, 0.25, test_distribution="owned_uniform", val_fraction=val_fraction)
     pool = np.concatenate([own["test"] for own in matched])
@@ -240,7 +246,7 @@ def test_options_out_of_range(change, message):
             RunSpec("fedavg", **change)
 
 
-# in a run ---------------------------------------------------------------------------------------------------------------
+# in a run -------------------------------------------------------------------------------------------------------------
 
 NEW = dict(stratified=True, test_distribution="global")
 DIGITS = load("digits")
@@ -324,7 +330,7 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
         )
 
 
-# run ids ----------------------------------------------------------------------------------------------------------------
+# run ids --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

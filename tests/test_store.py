@@ -351,7 +351,8 @@ def test_pickled_arrays_are_not_loaded(tmp_path):
 
 
 def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    """The disk is full at the last step, the renaming of the JSON: no result, no rubbish, and the run can be stored later."""
+    """The disk is full at the last step, the renaming of the JSON: no result, no rubbish,
+    and the run can be stored later."""
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
 
     def full(source, target, rename=os.replace):
@@ -427,7 +428,8 @@ for values, kills, name in jobs:
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
     result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
     arrays = {key: array.tolist() for key, array in result.arrays.items()}
-    report.append([starts + rounds[:1], [result.status, result.history, result.partition, result.communication, arrays]])
+    numbers = [result.status, result.history, result.partition, result.communication, arrays]
+    report.append([starts + rounds[:1], numbers])
 print(json.dumps(report))
 """
 
@@ -454,7 +456,8 @@ def numbers_of(result: RunResult) -> list:
 
 @forks
 def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
-    """SIGKILL three times, or Ctrl-C, at random moments of different rounds; every restart goes on where a checkpoint was left."""
+    """SIGKILL three times, or Ctrl-C, at random moments of different rounds;
+    every restart goes on where a checkpoint was left."""
     fedper, local = (tiny(method, rounds=8, eval_every=3) for method in ("fedper", "local"))
     pfedsim = tiny("pfedsim", hyper={"rho": 0.34}, rounds=8, eval_every=3)
     jobs = (fedper, 3, "SIGKILL"), (pfedsim, 3, "SIGKILL"), (local, 3, "SIGKILL"), (pfedsim.but(seed=1), 2, "SIGINT")

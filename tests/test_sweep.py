@@ -1,4 +1,5 @@
-"""Many runs: shared beginnings, groups of seeds, failing runs, killed workers; and what is printed about the backend."""
+"""Many runs: shared beginnings, groups of seeds, failing runs, killed workers;
+and what is printed about the backend."""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ def rho_sweep(**changes):
     return [*sims, tiny("fedavg", rounds=8, eval_every=2, **changes), tiny("local", rounds=8, eval_every=2, **changes)]
 
 
-# shared beginnings ------------------------------------------------------------------------------------------------------
+# shared beginnings ----------------------------------------------------------------------------------------------------
 
 
 def test_who_leads_and_who_waits():
-    """T = 8: rho = 0.25, 0.5, 0.8 take over after 2, 4 and 6 rounds; rho = 1 is FedAvg to the end; rho = 0 and Local begin otherwise."""
+    """T = 8: rho = 0.25, 0.5, 0.8 take over after 2, 4 and 6 rounds; rho = 1 is FedAvg to the end;
+    rho = 0 and Local begin otherwise."""
     none, quarter, half, most, full, fedavg, local = rho_sweep()
     assert [beginning(s)[1] for s in rho_sweep()] == [0, 2, 4, 6, 8, 8, 8]
     keys = [beginning(s)[0] for s in (quarter, half, most, full, fedavg)]
@@ -76,7 +78,8 @@ def test_measures_at_the_end_do_not_separate_beginnings():
 
 @pytest.mark.parametrize("points", [(), ("post", "ft(1)")])
 def test_shared_beginnings_change_no_number(store, tmp_path, points):
-    """Every run equals the same run on its own, bit for bit: histories (also the evaluation at the change itself), arrays, communication."""
+    """Every run equals the same run on its own, bit for bit: histories (also the evaluation at the change itself),
+    arrays, communication."""
     specs = [spec.but(eval_points=points) for spec in rho_sweep() if not (points and spec.method == "local")]
     results = run_all(specs, store, jobs=1)
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
@@ -115,7 +118,7 @@ def test_a_damaged_or_missing_milestone_costs_time_not_numbers(store, monkeypatc
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
 
 
-# groups, order, choice of backend ----------------------------------------------------------------------------------------
+# groups, order, choice of backend -------------------------------------------------------------------------------------
 
 
 def test_seeds_are_grouped():
@@ -167,7 +170,7 @@ def test_a_single_long_run_uses_all_cores(store, monkeypatch, capfd):
     assert exact(result) == exact(simulate(spec, backend="serial"))
 
 
-# failures ----------------------------------------------------------------------------------------------------------------
+# failures -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,8 @@ def test_a_killed_worker_process_costs_no_run(store, tmp_path):
 
 
 def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
-    """Two seeds in one stack are interrupted after round 2; what continues plays rounds 3 and 4 only and ends as the undisturbed ones."""
+    """Two seeds in one stack are interrupted after round 2; what continues plays rounds 3 and 4 only and ends as the
+    undisturbed ones."""
     specs, played = [tiny("fedper", seed=k, rounds=4) for k in range(2)], []
     whole = [exact(r) for r in engine.simulate_together(specs, backend="vmap")]
 

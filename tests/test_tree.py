@@ -116,13 +116,14 @@ def test_every_row_times_its_own_factor():
     for row, k, factor in ((0, 0, 2), (1, 1, 0), (2, 2, -1)):
         assert same(
             tree.map(lambda leaf: leaf + 0.0, tree.rows(found, row)),
-            tree.map(lambda leaf: factor * leaf + 0.0, small(k)),
-        )  # noqa: B023
+            tree.map(lambda leaf: factor * leaf + 0.0, small(k)),  # noqa: B023
+        )
     assert tree.scaled({"x": torch.ones(3)}, torch.ones(3, dtype=torch.float64))["x"].dtype == torch.float32
 
 
 def test_weights_are_divided_in_float64():
-    """With float64 leaves, 1/3 of 3.0 thrice is 3 to 1e-16, which float32 weights would miss by 1e-8; the leaf's type is kept."""
+    """With float64 leaves, 1/3 of 3.0 thrice is 3 to 1e-16, which float32 weights would miss by 1e-8;
+    the leaf's type is kept."""
     leaf = {"x": torch.tensor([3.0, 3.0, 3.0], dtype=torch.float64)}
     mean = tree.weighted_mean(leaf, torch.tensor([0.1, 0.1, 0.1], dtype=torch.float64))["x"]
     assert mean.dtype == torch.float64 and abs(mean.item() - 3) < 1e-15

@@ -56,15 +56,17 @@ class ClientData(Protocol):
     def fold(
         self, step, state, epochs: int | None = None, *, steps: int | None = None, together: int = 1, noise: int = 0
     ):
-        """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
+        """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes;
+        returns the last state.
 
         A batch has x [B, c, h, w], y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B])
-        over the real rows. steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so many
-        minibatches at a time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
+        over the real rows. steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so
+        many minibatches at a time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
         """
 
     def scan(self, step, state, part: str = "train"):
-        """One pass in fixed order over "train", "val" or "test", for evaluation and statistics; returns the last state."""
+        """One pass in fixed order over "train", "val" or "test", for evaluation and statistics;
+        returns the last state."""
 
     def differentiate(self, model, loss, theta, part, batch) -> tuple[Any, Any]:
         """How to differentiate in a step of `fold`, to be given to `model.sgd_step`: (gradient, running statistics).
@@ -157,7 +159,8 @@ class Algorithm(Options, ABC):
     # what is tested --------------------------------------------------------------------------------------------------
 
     def predict(self, model, personal: Tree, x) -> Any:
-        """Class scores [B, C] of what `personal_model` returns, where that is more than a theta; x: images [B, c, h, w]."""
+        """Class scores [B, C] of what `personal_model` returns, where that is more than a theta; x:
+        images [B, c, h, w]."""
         return model.logits(personal, x)
 
     @absent

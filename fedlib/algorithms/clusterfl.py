@@ -1,4 +1,5 @@
-"""ClusterFL (CFL): FedAvg that splits a cluster of clients in two where their updates still point in different directions.
+"""ClusterFL (CFL): FedAvg that splits a cluster of clients in two where their updates still point in different
+directions.
 
 F. Sattler, K.-R. Müller, W. Samek. "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
 under Privacy Constraints." IEEE TNNLS 32(8), 2021, arXiv:1910.01991. Algorithm 2 and Section III.
@@ -8,7 +9,7 @@ under Privacy Constraints." IEEE TNNLS 32(8), 2021, arXiv:1910.01991. Algorithm 
 | c | server["cluster"], [N] | number of each client's cluster |
 | θ_c | server["theta"], leaves [G, ...] | the clusters' models; G grows |
 | Δθ_i | upload - download | client i's update |
-| ε₁, ε₂ | eps1, eps2 | split where ‖mean Δθ‖ < ε₁ (the cluster has settled) and max ‖Δθ_i‖ > ε₂ (its members have not) |
+| ε₁, ε₂ | eps1, eps2 | split if ‖mean Δθ‖ < ε₁ (the cluster has settled) and max ‖Δθ_i‖ > ε₂ (its members not) |
 | t₀ | t0 | no split before round t₀ + 1 |
 | | min_size | a cluster is split only if it has more members than this |
 
@@ -19,9 +20,9 @@ Readings of what is left open (each an option):
 - Only the round's participants vote and are split; absent clients stay with the larger half.
 - weights: the mean over a cluster is "uniform" or by "samples".
 
-Differences from the paper, both as in the authors' demonstration: the cosine gap of its Eq. 28 is not required for a split;
-and the two halves are those of complete linkage on 1 - cos(Δθ_i, Δθ_j), where the paper asks for the cut with the smallest
-largest cosine across it, which single linkage finds (lesson 7 has four clients on which they disagree).
+Differences from the paper, both as in the authors' demonstration: the cosine gap of its Eq. 28 is not required for a
+split; and the two halves are those of complete linkage on 1 - cos(Δθ_i, Δθ_j), where the paper asks for the cut with
+the smallest largest cosine across it, which single linkage finds (lesson 7 has four clients on which they disagree).
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class ClusterFL(Algorithm):
 
 
 def smaller_half(gram: torch.Tensor) -> torch.Tensor:
-    """Positions of the smaller of two clusters of updates, given their scalar products; of equal ones that without position 0."""
+    """Positions of the smaller of two clusters of updates, given their scalar products;
+    of equal ones that without position 0."""
     from sklearn.cluster import AgglomerativeClustering  # here, because it takes seconds to load
 
     norms = gram.diagonal().clamp(min=1e-30).sqrt()

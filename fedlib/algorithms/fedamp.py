@@ -15,10 +15,11 @@ Data." AAAI 2021, arXiv:2007.03797. Eqs. 3-6, HeurFedAMP Eq. 10.
 Readings of what is left open (each an option):
 - ξ_ij = α exp(-‖w_i - w_j‖²/σ)/σ for j ≠ i; where these sum to more than 1 they are divided by their sum, so that
   ξ_ii = 1 minus the sum is never negative.
-- sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij near 0,
-  local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead (lesson 6).
-  "median": sigma times the median squared distance of different models.
-- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion too.
+- sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij
+  near 0, local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead
+  (lesson 6). "median": sigma times the median squared distance of different models.
+- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion
+  too.
 - start: local training starts from the "own" model w_i or from the "cloud" model u_i.
 - A client that does not take part stays in the mixtures with its last upload. Distances are over trainable parameters.
 

@@ -10,7 +10,8 @@ Decentralized Data." AISTATS 2017, arXiv:1602.05629. Pseudo-code as in pFedSim, 
 | \\|D_i\\| | n[i] | training samples of client i |
 
 Differences from the paper: none in the algorithm. Under the run's default bn_stats="local" every client keeps its own
-batch-norm running statistics, so the tested models are not quite the same for all; "global" averages them too. pFedSim's Algorithm 1 hands θ_i^{t-1} to ClientUpdate; it means the global model.
+batch-norm running statistics, so the tested models are not quite the same for all; "global" averages them too.
+pFedSim's Algorithm 1 hands θ_i^{t-1} to ClientUpdate; it means the global model.
 """
 
 from __future__ import annotations

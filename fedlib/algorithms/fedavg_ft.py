@@ -12,7 +12,8 @@ Applications to Federated Learning." arXiv:2002.10619, 2020.
 
 The fine-tuned copies are discarded; all clients are fine-tuned when tested, also those that never took part.
 
-Differences from the papers: none known; Wang et al. stop fine-tuning where a client's validation error is lowest, here k is fixed.
+Differences from the papers: none known; Wang et al. stop fine-tuning where a client's validation error is lowest, here
+k is fixed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""FedBABU: only the body is trained in the federation, below a head that stays as it was initialised; clients fine-tune it.
+"""FedBABU: only the body is trained in the federation, below a head that stays as it was initialised;
+clients fine-tune it.
 
 J. Oh, S. Kim, S.-Y. Yun. "FedBABU: Toward Enhanced Representation for Federated Image Classification." ICLR 2022,
 arXiv:2106.06042. Algorithm 1.

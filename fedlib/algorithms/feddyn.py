@@ -1,7 +1,7 @@
 """FedDyn: local objectives are bent so that their minima agree with the global one.
 
-D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on Dynamic
-Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
+D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on
+Dynamic Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -10,12 +10,12 @@ Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
 | ∇L_k(θ_k^t) | client["g"] | client k's last gradient, starts as 0 | |
 | h^t | server["h"] | mean of all N clients' g, starts as 0 | |
 | α | alpha | strength of the regulariser | 0.01 (pFedSim A.5) |
-| | grad_clip | largest norm of a minibatch's gradient, of the whole local objective; 0 for no limit | 10 (authors' code) |
+| | grad_clip | largest norm of a minibatch's gradient of the local objective; 0: no limit | 10 (authors' code) |
 
 g and h cover the trainable parameters; running statistics, where they are sent, are averaged.
 
-Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib; "flbench2023",
-not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
+Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib;
+"flbench2023", not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
 
 Differences from the paper: the local problem is solved approximately, by E epochs of SGD.
 """

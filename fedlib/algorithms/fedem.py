@@ -1,4 +1,5 @@
-"""FedEM: every client's data are a mixture of M distributions that all clients share; the M models are learned together.
+"""FedEM: every client's data are a mixture of M distributions that all clients share;
+the M models are learned together.
 
 O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal. "Federated Multi-Task Learning under a Mixture of Distributions."
 NeurIPS 2021, arXiv:2108.10252. Algorithm 1.

@@ -13,10 +13,11 @@ Multimedia 2023, arXiv:2303.13137. Algorithm 1.
 | | server_batch | prototypes in a minibatch of the server | 32 |
 
 Readings of what is left open: the server makes one pass over all prototypes of the round in shuffled minibatches of
-`server_batch`. Tested is "post", the client's own trained model (authors' code), and "recv", its extractor below the new header.
+`server_batch`. Tested is "post", the client's own trained model (authors' code), and "recv", its extractor below the
+new header.
 
-Differences from the paper: the authors' script applies the server's gradient to the clients' optimiser, so that their header
-never moves; here it does.
+Differences from the paper: the authors' script applies the server's gradient to the clients' optimiser, so that their
+header never moves; here it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""FedPAC: a shared extractor aligned by class prototypes, and heads combined for each client by solving for its weights.
+"""FedPAC: a shared extractor aligned by class prototypes, and heads combined for each client by solving for its
+weights.
 
 J. Xu, X. Tong, S.-L. Huang. "Personalized Federated Learning with Feature Alignment and Classifier Collaboration."
 ICLR 2023, arXiv:2306.11867. Algorithm 1.
@@ -14,14 +15,16 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
 
-α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a, Γ^i_jk = sum over c of <u_i[c] - u_j[c], u_i[c] - u_k[c]>.
+α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a, Γ^i_jk = sum over c of <u_i[c] - u_j[c],
+u_i[c] - u_k[c]>.
 
 Readings of what is left open:
-- head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor), or come on
-  top (the authors' order as in PFLlib).
+- head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor),
+  or come on top (the authors' order as in PFLlib).
 - prototype_weights: "samples" (N_ic, the paper) or "uniform" over the clients that own the class (PFLlib).
 - A class without prototype does not pull; one of which no participant has samples keeps its prototype.
-- Γ is a Gram matrix; rounding is removed by clipping eigenvalues at 0. V_i < 0 is taken as 0. Weights below `drop` are left out.
+- Γ is a Gram matrix; rounding is removed by clipping eigenvalues at 0. V_i < 0 is taken as 0. Weights below `drop` are
+  left out.
 - A client's head changes only when it takes part.
 
 Differences from the paper: those above.
@@ -104,8 +107,8 @@ class FedPAC(Algorithm):
     def combination(self, u, V, i):
         """alpha_i [K] of participant i; u: [K, C, d], V: [K].
 
-        With Q = L'L the minimum of a'Qa over the simplex is that of |Ly|^2 + (sum y - 1)^2 over y >= 0, divided by sum y
-        (for a given a the best sum y leaves q / (1 + q), q = a'Qa): a problem of non-negative least squares.
+        With Q = L'L the minimum of a'Qa over the simplex is that of |Ly|^2 + (sum y - 1)^2 over y >= 0, divided by sum
+        y (for a given a the best sum y leaves q / (1 + q), q = a'Qa): a problem of non-negative least squares.
         """
         apart = (u[i] - u).reshape(len(u), -1)
         Q = np.diag(np.maximum(V, 0)) + apart @ apart.T

@@ -1,7 +1,7 @@
 """FedProto: clients exchange the mean feature vector of every class, the prototypes, and no parameters.
 
-Y. Tan, G. Long, L. Liu, T. Zhou, Q. Lu, J. Jiang, C. Zhang. "FedProto: Federated Prototype Learning across Heterogeneous
-Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
+Y. Tan, G. Long, L. Liu, T. Zhou, Q. Lu, J. Jiang, C. Zhang. "FedProto: Federated Prototype Learning across
+Heterogeneous Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -12,10 +12,13 @@ Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 | ω_i | client["theta"] | the whole model stays on the client | |
 
 Readings of what is left open:
-- predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or "head".
-- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the paper).
+- predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or
+  "head".
+- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the
+  paper).
 - A class of which no participant has samples keeps its prototype.
-- Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during training).
+- Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during
+  training).
 - The distance is the mean over the components of f(x) - P_y, squared (the authors' code).
 
 Tested is the model as last trained with the prototypes of now, so that "post" and "recv" are the same.
@@ -93,7 +96,8 @@ class FedProto(Algorithm):
 
 
 def refreshed(server, uploads, weights):
-    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C]; others stay as they are."""
+    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C];
+    others stay as they are."""
     counts = uploads["counts"] if weights == "samples" else (uploads["counts"] > 0).to(uploads["counts"].dtype)
     total = counts.sum(0)
     mean = torch.einsum("kc,kcd->cd", counts / total.clamp(min=1), uploads["prototypes"])

@@ -96,7 +96,8 @@ class FeSEM(Algorithm):
 
 
 def k_means_plus_plus(models, names, count: int, seed: int) -> list[int]:
-    """Positions of `count` models: the first uniformly, each further one in proportion to its squared distance to the nearest so far.
+    """Positions of `count` models: the first uniformly, each further one in proportion to its squared distance to the
+    nearest so far.
 
     D. Arthur, S. Vassilvitskii, SODA 2007. Models are drawn in order of their distance to all others, so that the draw
     does not depend on how clients are numbered.

@@ -7,7 +7,7 @@ arXiv:2006.04088. Algorithm 1 with model averaging.
 |---|---|---|
 | k | K | number of clusters; unpublished in pFedSV, 4 here |
 | θ_j | server["theta"], leaves [K, ...] | the clusters' models |
-| ĵ | upload["cluster"], client["cluster"] | the model with the least loss on the client's training data; -1 before the first round |
+| ĵ | upload["cluster"], client["cluster"] | number of the model with the least loss on its training data; -1 at first |
 | S_j | server["occupancy"], [K] | participants of the last round by cluster |
 
 Readings of what is left open (each an option):

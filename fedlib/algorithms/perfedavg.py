@@ -1,4 +1,5 @@
-"""Per-FedAvg: a global model that is a good start for a few steps on a client's own data (model-agnostic meta-learning).
+"""Per-FedAvg: a global model that is a good start for a few steps on a client's own data (model-agnostic
+meta-learning).
 
 A. Fallah, A. Mokhtari, A. Ozdaglar. "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
 Meta-Learning Approach." NeurIPS 2020, arXiv:2002.07948. Algorithm 1, Eqs. 8-9; FO and HF as in its Section 5.

@@ -16,9 +16,9 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | η_v | eta_v | its learning rate | None: the run's lr (as in the paper) |
 
 Readings of what the paper leaves open (each an option):
-- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which is
-  FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix" (Table
-  4); closure: whoever is no farther than a candidate is one, too.
+- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which
+  is FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix"
+  (Table 4); closure: whoever is no farther than a candidate is one, too.
 - dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
   (`fedlib.algorithms.parts.similarity.ByDistance`).
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes

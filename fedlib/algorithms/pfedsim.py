@@ -12,9 +12,9 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
 
 Readings of what the paper leaves open (each an option):
-- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors' code
-  does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below phi_cap.
-  Only the second keeps Φ in [0, 1] as the text says.
+- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors'
+  code does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below
+  phi_cap. Only the second keeps Φ in [0, 1] as the text says.
 - phi_self, the weight of the own extractor: None is the identity's 1 taken through the reading's transform (1 for
   "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, about -ln(eps) = 18.4 (for class
   vectors of norm 1); or a number.

@@ -12,8 +12,8 @@ from fedlib.base.errors import BadValue
 
 @dataclass(frozen=True)
 class Batch:
-    """x: standardised images [B, c, h, w]; y: int64 [B]; mask: bool [B], real rows of a padded batch, or None if all are;
-    noise: independent standard normal numbers [B, k], where `fold` was asked for them."""
+    """x: standardised images [B, c, h, w]; y: int64 [B]; mask: bool [B], real rows of a padded batch, or None if all
+    are; noise: independent standard normal numbers [B, k], where `fold` was asked for them."""
 
     x: Tensor
     y: Tensor

@@ -1,8 +1,8 @@
 """How clients are computed: one after the other, stacked in one program, or side by side in worker processes.
 
 A backend is called as backend(fn, turns, *trees): fn(model, *trees of client k, data of client k) for every turn k, the
-results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what `Serial`, the reference, returns: `Process`
-bit for bit, `Vmap` up to rounding. `seconds` adds up the time spent on data and on steps.
+results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what `Serial`, the reference, returns:
+`Process` bit for bit, `Vmap` up to rounding. `seconds` adds up the time spent on data and on steps.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first numb
 
 
 class Source:
-    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] and standardised per channel on the fly."""
+    """The whole data set on one device; a batch is an index look-up,
+    scaled to [0, 1] and standardised per channel on the fly."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype):
         self.dataset, self.device, self.dtype = dataset, device, dtype
@@ -41,7 +42,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Training:
-    """What every client of a run shares: E local epochs, B batch size, lr, the run's seed, smallest batch that is trained on."""
+    """What every client of a run shares: E local epochs, B batch size, lr, the run's seed,
+    smallest batch that is trained on."""
 
     local_epochs: int
     batch_size: int
@@ -53,7 +55,8 @@ class Training:
 
 @dataclass(frozen=True)
 class ClientTurn:
-    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings, the name of its draws."""
+    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings,
+    the name of its draws."""
 
     source: Source
     training: Training

@@ -198,7 +198,8 @@ class StackedData(Differentiating):
 
 
 def padded(plans: list[list[tuple[np.ndarray, ...]]], width: int, together: int = 1) -> tuple[Tensor, Tensor]:
-    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape, S the most steps."""
+    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape,
+    S the most steps."""
     steps = max((len(plan) for plan in plans), default=0)
     index = np.zeros((len(plans), steps, together, width), dtype=np.int64)
     real = np.zeros(index.shape, dtype=bool)

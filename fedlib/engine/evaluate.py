@@ -2,9 +2,11 @@
 
 | code | model tested |
 |---|---|
-| glob, recv, agg | what the client would hold after the next download (one model for all but for running statistics that clients keep, shared part + own part, own mixture) |
+| glob, recv, agg | what the client would hold after the next download: one for all, shared and own part, own mixture |
 | post | the model as it left the client's most recent local training (what it started from, if it never trained) |
 | ft(k) | a copy of glob/recv/agg after k epochs on the client's training data |
+
+At glob the models differ only by the running statistics that clients keep.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def personal_models(run: Run, state: State, point: str) -> Iterator[tuple[np.nda
 
 
 def chunks(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, bool, Any, Any]]:
-    """Yield, at most CHUNK clients at a time: ids, whether their statistics must be computed first, messages, own states.
+    """Yield, at most CHUNK clients at a time: ids, whether their statistics must be computed first, messages,
+    own states.
 
     A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained
     has none yet: they are computed by one pass over its training data.

@@ -1,4 +1,5 @@
-"""What happens in one round: download, local training, upload, aggregation, and the change from the warm-up to the method.
+"""What happens in one round: download, local training, upload, aggregation,
+and the change from the warm-up to the method.
 
 `fedlib.engine.simulate` puts these together. Where several runs are played together each function is about one of them,
 but for `local_training`, which trains the clients of all in one stack.

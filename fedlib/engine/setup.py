@@ -158,7 +158,8 @@ def remember_uploads(run: Run, state: State) -> None:
 
 
 def find_device(name: str) -> torch.device:
-    """A torch device by name; "auto" is CUDA if there is one. Raises BadValue if it is not there: never a silent CPU run."""
+    """A torch device by name; "auto" is CUDA if there is one. Raises BadValue if it is not there:
+    never a silent CPU run."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -176,8 +177,8 @@ def find_device(name: str) -> torch.device:
 
 @contextlib.contextmanager
 def arithmetic(precision: str) -> Iterator[None]:
-    """No gradients, TF32 only where asked, and one operator thread: small convolutions gain little from more, and numbers
-    do not depend on the machine's cores."""
+    """No gradients, TF32 only where asked, and one operator thread: small convolutions gain little from more, and
+    numbers do not depend on the machine's cores."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = torch.get_num_threads(), matmul.allow_tf32, cudnn.allow_tf32
     torch.set_num_threads(1)

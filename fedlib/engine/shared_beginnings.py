@@ -70,7 +70,8 @@ def keep_beginning(runs: Sequence[Run], states: Sequence[State]) -> None:
 
 
 def shared_states(runs: Sequence[Run]) -> list[State] | None:
-    """The states after the last round of the common beginning, if other runs have left them; what follows it is to be done."""
+    """The states after the last round of the common beginning, if other runs have left them;
+    what follows it is to be done."""
     rounds = beginning(runs[0].spec)[1]
     found = [rounds and saved_as(run, beginning_id(run.spec, rounds)).load() for run in runs]
     if not all(found):

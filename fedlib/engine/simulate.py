@@ -131,7 +131,8 @@ def watched(spec: RunSpec) -> Iterator[tuple[Run, State]]:
     """Play a run and yield (run, state) before round 1 and after every round: what its server and its clients keep.
 
     The state is the run's own, not a copy: what is changed in it takes part from there on, and what is to be kept of it
-    must be copied. `finished(run, state, {})` is the result at the end, that of `simulate(spec)` if nothing was changed.
+    must be copied. `finished(run, state, {})` is the result at the end, that of `simulate(spec)` if nothing was
+    changed.
     """
     run = set_up(spec, "serial")
     state = first_state(run)

@@ -17,8 +17,8 @@ SECONDS = ("data", "step", "train", "server", "evaluate", "wall")
 class State:
     """The state of one run. N clients, C classes; a tree is nested dicts and tuples of tensors (`fedlib.base.tree`).
 
-    server, clients, uploads and stats belong to the method that acts now: that of the warm-up, or the run's own. Trees are
-    never changed in place but for the rows of those that the engine owns (clients, uploads, stats, released).
+    server, clients, uploads and stats belong to the method that acts now: that of the warm-up, or the run's own. Trees
+    are never changed in place but for the rows of those that the engine owns (clients, uploads, stats, released).
     """
 
     server: dict[str, Any]  # what the server keeps: a tree, and numbers

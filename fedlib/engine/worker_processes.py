@@ -24,8 +24,8 @@ import torch
 from fedlib.base.errors import FedlibError
 
 DEATHS = 3  # so many times in a row may workers die without anything being finished
-# What the server loads, as far as this process has it; sklearn.datasets holds the digits. Nothing of fedlib: the server may
-# find another copy of it than this process. Loading these touches no GPU.
+# What the server loads, as far as this process has it; sklearn.datasets holds the digits. Nothing of fedlib: the server
+# may find another copy of it than this process. Loading these touches no GPU.
 PRELOADED = ("torch", "sklearn.datasets")
 
 
@@ -72,7 +72,8 @@ class WorkerProcesses:
                 deaths = 1 if len(results) > before else deaths + 1
                 if deaths == DEATHS:
                     raise FedlibError(
-                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: {len(left)} jobs"
+                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: "
+                        f"{len(left)} jobs"
                     ) from None
             except BaseException:
                 self._kill_pool()

@@ -1,4 +1,5 @@
-"""Measurements on a run, named in `RunSpec.measures` and stored with its result: on final models, or after every round."""
+"""Measurements on a run, named in `RunSpec.measures` and stored with its result: on final models,
+or after every round."""
 
 from __future__ import annotations
 

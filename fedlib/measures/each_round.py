@@ -24,7 +24,8 @@ def client_accuracy(run, state, seen) -> np.ndarray:
 
 
 def relevance(run, state, seen) -> np.ndarray:
-    """What client i (row) holds client j (column) to be worth, float64 [N, N]: pFedSV's relevance, FedFomo's affinity."""
+    """What client i (row) holds client j (column) to be worth, float64 [N, N]: pFedSV's relevance,
+    FedFomo's affinity."""
     found = state.clients.get("relevance", state.server.get("affinity"))
     if found is None:
         raise BadValue(f"measure 'relevance' is not accepted for {run.spec.method!r}; it keeps no relevance of clients")
@@ -46,7 +47,8 @@ def traffic(run, state, seen) -> np.ndarray:
 
 
 def phi(run, state, seen) -> np.ndarray:
-    """pFedSim's similarities of all clients' classifiers after the round, float64 [N, N]; NaN in its generalisation phase."""
+    """pFedSim's similarities of all clients' classifiers after the round, float64 [N, N];
+    NaN in its generalisation phase."""
     if "phi" not in seen.server:
         return np.full((run.setting.num_clients,) * 2, np.nan)
     return state.server["phi"].cpu().numpy().copy()
@@ -76,8 +78,8 @@ def mixing(run, state, seen) -> np.ndarray:
 def eq4_shares(phi: np.ndarray, ids: np.ndarray, phi_cap: float) -> np.ndarray:
     """Weights of all extractors in those of clients `ids` by pFedSim's Eq. 4, [K, N], rows sum to 1; phi: Φ, [N, N].
 
-    From the formulas in the head of `fedlib.algorithms.pfedsim` alone, for phi="reference": -ln(1 - min(Φ, 1 - phi_cap)),
-    and -ln(phi_cap) for the own one.
+    From the formulas in the head of `fedlib.algorithms.pfedsim` alone, for phi="reference": -ln(1 - min(Φ, 1 -
+    phi_cap)), and -ln(phi_cap) for the own one.
     """
     weights = -np.log(1 - np.minimum(phi[ids], 1 - phi_cap))
     weights[range(len(ids)), ids] = -np.log(phi_cap)

@@ -58,7 +58,8 @@ class Model:
         return {name: value.to(self.theta0[name]) for name, value in drawn.items()}
 
     def sibling(self, name: str, **options) -> Model:
-        """Another backbone for the same images and classes, drawn from the same seed, on the same device. Built once."""
+        """Another backbone for the same images and classes, drawn from the same seed, on the same device.
+        Built once."""
         key = (name, tuple(sorted(options.items())))
         if key not in self.siblings:
             like = next(iter(self.theta0.values()))
@@ -81,7 +82,8 @@ class Model:
         return self._forward(theta, x)
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
-        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest, as one program."""
+        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest,
+        as one program."""
         twin = self.for_stack()
         return torch.func.vmap(lambda one: twin.logits({**theta, **one}, x))(changed)
 
@@ -118,7 +120,8 @@ class Model:
         return self._train_forward(theta, batch, self.trainable if train is None else train, self.module.extractor)
 
     def batch_stats(self, theta: dict, batch) -> dict:
-        """Mean and unbiased variance of every batch-norm input on this batch alone, named like the running statistics."""
+        """Mean and unbiased variance of every batch-norm input on this batch alone,
+        named like the running statistics."""
         momenta = {layer: layer.momentum for layer in self.norms.values()}
         for layer in momenta:
             layer.momentum = 1.0
@@ -129,7 +132,8 @@ class Model:
                 layer.momentum = momentum
 
     def activations(self, shape: tuple[int, int, int]) -> int:
-        """Numbers that the forward pass of one image of that shape produces, over all layers: what a training step keeps."""
+        """Numbers that the forward pass of one image of that shape produces, over all layers:
+        what a training step keeps."""
         layers = {name: layer for name, layer in self.module.named_modules() if not list(layer.children())}
         like = self.theta0["head.bias"]
         x = torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
@@ -167,7 +171,8 @@ class Model:
         return dict(zip(params, torch._foreach_sub(list(params.values()), [grads[n] for n in params], alpha=lr)))
 
     def gradient(self, fn: Callable[[dict], tuple[Tensor, dict]], params: dict) -> tuple[dict, dict]:
-        """Gradient of fn(params) = (scalar, aux) with respect to params, and aux. One client at a time autograd is faster."""
+        """Gradient of fn(params) = (scalar, aux) with respect to params, and aux.
+        One client at a time autograd is faster."""
         if self.stacked:
             return torch.func.grad(fn, has_aux=True)(params)
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
@@ -179,7 +184,8 @@ class Model:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
-        """The module's (or a part's) output with theta's tensors in the places of its own: functional_call at a tenth of its cost."""
+        """The module's (or a part's) output with theta's tensors in the places of its own:
+        functional_call at a tenth of its cost."""
         module = self.module if part is None else part
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():

@@ -3,25 +3,26 @@
 | name | what is released | σ is | ε |
 |---|---|---|---|
 | none | the upload | 0 | ∞ |
-| record | the upload of a client that trains by DP-SGD: every step moves along (Σ_s g_s min(1, G/‖g_s‖) + σ G z) / b | noise multiplier | of one training record (`fedlib.privacy.accounting`) |
+| record | θ after DP-SGD: steps along (Σ_s g_s min(1, G/‖g_s‖) + σ G z) / b | noise multiplier | of one record |
 | client | ref + Δ min(1, G/‖Δ‖) + σ G z with Δ = θ - ref | noise multiplier | of one client's whole update |
 | unclipped | θ + σ z | the noise itself | ∞: without a bound on Δ nothing is hidden |
 | unclipped_relative | θ + σ rms(Δ) z | noise as a share of the update | ∞ |
 
-θ: the parameters in an upload; g_s: gradient of the loss of record s alone, over the parameters that the step trains; G: `clip`;
-z: standard normal, independent for every parameter, step, client and round; norms are Euclidean over all parameters at once.
+θ: the parameters in an upload; g_s: gradient of the loss of record s alone, over the parameters that the step trains;
+G: `clip`; z: standard normal, independent for every parameter, step, client and round; norms are Euclidean over all
+parameters at once. What ε is: `fedlib.privacy.accounting`.
 
-M. Abadi et al. "Deep Learning with Differential Privacy." CCS 2016, arXiv:1607.00133 (record). H. B. McMahan, D. Ramage,
-K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language Models." ICLR 2018, arXiv:1710.06963 (client; there
-the server adds the noise once to the mean, here every client adds it, since others see its upload).
+M. Abadi et al. "Deep Learning with Differential Privacy." CCS 2016, arXiv:1607.00133 (record). H. B. McMahan, D.
+Ramage, K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language Models." ICLR 2018, arXiv:1710.06963
+(client; there the server adds the noise once to the mean, here every client adds it, since others see its upload).
 
-- record: batches are Poisson samples, as the accounting assumes: every record is in a batch with probability q = min(1, B/N_i),
-  independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step of noise
-  alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a batch, so that
-  there is no gradient of one record: models with batch norm are refused, and so are methods that compute gradients in
-  another way than the client data's `differentiate`. What is protected are the training steps of the rounds: what a
-  method learns from records in other ways (pFedSV's ranking by validation records, class counts, prototypes) is not;
-  neither is fine-tuning, which never leaves the client.
+- record: batches are Poisson samples, as the accounting assumes: every record is in a batch with probability q = min(1,
+  B/N_i), independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step
+  of noise alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a
+  batch, so that there is no gradient of one record: models with batch norm are refused, and so are methods that compute
+  gradients in another way than the client data's `differentiate`. What is protected are the training steps of the
+  rounds: what a method learns from records in other ways (pFedSV's ranking by validation records, class counts,
+  prototypes) is not; neither is fine-tuning, which never leaves the client.
 - client: ref must be known without the client's data. It is what the server has just sent under the parameter's name (a
   function of released uploads), or else the client's last release (before the first one: the common initial values).
   Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected.
@@ -90,7 +91,7 @@ class Mechanism:
         return self.active and self.kind != "record"
 
 
-# record level ----------------------------------------------------------------------------------------------------------
+# record level ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ class PrivateGradient:
 
 @dataclass(frozen=True)
 class PrivateBatch(Batch):
-    """A minibatch of a client that trains by DP-SGD: its records' losses may not be averaged but by `PrivateGradient`."""
+    """A minibatch of a client that trains by DP-SGD: its records' losses may not be averaged but by
+    `PrivateGradient`."""
 
     def mean(self, values: Tensor) -> Tensor:
         """Raises BadValue: a gradient of it would be neither clipped nor noisy."""
@@ -190,7 +192,7 @@ class _stacked:
             model.stacked = before
 
 
-# uploads ---------------------------------------------------------------------------------------------------------------
+# uploads --------------------------------------------------------------------------------------------------------------
 
 
 def release(mechanism: Mechanism, seed: int, round: int, ids, uploads, sent, last: dict, passing: Iterable[str] = ()):
@@ -242,7 +244,8 @@ def _parameters(uploads, last: dict, passing: set[str]) -> dict[str, Tensor]:
             continue
         if name in found or name not in last or leaf.shape != last[name].shape:
             raise BadValue(
-                f"noise on uploads is not accepted here: the upload holds {name!r} {list(leaf.shape[1:])}, expected the parameters "
+                f"noise on uploads is not accepted here: the upload holds {name!r} {list(leaf.shape[1:])}, expected "
+                "the parameters "
                 "of one model only (and integers); under bn_stats='local' running statistics stay with the clients"
             )
         found[name] = leaf

@@ -43,11 +43,12 @@ def run_on_cluster(
 ) -> None:
     """Do runs on the workers of the Dask scheduler at `address` and put the results into the store.
 
-    device: cpu, cuda or cuda:N, of every worker; on CUDA only workers that offer at least `gpu_share` of the resource "GPU"
-    are used. Adds results by run id to `done`, and for a run that fails, or always loses its worker, a FedlibError.
+    device: cpu, cuda or cuda:N, of every worker; on CUDA only workers that offer at least `gpu_share` of the resource
+    "GPU" are used. Adds results by run id to `done`, and for a run that fails, or always loses its worker, a
+    FedlibError.
 
-    Raises BadValue if a value does not fit, if Dask is not installed or if nothing answers, FedlibError if workers differ
-    from this process in source or data, or if the scheduler is lost.
+    Raises BadValue if a value does not fit, if Dask is not installed or if nothing answers, FedlibError if workers
+    differ from this process in source or data, or if the scheduler is lost.
     """
     kind = device.partition(":")[0]
     choose("device on a cluster", kind, ("cpu", "cuda"))
@@ -159,7 +160,8 @@ def train(fields: dict, options: dict, topic: str) -> RunResult | FedlibError:
 
 
 def report(topic: str) -> Callable[[int], None]:
-    """On a worker: a progress callback that tells the rounds of this task, and ends it when nobody wants it any more."""
+    """On a worker: a progress callback that tells the rounds of this task,
+    and ends it when nobody wants it any more."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -214,8 +216,8 @@ class ClusterWorkers:
             fit, objections = self.look()
             if objections:
                 raise FedlibError(
-                    f"{len(objections)} of {len(self.objections)} workers cannot do these runs: {'; '.join(objections[:5])}"
-                    + ("; …" if len(objections) > 5 else "")
+                    f"{len(objections)} of {len(self.objections)} workers cannot do these runs: "
+                    f"{'; '.join(objections[:5])}" + ("; …" if len(objections) > 5 else "")
                 )
             if fit:
                 return
@@ -233,7 +235,10 @@ class ClusterWorkers:
         if gpu < self.gpu_share:
             return None
         if threads != 1:
-            return f"it has {threads} threads, but a run needs a process of its own; start --nworkers {threads} with --nthreads 1"
+            return (
+                f"it has {threads} threads, but a run needs a process of its own; "
+                f"start --nworkers {threads} with --nthreads 1"
+            )
         return ", ".join(
             f"{what} is {found.get(what)}, here {mine}" for what, mine in self.here.items() if found.get(what) != mine
         )

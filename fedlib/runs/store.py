@@ -39,7 +39,8 @@ class Store:
         return own
 
     def get(self, spec: RunSpec) -> RunResult | None:
-        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning, and counts as absent."""
+        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning,
+        and counts as absent."""
         path = self.path(spec)
         if not path.exists():
             return None

@@ -1,4 +1,5 @@
-"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable, with one progress bar."""
+"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable,
+with one progress bar."""
 
 from __future__ import annotations
 
@@ -39,9 +40,10 @@ def run_all(
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the runs
-    are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that begin alike once;
-    without it a run's seconds are its own, and runs are done in the given order. Interrupted by Ctrl-C or killed, the next call continues.
+    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the
+    runs are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that
+    begin alike once; without it a run's seconds are its own, and runs are done in the given order. Interrupted by
+    Ctrl-C or killed, the next call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
@@ -155,7 +157,8 @@ def _job(group: list[RunSpec], store: Store, milestones: list[int], options: dic
 
 
 def check_inputs(specs: Sequence[RunSpec]) -> None:
-    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
+    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any
+    training."""
     seen = set()
     for spec in specs:
         division = (spec.test_fraction, spec.algorithm.val_fraction, spec.stratified, spec.test_distribution)

@@ -1,4 +1,5 @@
-"""FedGen's generator of features: linear, batch norm, ReLU, linear; its weights are a dict of tensors like those of a model.
+"""FedGen's generator of features: linear, batch norm, ReLU, linear;
+its weights are a dict of tensors like those of a model.
 
 Z. Zhu, J. Hong, J. Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning." ICML 2021.
 y: labels, one-hot [B, C]; eps: standard normal numbers [B, noise]; z = G(y, eps): feature vectors [B, d].
@@ -65,7 +66,7 @@ def uniform_labels(normal: Tensor, present: Tensor) -> Tensor:
     return present & (present.cumsum(0) - 1 == place[:, None])
 
 
-# training --------------------------------------------------------------------------------------------------------------
+# training -------------------------------------------------------------------------------------------------------------
 
 
 def first_adam_state(G: dict) -> dict:
@@ -76,10 +77,11 @@ def first_adam_state(G: dict) -> dict:
 def taught_loss(
     teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, G: dict
 ) -> tuple[Tensor, dict]:
-    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y), and G's statistics of batch norm.
+    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y),
+    and G's statistics of batch norm.
 
-    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a term
-    that wants different features for different noise.
+    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a
+    term that wants different features for different noise.
     """
     W, b = teachers["head.weight"], teachers["head.bias"]
     z, stats = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)

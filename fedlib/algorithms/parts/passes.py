@@ -12,7 +12,8 @@ from torch.nn import functional
 def local_sgd(
     model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None
 ) -> dict:
-    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train`.
+    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data,
+    for the parameters `train`.
 
     epochs, lr: None stands for the run's; train: None for all that are trainable. loss: as in
     `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
@@ -54,7 +55,8 @@ def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tenso
 
 
 def count_correct(scores, data, num_classes: int):
-    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores: x -> [B, C]."""
+    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores:
+    x -> [B, C]."""
 
     def step(totals, batch):
         logits = scores(batch.x)
