@@ -77,7 +77,7 @@ class RunSpec:
                 require(listed, f.name, value, "a list of names")
                 put(f.name, tuple(value))
         method = self.algorithm
-        put("hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
+        put("hyper", dataclasses.asdict(method))
         choose("partition scheme", self.scheme, SCHEMES)
         put("partition", checked_parameters(self.scheme, self.partition))
         check_model(self.model)

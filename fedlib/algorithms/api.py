@@ -20,7 +20,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -56,17 +56,16 @@ class ClientData(Protocol):
     def fold(
         self, step, state, epochs: int | None = None, *, steps: int | None = None, together: int = 1, noise: int = 0
     ):
-        """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes;
-        returns the last state.
+        """ "For each minibatch": state = step(state, batch); returns the last state.
 
-        A batch has x [B, c, h, w], y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B])
-        over the real rows. steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so
-        many minibatches at a time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
+        epochs: so many shuffled passes over the client's training samples (default E). A batch has x [B, c, h, w],
+        y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B]) over the real rows.
+        steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so many minibatches at a
+        time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
         """
 
     def scan(self, step, state, part: str = "train"):
-        """One pass in fixed order over "train", "val" or "test", for evaluation and statistics;
-        returns the last state."""
+        """One pass in fixed order over "train", "val" or "test", which trains nothing; returns the last state."""
 
     def differentiate(self, model, loss, theta, part, batch) -> tuple[Any, Any]:
         """How to differentiate in a step of `fold`, to be given to `model.sgd_step`: (gradient, running statistics).
@@ -94,12 +93,12 @@ class Algorithm(Options, ABC):
     with other parameters, is a TypeError when the class is defined.
     """
 
-    points: ClassVar[tuple[str, ...]]  # evaluation points that make sense for this algorithm
+    points: Sequence[str] = ()  # evaluation points that make sense for this algorithm
     siblings: Sequence[str] = ()  # other backbones it uses (`model.sibling`), built before anything starts
-    num_models: int | None = None  # a client trains so many models at once: every leaf of a theta is stacked
-    # [num_models, ...], running statistics included
+    # where a client trains several models at once, how many: every leaf of a theta, statistics too, is [num_models, ...]
+    num_models: int | None = None
     val_fraction: float = 0.0  # this share of a client's training samples becomes its part "val"; usually an option
-    added: ClassVar[tuple[str, ...]] = ()  # options that came after the first stored results, see `fedlib.spec`
+    added: Sequence[str] = ()  # options that came after the first stored results, see `fedlib.spec`
 
     @abstractmethod
     def init(self, model, setting: Setting) -> tuple[Tree, Tree]:
@@ -159,8 +158,10 @@ class Algorithm(Options, ABC):
     # what is tested --------------------------------------------------------------------------------------------------
 
     def predict(self, model, personal: Tree, x) -> Any:
-        """Class scores [B, C] of what `personal_model` returns, where that is more than a theta; x:
-        images [B, c, h, w]."""
+        """Class scores [B, C] of what `personal_model` returns, defined where that is more than a theta.
+
+        x: images [B, c, h, w].
+        """
         return model.logits(personal, x)
 
     @absent
@@ -196,7 +197,7 @@ class Algorithm(Options, ABC):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         for part in cls.__mro__:
-            if part is cls or not issubclass(part, Algorithm) and part not in Algorithm.__mro__:
+            if part is cls or not (issubclass(part, Algorithm) or part in Algorithm.__mro__):  # its mixins too
                 check_hooks(part)
         if cls.download is Algorithm.download and cls.messages is Algorithm.messages:
             raise TypeError(f"{cls.__name__} defines neither download nor messages")
@@ -205,10 +206,7 @@ class Algorithm(Options, ABC):
 def check_hooks(kind: type) -> None:
     """Raise TypeError if a class defines something under nearly a hook's name, or a hook with other parameters."""
     hooks = {name: value for name, value in vars(Algorithm).items() if not name.startswith("_")}
-    hooks = {
-        "points": (),
-        **{name: value.hook if isinstance(value, absent) else value for name, value in hooks.items()},
-    }
+    hooks = {name: value.hook if isinstance(value, absent) else value for name, value in hooks.items()}
     plain = [name for name, value in hooks.items() if not callable(value)]
     fields = inspect.get_annotations(kind)
     for name, value in vars(kind).items():
