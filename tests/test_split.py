@@ -252,12 +252,6 @@ NEW = dict(stratified=True, test_distribution="global")
 DIGITS = load("digits")
 
 
-def with_validation(spec: RunSpec, fraction: float) -> RunSpec:
-    """The spec as a method with a field `val_fraction` would have it."""
-    object.__setattr__(spec, "hyper", {**spec.hyper, "val_fraction": fraction})
-    return spec
-
-
 def test_a_run_is_divided_as_its_fields_say():
     spec = tiny("fedavg", **NEW)
     partition, parts = spec.divide(DIGITS)
@@ -273,7 +267,7 @@ def test_a_run_is_divided_as_its_fields_say():
 def test_validation_is_carved_for_methods_that_ask_for_it():
     """A quarter of the training part, with the same test part as all other methods."""
     _, plain = tiny("fedavg").divide(DIGITS)
-    _, parts = with_validation(tiny("fedavg"), 0.25).divide(DIGITS)
+    _, parts = tiny("fedfomo", hyper={"val_fraction": 0.25}).divide(DIGITS)
     for before, own in zip(plain, parts, strict=True):
         assert list(own) == ["train", "test", "val"] and np.array_equal(own["test"], before["test"])
         assert np.array_equal(np.sort(np.concatenate([own["train"], own["val"]])), before["train"])
@@ -325,9 +319,8 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
     with pytest.raises(BadValue, match="scheme = 'domain' .*groups"):
         check_inputs([tiny("fedavg", scheme="domain", partition={})])
     with pytest.raises(BadValue, match=r"client \d+ has 1 training sample"):
-        check_inputs(
-            [with_validation(tiny("fedavg", num_clients=599, scheme="iid", partition={}, test_fraction=0.5), 0.5)]
-        )
+        many = dict(num_clients=599, scheme="iid", partition={}, test_fraction=0.5)
+        check_inputs([tiny("fedfomo", hyper={"val_fraction": 0.5}, **many)])
 
 
 # run ids --------------------------------------------------------------------------------------------------------------
