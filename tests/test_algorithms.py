@@ -505,7 +505,7 @@ def test_evaluation_changes_nothing(method):
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
     assert len(ends[0]) == len(points) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds", "trained")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
     with torch.no_grad():
         record(run, state)
         record(run, state)

@@ -665,7 +665,7 @@ def test_evaluation_changes_nothing(method):
     ends = [[h for h in simulate(spec).history if h["round"] == 2] for spec in (often, often.but(eval_every=2))]
     assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds")})
     with torch.no_grad():
         record(run, state)
         record(run, state)

@@ -57,7 +57,7 @@ class TwoClasses(ToyModel):
     def __init__(self, theta0=None, sibling=None):
         self.theta0, self.other = theta0 or two(0.5, LN3), sibling
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
         names = self.trainable if train is None else tuple(train)
         slope, _ = self.gradient(
             lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names}
@@ -892,7 +892,7 @@ def test_evaluation_changes_nothing(method):
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
     assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds", "trained")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
     with torch.no_grad():
         record(run, state)
     assert same({k: vars(state)[k] for k in before}, before)
@@ -1012,9 +1012,7 @@ def test_supervisors_of_different_architectures():
     assert set(kinds) == set(name) and kinds == run.method.groups(run.setting)
     fresh = run.method.init(run.work.model, run.setting)[1]
     for kind in set(kinds):
-        moved = [
-            not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1]["clients"][kind][name[kind]])
-        ]
+        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1].clients[kind][name[kind]])]
         assert moved == [own == kind and own_sizes[0] > 1 for own, own_sizes in zip(kinds, SIZES)]
     assert isinstance(run.backend, backends.Vmap)
 

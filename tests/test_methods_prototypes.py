@@ -801,7 +801,7 @@ def test_pfedhn_without_learning_rate_generates_the_same_models():
         (run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0}))
     )
     for i in range(4):
-        assert same(run.method.download(first[1]["server"], i), run.method.download(state.server, i))
+        assert same(run.method.download(first[1].server, i), run.method.download(state.server, i))
 
 
 def test_pfedhn_with_personal_heads_keeps_them():
@@ -854,7 +854,7 @@ def test_evaluation_changes_nothing(method):
     ]
     assert len(ends[0]) == len(points) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds")})
     with torch.no_grad():
         record(run, state)
     assert same({k: vars(state)[k] for k in before}, before)

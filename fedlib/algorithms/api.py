@@ -95,7 +95,7 @@ class Algorithm(Options, ABC):
 
     points: Sequence[str] = ()  # evaluation points that make sense for this algorithm
     siblings: Sequence[str] = ()  # other backbones it uses (`model.sibling`), built before anything starts
-    # where a client trains several models at once, how many: every leaf of a theta, statistics too, is [num_models, ...]
+    # where a client trains several models at once, how many; leaves of a theta, statistics too, are [num_models, ...]
     num_models: int | None = None
     val_fraction: float = 0.0  # this share of a client's training samples becomes its part "val"; usually an option
     added: Sequence[str] = ()  # options that came after the first stored results, see `fedlib.spec`

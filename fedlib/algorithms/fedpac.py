@@ -15,8 +15,8 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
 
-α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a, Γ^i_jk = sum over c of <u_i[c] - u_j[c],
-u_i[c] - u_k[c]>.
+α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a with
+Γ^i_jk = sum over c of <u_i[c] - u_j[c], u_i[c] - u_k[c]>.
 
 Readings of what is left open:
 - head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor),

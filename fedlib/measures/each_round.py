@@ -78,8 +78,8 @@ def mixing(run, state, seen) -> np.ndarray:
 def eq4_shares(phi: np.ndarray, ids: np.ndarray, phi_cap: float) -> np.ndarray:
     """Weights of all extractors in those of clients `ids` by pFedSim's Eq. 4, [K, N], rows sum to 1; phi: Φ, [N, N].
 
-    From the formulas in the head of `fedlib.algorithms.pfedsim` alone, for phi="reference": -ln(1 - min(Φ, 1 -
-    phi_cap)), and -ln(phi_cap) for the own one.
+    From the formulas in the head of `fedlib.algorithms.pfedsim` alone, for phi="reference":
+    -ln(1 - min(Φ, 1 - phi_cap)), and -ln(phi_cap) for the own one.
     """
     weights = -np.log(1 - np.minimum(phi[ids], 1 - phi_cap))
     weights[range(len(ids)), ids] = -np.log(phi_cap)
