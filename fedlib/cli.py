@@ -357,7 +357,7 @@ def run(
 
     from fedlib import algorithms
     from fedlib.engine.backends import check
-    from fedlib.engine.simulate import find_device
+    from fedlib.engine.setup import find_device
     from fedlib.runs.store import Store
     from fedlib.runs.sweep import run_all
     from fedlib.spec import RunSpec

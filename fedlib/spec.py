@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedlib import algorithms
+from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import BadValue, choose, like, require
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
@@ -75,8 +76,8 @@ class RunSpec:
                 listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
                 require(listed, f.name, value, "a list of names")
                 put(f.name, tuple(value))
-        method = algorithms.make(self.method, **self.hyper)
-        put("hyper", {f.name: getattr(method, f.name) for f in dataclasses.fields(method)})
+        method = self.algorithm
+        put("hyper", dataclasses.asdict(method))
         choose("partition scheme", self.scheme, SCHEMES)
         put("partition", checked_parameters(self.scheme, self.partition))
         check_model(self.model)
@@ -100,6 +101,11 @@ class RunSpec:
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
 
     @property
+    def algorithm(self) -> Algorithm:
+        """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value."""
+        return algorithms.make(self.method, **self.hyper)
+
+    @property
     def mechanism(self) -> Mechanism:
         """What its privacy fields say."""
         return Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
@@ -113,11 +119,9 @@ class RunSpec:
         """The resolved fields as JSON types, without those that came later and have their default."""
         values = dataclasses.asdict(self)
         _leave_out(values, RunSpec, ADDED_FIELDS)
-        for name, kind in (
-            ("hyper", algorithms.find(self.method)),
-            ("partition", SCHEMES[self.scheme]),
-            ("model_options", maker(self.model)),
-        ):
+        method = algorithms.find(self.method)
+        _leave_out(values["hyper"], method, method.added)
+        for name, kind in (("partition", SCHEMES[self.scheme]), ("model_options", maker(self.model))):
             _leave_out(values[name], kind, getattr(kind, "added", ()))
         return json.loads(json.dumps(values))
 
@@ -147,7 +151,7 @@ class RunSpec:
         return RunSpec.from_dict({**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
 
     def divide(self, dataset: Dataset) -> tuple[Partition, list[dict[str, np.ndarray]]]:
-        """The partition of a data set, and every client's samples by part: train, test, and val if the method has a val_fraction.
+        """The partition of a data set, and every client's samples by part: train, test, val.
 
         Raises BadValue and InfeasiblePartition if the data cannot be divided as the fields say.
         """
@@ -161,7 +165,7 @@ class RunSpec:
             labels,
             self.partition_seed,
             self.test_fraction,
-            val_fraction=self.hyper.get("val_fraction", 0.0),
+            val_fraction=self.algorithm.val_fraction,
             stratified=self.stratified,
             test_distribution=self.test_distribution,
         )

@@ -1,4 +1,5 @@
-"""Tests run in folders of their own and in the smoke profile; nothing of the user's results, checkpoints or data is touched."""
+"""Tests run in folders of their own and in the smoke profile; nothing of the user's results,
+checkpoints or data is touched."""
 
 import atexit
 import os
@@ -6,7 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the engine does it: side by side rather than inside operators, and the same bits everywhere
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # as the engine does it: side by side rather than inside operators, and the same bits everywhere
 if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conftest.py runs this file as well
     home = Path(tempfile.mkdtemp(prefix="fedlib-tests-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""Shared by the tests of methods, engine and store: tiny runs on digits, and a toy client whose steps can be done on paper."""
+"""Shared by the tests of methods, engine and store: tiny runs on digits,
+and a toy client whose steps can be done on paper."""
 
 from __future__ import annotations
 
@@ -12,13 +13,24 @@ from fedlib import algorithms
 from fedlib.base import draws, tree
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import first_state, play_round, set_up, take_over
+from fedlib.engine.rounds import take_over
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
 from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 from fedlib.spec import RunSpec
 
 __all__ = ["Parabola", "ToyBatch", "ToyData", "ToyModel", "theta"]  # what tests take from here as well
 METHODS = tuple(algorithms.names())
-TINY = dict(partition=dict(alpha=0.5, min_size=2), num_clients=4, join_ratio=0.5, test_fraction=0.75, rounds=3, local_epochs=1, lr=0.05, eval_every=1)
+TINY = dict(
+    partition=dict(alpha=0.5, min_size=2),
+    num_clients=4,
+    join_ratio=0.5,
+    test_fraction=0.75,
+    rounds=3,
+    local_epochs=1,
+    lr=0.05,
+    eval_every=1,
+)
 
 
 def tiny(method: str, **changes) -> RunSpec:
@@ -27,7 +39,8 @@ def tiny(method: str, **changes) -> RunSpec:
 
 
 def played(spec: RunSpec, backend: str = "serial", change=None, device: str = "cpu"):
-    """Yield (run, state, participants) before round 1 (participants empty) and after every round; `change(run)` adapts the run first."""
+    """Yield (run, state, participants) before round 1 (participants empty) and after every round;
+    `change(run)` adapts the run first."""
     run = set_up(spec, backend, device)
     run = change(run) if change else run
     state = first_state(run)
@@ -67,13 +80,17 @@ def close(a, b, tolerance: float = 1e-12) -> None:
 def exact(result) -> dict:
     """Everything in a result that must not depend on how it was computed."""
     return {
-        "status": result.status, "history": result.history, "partition": result.partition, "communication": result.communication,
+        "status": result.status,
+        "history": result.history,
+        "partition": result.partition,
+        "communication": result.communication,
         "arrays": {name: array.tolist() for name, array in result.arrays.items()},
     }
 
 
 def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
-    """Server states before and after every round that three clients play by the method's functions alone, all taking part.
+    """Server states before and after every round that three clients play by the method's functions alone,
+    all taking part.
 
     Everything that a function is given is compared bit for bit with a deep copy taken before; theta0 too.
     """
@@ -83,15 +100,14 @@ def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
         for t in range(1, rounds + 1):
             inputs, everyone = copy.deepcopy((server, clients)), range(run.setting.num_clients)
             messages, uploads, kept = [run.method.download(server, i) for i in everyone], [], []
-            if hasattr(run.method, "downloads"):
-                close(run.method.downloads(server, everyone), tree.stack(messages), 1e-6)
+            close(run.method.messages(server, everyone), tree.stack(messages), 1e-6)
             assert same((server, clients), inputs)
             for i in everyone:
                 own = tree.rows(clients, i)
                 given = copy.deepcopy((messages[i], own))
                 upload, new = run.method.client_update(model, messages[i], own, PlainData(run.turn(i, 0, t)))
                 tested = run.method.personal_model(model, messages[i], own, PlainData(run.turn(i, 1, t)))
-                if hasattr(run.method, "fine_tune"):
+                if "ft" in run.method.points:
                     run.method.fine_tune(model, tested, PlainData(run.turn(i, 1, t)), 1)
                 assert same((messages[i], own), given)
                 uploads.append(upload)
@@ -109,7 +125,11 @@ def servers_of_rounds_that_leave_inputs_alone(run, rounds: int) -> list:
 def changed_fields(spec, base) -> set[str]:
     """Names of the fields of a run, and of the method's, that differ."""
     pairs = {f.name: (getattr(spec, f.name), getattr(base, f.name)) for f in dataclasses.fields(spec)}
-    own = {f"{name}.{key}" for name in ("hyper", "partition", "model_options") for key in pairs[name][0]
-           if pairs[name][0][key] != pairs[name][1][key]}
+    own = {
+        f"{name}.{key}"
+        for name in ("hyper", "partition", "model_options")
+        for key in pairs[name][0]
+        if pairs[name][0][key] != pairs[name][1][key]
+    }
     plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
     return own | plain

@@ -1,4 +1,5 @@
-"""Each method against its definition: steps done by hand, reductions to simpler methods, who owns what, what is sent."""
+"""Each method against its definition: steps done by hand, reductions to simpler methods, who owns what,
+what is sent."""
 
 from __future__ import annotations
 
@@ -25,13 +26,17 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
 B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])  # two minibatches
 B_MIRRORED = ToyData([([1.0], [1.5]), ([-1.0], [-2.12])])  # gives for -w what B gives for w
 AFTER_A, AFTER_B = theta(2.05, -1.1, 0.45), theta(1.98, -0.99, 0.3)
-N_AB = np.array([1, 3])  # sample numbers given to the server; not those of A and B, so that the weights are seen to come from here
+N_AB = np.array(
+    [1, 3]
+)  # sample numbers given to the server; not those of A and B, so that the weights are seen to come from here
 
 
 # (a) steps by hand ---------------------------------------------------------------------------------------------------
@@ -40,10 +45,10 @@ N_AB = np.array([1, 3])  # sample numbers given to the server; not those of A an
 def test_fedavg_by_hand():
     """Start: w = 2, v = -1, b = 0.5, eta = 0.1; e = v w x + b - y, dw = e v x, dv = e w x, db = e.
 
-    A: x = 1, y = -2:       e = -2 + 0.5 + 2 = 0.5         dw = -0.5  dv = 1    db = 0.5   ->  w = 2.05  v = -1.1   b = 0.45
-    B: x = -1, y = 1.5:     e = 2 + 0.5 - 1.5 = 1          dw = 1     dv = -2   db = 1     ->  w = 1.9   v = -0.8   b = 0.4
-       x = 1, y = -2.12:    e = -1.52 + 0.4 + 2.12 = 1     dw = -0.8  dv = 1.9  db = 1     ->  w = 1.98  v = -0.99  b = 0.3
-    Server with n = (1, 3): w = (2.05 + 3*1.98)/4 = 1.9975, v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 3*0.3)/4 = 0.3375.
+    A: x = 1, y = -2:     e = -2 + 0.5 + 2 = 0.5      dw = -0.5  dv = 1    db = 0.5  ->  w = 2.05  v = -1.1   b = 0.45
+    B: x = -1, y = 1.5:   e = 2 + 0.5 - 1.5 = 1       dw = 1     dv = -2   db = 1    ->  w = 1.9   v = -0.8   b = 0.4
+       x = 1, y = -2.12:  e = -1.52 + 0.4 + 2.12 = 1  dw = -0.8  dv = 1.9  db = 1    ->  w = 1.98  v = -0.99  b = 0.3
+    Server, n = (1, 3): w = (2.05 + 3*1.98)/4 = 1.9975, v = (-1.1 - 3*0.99)/4 = -1.0175, b = (0.45 + 3*0.3)/4 = 0.3375.
     """
     model, method = ToyModel(), algorithms.make("fedavg")
     server, clients = method.init(model, Setting(3, 4, 1))
@@ -60,14 +65,16 @@ def test_fedavg_by_hand():
 
 
 def test_local_epochs_repeat_the_pass():
-    """A for E = 2: w = 2.05, v = -1.1, b = 0.45, then e = -1.1*2.05 + 0.45 + 2 = 0.195, dw = -0.2145, dv = 0.39975, db = 0.195."""
+    """A for E = 2: w = 2.05, v = -1.1, b = 0.45, then e = -1.1*2.05 + 0.45 + 2 = 0.195, dw = -0.2145, dv = 0.39975,
+    db = 0.195."""
     data = ToyData([([1.0], [-2.0])], epochs=2)
     upload, _ = algorithms.make("fedavg").client_update(ToyModel(), theta(2, -1, 0.5), {}, data)
     close(upload, theta(2.05 + 0.02145, -1.1 - 0.039975, 0.45 - 0.0195))
 
 
 def test_local_by_hand():
-    """The steps A and B of `test_fedavg_by_hand`, each kept by its client; nothing is sent and the server has no state."""
+    """The steps A and B of `test_fedavg_by_hand`, each kept by its client;
+    nothing is sent and the server has no state."""
     model, method = ToyModel(), algorithms.make("local")
     server, clients = method.init(model, Setting(3, 4, 1))
     close(clients, {"theta": tree.repeat(theta(2, -1, 0.5), 3)})
@@ -80,41 +87,58 @@ def test_local_by_hand():
 
 
 def test_fedper_by_hand():
-    """Client 0 trains as A of `test_fedavg_by_hand`. Client 2 has another head, v = 1, b = -0.5, and the labels of B with opposite sign:
-    e, dv and db change sign and dw = e v x does not, so w = 1.9 then 1.98 as before, v = 0.99, b = -0.3. Only w is averaged, to 1.9975.
+    """Client 0 trains as A of `test_fedavg_by_hand`. Client 2 has another head, v = 1, b = -0.5, and the labels of B
+    with opposite sign: e, dv and db change sign and dw = e v x does not, so w = 1.9 then 1.98 as before, v = 0.99, b =
+    -0.3. Only w is averaged, to 1.9975.
     """
     model, method = ToyModel(), algorithms.make("fedper")
     server, clients = method.init(model, Setting(3, 4, 1))
     close(server, {"f": {"extractor.w": torch.tensor([2.0], dtype=torch.float64)}})
     clients["h"]["head.weight"][2], clients["h"]["head.bias"][2] = 1.0, -0.5
     opposite = ToyData([([-1.0], [-1.5]), ([1.0], [2.12])])
-    uploads, heads = zip(*(method.client_update(model, method.download(server, i), tree.rows(clients, i), data) for i, data in ((0, A), (2, opposite))))
+    uploads, heads = zip(
+        *(
+            method.client_update(model, method.download(server, i), tree.rows(clients, i), data)
+            for i, data in ((0, A), (2, opposite))
+        )
+    )
     assert [set(upload) for upload in uploads] == [{"extractor.w"}] * 2
     assert [set(kept["h"]) for kept in heads] == [{"head.weight", "head.bias"}] * 2
     close(uploads, ({"extractor.w": AFTER_A["extractor.w"]}, {"extractor.w": AFTER_B["extractor.w"]}))
-    close(heads, ({"h": {k: AFTER_A[k] for k in ("head.weight", "head.bias")}}, {"h": {k: -AFTER_B[k] for k in ("head.weight", "head.bias")}}))
+    close(
+        heads,
+        (
+            {"h": {k: AFTER_A[k] for k in ("head.weight", "head.bias")}},
+            {"h": {k: -AFTER_B[k] for k in ("head.weight", "head.bias")}},
+        ),
+    )
     server = method.server_update(server, np.array([0, 2]), tree.stack(uploads), N_AB)
     close(method.personal_model(model, method.download(server, 2), heads[1], A), theta(1.9975, 0.99, -0.3))
 
 
 def test_pfedsim_takes_over_from_fedavg_by_hand():
-    """T = 4, rho = 0.5: T_g = 2 rounds of FedAvg (by hand above). Then every client's stored model is the global one and Phi = I."""
+    """T = 4, rho = 0.5: T_g = 2 rounds of FedAvg (by hand above).
+    Then every client's stored model is the global one and Phi = I."""
     model, method, setting = ToyModel(), algorithms.make("pfedsim", rho=0.5), Setting(3, 4, 1)
     first, rounds = method.warm_up(setting)
     assert (type(first).__name__, rounds) == ("FedAvg", 2)
     server, clients = method.take_over(model, setting, {"theta": theta(1.9975, -1.0175, 0.3375)}, {}, None)
     close(server["models"], tree.repeat(theta(1.9975, -1.0175, 0.3375), 3))
-    assert torch.equal(server["phi"], torch.eye(3, dtype=torch.float64)) and method.eval_points(server) == ("post", "agg")
+    assert torch.equal(server["phi"], torch.eye(3, dtype=torch.float64)) and method.eval_points(server) == (
+        "post",
+        "agg",
+    )
     assert clients == {} and server["round"] == 2 and server["trained"].tolist() == [2, 2, 2]
 
 
 def test_pfedsim_personalisation_phase_by_hand():
-    """phi = "eq3", own weight 3. Stored extractors w = 4, -4, 100, heads (-1, 0.5) for all; Phi_01 = 1, Phi_02 = Phi_12 = 0.
+    """phi = "eq3", own weight 3. Stored extractors w = 4, -4, 100, heads (-1, 0.5) for all; Phi_01 = 1,
+    Phi_02 = Phi_12 = 0.
 
-    Down: w_0 = (3*4 + 1*(-4))/4 = 2 and w_1 = (3*(-4) + 1*4)/4 = -2, heads as stored, so that client 0 trains as A and client 1, with
-    mirrored inputs, as B of `test_fedavg_by_hand` with -w: (2.05, -1.1, 0.45) and (-1.98, -0.99, 0.3).
-    Up: both are stored, not averaged; client 2 stays. The heads -1.1 and -0.99 are parallel: their cosine is clamped to 1 - 1e-8 and
-    Phi_01 = -ln(1e-8) = 18.4207. The other pairs and the diagonal stay.
+    Down: w_0 = (3*4 + 1*(-4))/4 = 2 and w_1 = (3*(-4) + 1*4)/4 = -2, heads as stored, so that client 0 trains as A and
+    client 1, with mirrored inputs, as B of `test_fedavg_by_hand` with -w: (2.05, -1.1, 0.45) and (-1.98, -0.99, 0.3).
+    Up: both are stored, not averaged; client 2 stays. The heads -1.1 and -0.99 are parallel: their cosine is clamped to
+    1 - 1e-8 and Phi_01 = -ln(1e-8) = 18.4207. The other pairs and the diagonal stay.
     """
     model, method = ToyModel(), algorithms.make("pfedsim", rho=0, phi="eq3", phi_self=3.0)
     server, _ = method.init(model, Setting(3, 4, 1))
@@ -122,7 +146,9 @@ def test_pfedsim_personalisation_phase_by_hand():
     server["phi"] = torch.tensor([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.float64)
     close(method.download(server, 0), theta(2, -1, 0.5))
     close(method.download(server, 1), theta(-2, -1, 0.5))
-    uploads, _ = zip(*(method.client_update(model, method.download(server, i), {}, data) for i, data in ((0, A), (1, B_MIRRORED))))
+    uploads, _ = zip(
+        *(method.client_update(model, method.download(server, i), {}, data) for i, data in ((0, A), (1, B_MIRRORED)))
+    )
     close(uploads, (AFTER_A, theta(-1.98, -0.99, 0.3)))
     after = method.server_update(server, np.array([0, 1]), tree.stack(uploads), N_AB)
     close(after["models"], tree.stack([AFTER_A, theta(-1.98, -0.99, 0.3), theta(100, -1, 0.5)]))
@@ -131,11 +157,15 @@ def test_pfedsim_personalisation_phase_by_hand():
     close(method.stored_upload(after, 1), theta(-1.98, -0.99, 0.3))
 
 
-@pytest.mark.parametrize(("rho", "rounds", "T_g"), [(0, 5, 0), (1, 5, 5), (0.5, 5, 2), (0.3, 10, 3), (0.7, 10, 7), (0.9, 1, 0)])
+@pytest.mark.parametrize(
+    ("rho", "rounds", "T_g"), [(0, 5, 0), (1, 5, 5), (0.5, 5, 2), (0.3, 10, 3), (0.7, 10, 7), (0.9, 1, 0)]
+)
 def test_pfedsim_generalisation_lasts_floor_rho_T_rounds(rho, rounds, T_g):
     """Counted round by round; 0.29 * 100 is 28.999... in floating point."""
     assert algorithms.make("pfedsim", rho=0.29).warm_up(Setting(2, 100, 1))[1] == 29
-    seen = [state["warming_up"] for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))]
+    seen = [
+        state.warming_up for run, state, _ in played(tiny("pfedsim", hyper={"rho": rho}, rounds=rounds, num_clients=2))
+    ]
     assert seen[:-1] == [True] * T_g + [False] * (rounds - T_g)
     assert seen[-1] == (T_g == rounds)  # a run that ends with its warm-up is tested as it is
 
@@ -146,8 +176,16 @@ def test_pfedsim_generalisation_lasts_floor_rho_T_rounds(rho, rounds, T_g):
 def server_with(heads, phi, biases=None, **more) -> dict:
     """A server in the personalisation phase; heads: [N][C][d]."""
     weight = torch.tensor(heads, dtype=torch.float64)
-    bias = torch.zeros(weight.shape[:2], dtype=torch.float64) if biases is None else torch.tensor(biases, dtype=torch.float64)
-    models = {"extractor.w": torch.arange(1.0, len(heads) + 1, dtype=torch.float64)[:, None], "head.weight": weight, "head.bias": bias}
+    bias = (
+        torch.zeros(weight.shape[:2], dtype=torch.float64)
+        if biases is None
+        else torch.tensor(biases, dtype=torch.float64)
+    )
+    models = {
+        "extractor.w": torch.arange(1.0, len(heads) + 1, dtype=torch.float64)[:, None],
+        "head.weight": weight,
+        "head.bias": bias,
+    }
     N = len(heads)
     base = {"round": 0, "models": models, "trained": torch.zeros(N, dtype=torch.int64)}
     return {**base, "phi": torch.as_tensor(phi, dtype=torch.float64), **more}
@@ -156,7 +194,9 @@ def server_with(heads, phi, biases=None, **more) -> dict:
 HEADS = [[[1.0, 0.0], [0.0, 1.0]], [[3.0, 4.0], [0.0, -2.0]], [[4.0, 3.0], [1.0, 0.0]]]
 
 
-@pytest.mark.parametrize(("reading", "pairs"), [("reference", (0.0, 0.4, 0.48)), ("eq3", (-log(0.4) / 2, -log(0.2) / 2, -log(0.04) / 2))])
+@pytest.mark.parametrize(
+    ("reading", "pairs"), [("reference", (0.0, 0.4, 0.48)), ("eq3", (-log(0.4) / 2, -log(0.2) / 2, -log(0.04) / 2))]
+)
 def test_pfedsim_similarity_by_hand(reading, pairs):
     """Cosines by class: clients 0, 1: 3/5 and -1; clients 0, 2: 4/5 and 0; clients 1, 2: 24/25 and 0.
 
@@ -167,17 +207,24 @@ def test_pfedsim_similarity_by_hand(reading, pairs):
     method = algorithms.make("pfedsim", rho=0, phi=reading)
     phi = method.server_update(server, [0, 1, 2], server["models"], N_AB)["phi"]
     p01, p02, p12 = pairs
-    torch.testing.assert_close(phi, torch.tensor([[1, p01, p02], [p01, 1, p12], [p02, p12, 1]], dtype=torch.float64), rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        phi, torch.tensor([[1, p01, p02], [p01, 1, p12], [p02, p12, 1]], dtype=torch.float64), rtol=0, atol=1e-7
+    )
 
 
 def test_pfedsim_bias_is_one_more_component():
-    """Class 0: (1, 2 | 2) and (2, 1 | -2): 4/5 without, (2 + 2 - 4)/9 = 0 with the bias. Class 1: (0, 0 | 1) twice: 0 without, 1 with.
+    """Class 0: (1, 2 | 2) and (2, 1 | -2): 4/5 without, (2 + 2 - 4)/9 = 0 with the bias. Class 1: (0, 0 | 1) twice:
+    0 without, 1 with.
 
     Means: 0.4 without, 0.5 with.
     """
-    server = server_with([[[1.0, 2.0], [0.0, 0.0]], [[2.0, 1.0], [0.0, 0.0]]], torch.eye(2), biases=[[2.0, 1.0], [-2.0, 1.0]])
+    server = server_with(
+        [[[1.0, 2.0], [0.0, 0.0]], [[2.0, 1.0], [0.0, 0.0]]], torch.eye(2), biases=[[2.0, 1.0], [-2.0, 1.0]]
+    )
     for phi_bias, expected in ((False, 0.4), (True, 0.5)):
-        phi = algorithms.make("pfedsim", rho=0, phi_bias=phi_bias).server_update(server, [0, 1], server["models"], N_AB)["phi"]
+        phi = algorithms.make("pfedsim", rho=0, phi_bias=phi_bias).server_update(
+            server, [0, 1], server["models"], N_AB
+        )["phi"]
         assert float(phi[0, 1]) == pytest.approx(expected, abs=1e-7)
 
 
@@ -199,7 +246,8 @@ LN = -log(0.6)  # 0.5108
     ],
 )
 def test_pfedsim_mixing_weights_by_hand(hyper, expected):
-    """Row 0 of Phi is (1, 0.4, 0, 0.99999). reference: -ln(1 - Phi), Phi at most 1 - phi_cap; own weight as phi_self says.
+    """Row 0 of Phi is (1, 0.4, 0, 0.99999). reference: -ln(1 - Phi), Phi at most 1 - phi_cap;
+    own weight as phi_self says.
 
     The download is the extractors 1, 2, 3, 4 averaged with these weights, and the own head.
     """
@@ -223,7 +271,8 @@ def test_pfedsim_mixing_weights_by_hand(hyper, expected):
 )
 @pytest.mark.parametrize("reading", ["reference", "eq3"])
 def test_pfedsim_refreshes_exactly_the_pairs_of_the_option(refresh, changed, reading):
-    """Five clients, 1 and 3 took part; all entries of Phi were 0.125 before. No cosine is near 0.125, so a renewed entry is seen."""
+    """Five clients, 1 and 3 took part; all entries of Phi were 0.125 before. No cosine is near 0.125,
+    so a renewed entry is seen."""
     heads = [[[1.0, 0.1 * i]] for i in range(5)]
     phi = torch.full((5, 5), 0.125, dtype=torch.float64).fill_diagonal_(1)
     server, method = server_with(heads, phi), algorithms.make("pfedsim", rho=0, phi=reading, phi_refresh=refresh)
@@ -235,14 +284,20 @@ def test_pfedsim_refreshes_exactly_the_pairs_of_the_option(refresh, changed, rea
 def test_pfedsim_refresh_uses_the_uploaded_heads():
     """Before: heads of 1 and 3 are parallel. Uploaded: (1, 0) and (3, 4), cosine 0.6."""
     server = server_with([[[1.0, 0.0]]] * 4, torch.eye(4))
-    new = {**tree.rows(server["models"], [1, 3]), "head.weight": torch.tensor([[[1.0, 0.0]], [[3.0, 4.0]]], dtype=torch.float64)}
+    new = {
+        **tree.rows(server["models"], [1, 3]),
+        "head.weight": torch.tensor([[[1.0, 0.0]], [[3.0, 4.0]]], dtype=torch.float64),
+    }
     after = algorithms.make("pfedsim", rho=0).server_update(server, np.array([1, 3]), new, N_AB)
     assert float(after["phi"][1, 3]) == pytest.approx(0.6, abs=1e-7)
 
 
-@pytest.mark.parametrize(("max_age", "kept"), [(None, {1, 2, 3}), (0, set()), (1, {1}), (2, {1, 3}), (9, {1, 3}), (10, {1, 2, 3})])
+@pytest.mark.parametrize(
+    ("max_age", "kept"), [(None, {1, 2, 3}), (0, set()), (1, {1}), (2, {1, 3}), (9, {1, 3}), (10, {1, 2, 3})]
+)
 def test_pfedsim_max_age_leaves_out_old_partners(max_age, kept):
-    """Next round is 10; clients 0..3 last trained in rounds 2, 9, 0, 8: ages 8, 1, 10, 2. The own weight stays whatever its age."""
+    """Next round is 10; clients 0..3 last trained in rounds 2, 9, 0, 8: ages 8, 1, 10, 2.
+    The own weight stays whatever its age."""
     phi = torch.full((4, 4), 0.5, dtype=torch.float64).fill_diagonal_(1)
     server = server_with([[[1.0]]] * 4, phi, round=9, trained=torch.tensor([2, 9, 0, 8]))
     weights = algorithms.make("pfedsim", rho=0, max_age=max_age).mixing_weights(server, [0])[0]
@@ -261,8 +316,18 @@ def test_pfedsim_notes_who_trained_when():
 @pytest.mark.parametrize(
     "hyper",
     [
-        dict(phi="eq2"), dict(phi_refresh="none"), dict(rho=-0.1), dict(rho=1.1), dict(phi_cap=0), dict(phi_cap=1), dict(eps=0), dict(phi_self="own"),
-        dict(phi_self=0), dict(phi_self=-1.0), dict(max_age=-1), dict(rho=float("nan")),
+        dict(phi="eq2"),
+        dict(phi_refresh="none"),
+        dict(rho=-0.1),
+        dict(rho=1.1),
+        dict(phi_cap=0),
+        dict(phi_cap=1),
+        dict(eps=0),
+        dict(phi_self="own"),
+        dict(phi_self=0),
+        dict(phi_self=-1.0),
+        dict(max_age=-1),
+        dict(rho=float("nan")),
     ],
 )
 def test_pfedsim_refuses_values_out_of_range(hyper):
@@ -286,22 +351,29 @@ def test_unknown_methods_and_hyper_parameters_name_the_nearest():
 def test_pfedsim_with_rho_1_is_fedavg():
     """Bit for bit, over a real run, in every number and array, and under the same evaluation point."""
     for points in ((), ("glob", "ft(1)")):
-        sim, avg = (simulate(tiny(name, hyper=hyper, eval_points=points)) for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {})))
+        sim, avg = (
+            simulate(tiny(name, hyper=hyper, eval_points=points))
+            for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {}))
+        )
         assert exact(sim) == exact(avg)
         assert sim.point == avg.point == "glob"
     *_, (_, sim, _) = played(tiny("pfedsim", hyper={"rho": 1}))
     *_, (_, avg, _) = played(tiny("fedavg"))
-    assert same(sim["server"]["theta"], avg["server"]["theta"])
+    assert same(sim.server["theta"], avg.server["theta"])
 
 
 def test_pfedsim_with_rho_1_is_fedavg_at_post_too():
     """`post` is the model as it left the client's last training, whichever method trained it."""
-    sim, avg = (simulate(tiny(name, hyper=hyper, eval_points=("post",))) for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {})))
+    sim, avg = (
+        simulate(tiny(name, hyper=hyper, eval_points=("post",)))
+        for name, hyper in (("pfedsim", {"rho": 1}), ("fedavg", {}))
+    )
     assert exact(sim) == exact(avg)
 
 
 def test_fedavg_with_all_clients_and_full_batches_is_gradient_descent():
-    """sum_i n_i/n (theta - eta grad L_i) = theta - eta grad L, L the loss on the pooled samples. Three clients of 1, 2 and 5 samples."""
+    """sum_i n_i/n (theta - eta grad L_i) = theta - eta grad L, L the loss on the pooled samples. Three clients of 1,
+    2 and 5 samples."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 8, dtype=torch.float64, generator=generator)
     model, method, parts = ToyModel(), algorithms.make("fedavg"), (slice(0, 1), slice(1, 3), slice(3, 8))
@@ -309,8 +381,12 @@ def test_fedavg_with_all_clients_and_full_batches_is_gradient_descent():
     central = [value.clone().requires_grad_() for value in model.theta0.values()]
     for _ in range(4):
         clients = [ToyData([(x[p].tolist(), y[p].tolist())]) for p in parts]
-        uploads = [method.client_update(model, method.download(server, i), {}, data)[0] for i, data in enumerate(clients)]
-        server = method.server_update(server, np.arange(3), tree.stack(uploads), np.array([data.num_samples for data in clients]))
+        uploads = [
+            method.client_update(model, method.download(server, i), {}, data)[0] for i, data in enumerate(clients)
+        ]
+        server = method.server_update(
+            server, np.arange(3), tree.stack(uploads), np.array([data.num_samples for data in clients])
+        )
         w, v, b = central
         loss = 0.5 * (v[0] * w * x + b - y).square().mean()
         central = [(p - 0.1 * g).detach().requires_grad_() for p, g in zip(central, torch.autograd.grad(loss, central))]
@@ -324,7 +400,9 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     model, method = set_up(tiny("pfedsim")).work.model, algorithms.make("pfedsim", rho=0, **hyper)
     server, _ = method.init(model, Setting(4, 4, 10))
     generator = torch.Generator().manual_seed(0)
-    server["models"] = tree.map(lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=dtype), server["models"])
+    server["models"] = tree.map(
+        lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=dtype), server["models"]
+    )
     server["models"] = tree.map(lambda leaf: leaf.index_fill(0, torch.tensor([0]), 1e30), server["models"])
     server["phi"][0, 1] = server["phi"][1, 0] = 0.7
     for i in (2, 3):
@@ -332,23 +410,31 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     assert not same(method.download(server, 1), tree.rows(server["models"], 1))
 
 
-@pytest.mark.parametrize("hyper", [dict(), dict(phi="eq3"), dict(phi_refresh="one_fresh"), dict(phi_refresh="all", phi_bias=True), dict(max_age=1)])
+@pytest.mark.parametrize(
+    "hyper",
+    [dict(), dict(phi="eq3"), dict(phi_refresh="one_fresh"), dict(phi_refresh="all", phi_bias=True), dict(max_age=1)],
+)
 def test_pfedsim_weights_are_a_mixture_and_phi_is_symmetric(hyper):
-    """After every round of a real run: Phi symmetric bit for bit, unit diagonal, >= 0 (<= 1 under "reference"); weights >= 0, sum 1."""
+    """After every round of a real run: Phi symmetric bit for bit, unit diagonal, >= 0 (<= 1 under "reference");
+    weights >= 0, sum 1."""
     spec = tiny("pfedsim", hyper={"rho": 0.25, **hyper}, num_clients=6, rounds=4)
     compared = 0
     for run, state, _ in played(spec):
-        if state["warming_up"]:
+        if state.warming_up:
             continue
-        phi = state["server"]["phi"]
+        phi = state.server["phi"]
         assert torch.equal(phi, phi.T) and (phi.diagonal() == 1).all() and (phi >= 0).all()
         assert hyper.get("phi") == "eq3" or (phi <= 1).all()
         compared += int((torch.triu(phi, 1) > 0).sum())
         for i in range(6):
-            weights = run.method.mixing_weights(state["server"], [i])[0]
+            weights = run.method.mixing_weights(state.server, [i])[0]
             assert (weights >= 0).all() and weights[i] > 0
-            ones = {**state["server"], "models": tree.map(torch.ones_like, state["server"]["models"])}
-            close(tree.select(run.method.download(ones, i), "extractor."), tree.rows(tree.select(ones["models"], "extractor."), i), 1e-6)
+            ones = {**state.server, "models": tree.map(torch.ones_like, state.server["models"])}
+            close(
+                tree.select(run.method.download(ones, i), "extractor."),
+                tree.rows(tree.select(ones["models"], "extractor."), i),
+                1e-6,
+            )
     assert compared > 0
 
 
@@ -360,11 +446,16 @@ def test_permuting_clients_permutes_pfedsim(hyper):
     generator = torch.Generator().manual_seed(1)
     plain, renamed = (method.init(model, Setting(N, 4, 1))[0] for _ in range(2))
     for ids in ([0, 1, 2], [2, 3, 4], [1, 3, 4]):
-        uploads = {name: torch.randn(3, *leaf.shape, dtype=leaf.dtype, generator=generator) for name, leaf in model.theta0.items()}
+        uploads = {
+            name: torch.randn(3, *leaf.shape, dtype=leaf.dtype, generator=generator)
+            for name, leaf in model.theta0.items()
+        }
         plain = method.server_update(plain, np.array(ids), uploads, np.array([1, 2, 3]))
         names = order[ids]
         back = names.argsort()  # the engine hands over sorted ids
-        renamed = method.server_update(renamed, names[back].numpy(), tree.rows(uploads, back), np.array([1, 2, 3])[back])
+        renamed = method.server_update(
+            renamed, names[back].numpy(), tree.rows(uploads, back), np.array([1, 2, 3])[back]
+        )
     assert (torch.triu(plain["phi"], 1) > 0).sum() >= 2
     close((plain["phi"], plain["models"]), (renamed["phi"][order][:, order], tree.rows(renamed["models"], order)))
     for i in range(N):
@@ -377,19 +468,23 @@ def test_permuting_clients_permutes_pfedsim(hyper):
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics, remembered uploads and the server's stored models: rows outside S_t bit for bit, rows inside all moved."""
+    """States, statistics, remembered uploads and the server's stored models: rows outside S_t bit for bit,
+    rows inside all moved."""
     hyper = {"rho": 0.3} if method == "pfedsim" else {}
     before = None
     points = tuple({"post"} & set(algorithms.find(method).points))  # so that uploads are remembered
     for run, state, ids in played(tiny(method, hyper=hyper, bn_stats=bn_stats, rounds=4, eval_points=points)):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
-        if "models" in state["server"]:
-            owned["models"] = state["server"]["models"]
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
+        if "models" in state.server:
+            owned["models"] = state.server["models"]
         others = np.setdiff1d(np.arange(run.setting.num_clients), ids)
         if before is not None and before.keys() == owned.keys():
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
                 assert torch.equal(old[others], new[others])
-                if name in ("head.weight", "extractor.fc1.weight") and (method, name) != ("fedbabu", "head.weight"):  # a bias before batch norm may well stay; FedBABU's head does
+                if name in ("head.weight", "extractor.fc1.weight") and (method, name) != (
+                    "fedbabu",
+                    "head.weight",
+                ):  # a bias before batch norm may well stay; FedBABU's head does
                     assert all(not torch.equal(old[i], new[i]) for i in ids), name
         before = copy.deepcopy(owned)
 
@@ -401,7 +496,8 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers; and the state before and after is the same."""
+    """Evaluated after every round, at all points, or once at the end: the same final numbers;
+    and the state before and after is the same."""
     points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
     hyper = {"rho": 0.34} if method == "pfedsim" else {}
     often = tiny(method, hyper=hyper, eval_points=points)
@@ -409,20 +505,25 @@ def test_evaluation_changes_nothing(method):
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
     assert len(ends[0]) == len(points) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds", "trained")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
     with torch.no_grad():
         record(run, state)
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
-    first, second = (state["history"][k * len(points) : (k + 1) * len(points)] for k in (0, 1))
+    assert same({k: vars(state)[k] for k in before}, before)
+    first, second = (state.history[k * len(points) : (k + 1) * len(points)] for k in (0, 1))
     assert same(first, second)
 
 
 def test_fedper_heads_are_personal_and_the_extractor_is_shared():
     *_, (run, state, _) = played(tiny("fedper", join_ratio=1.0, rounds=2, bn_stats="global"))
-    heads = state["clients"]["h"]["head.weight"]
+    heads = state.clients["h"]["head.weight"]
     assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    models = [run.method.personal_model(run.work.model, run.method.download(state["server"], i), tree.rows(state["clients"], i), None) for i in range(4)]
+    models = [
+        run.method.personal_model(
+            run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None
+        )
+        for i in range(4)
+    ]
     for name in run.work.model.theta0:
         equal = all(torch.equal(models[0][name], other[name]) for other in models[1:])
         assert equal == name.startswith("extractor."), name
@@ -431,9 +532,13 @@ def test_fedper_heads_are_personal_and_the_extractor_is_shared():
 
 def test_pfedsim_heads_change_only_when_their_client_trains():
     """Also on download: a client's head is its own, while its extractor is a mixture."""
-    spec, before, seen = tiny("pfedsim", hyper={"rho": 0.2, "phi_refresh": "all"}, rounds=6, num_clients=5, join_ratio=0.4), None, set()
+    spec, before, seen = (
+        tiny("pfedsim", hyper={"rho": 0.2, "phi_refresh": "all"}, rounds=6, num_clients=5, join_ratio=0.4),
+        None,
+        set(),
+    )
     for run, state, ids in played(spec):
-        models = state["server"].get("models")
+        models = state.server.get("models")
         if models is None:
             continue
         if before is not None:
@@ -441,14 +546,17 @@ def test_pfedsim_heads_change_only_when_their_client_trains():
             assert changed == set(ids.tolist())
             seen |= changed
         before = models["head.weight"].clone()
-        mixed = [run.method.download(state["server"], i) for i in range(5)]
-        assert all(torch.equal(mixed[i][name], models[name][i]) for i in range(5) for name in ("head.weight", "head.bias"))
+        mixed = [run.method.download(state.server, i) for i in range(5)]
+        assert all(
+            torch.equal(mixed[i][name], models[name][i]) for i in range(5) for name in ("head.weight", "head.bias")
+        )
     assert 2 <= len(seen) <= 5
     assert any(not torch.equal(mixed[i]["extractor.fc1.weight"], models["extractor.fc1.weight"][i]) for i in range(5))
 
 
 def test_training_personalises_what_is_evaluated():
-    """`post` of pFedSim and Local is the model that the client itself trained: it changes when its client trains, and not otherwise."""
+    """`post` of pFedSim and Local is the model that the client itself trained: it changes when its client trains,
+    and not otherwise."""
     for method in ("local", "pfedsim"):
         before = None
         hyper = {"rho": 0} if method == "pfedsim" else {}
@@ -464,11 +572,15 @@ def test_training_personalises_what_is_evaluated():
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
-@pytest.mark.parametrize(("method", "sent"), [("local", None), ("fedavg", "model"), ("fedper", "extractor"), ("pfedsim", "model")])
+@pytest.mark.parametrize(
+    ("method", "sent"), [("local", None), ("fedavg", "model"), ("fedper", "extractor"), ("pfedsim", "model")]
+)
 def test_communication_is_the_closed_form(method, sent, bn_stats):
-    """Per participant and round, down and up: Local 0, FedAvg and pFedSim nu_m, FedPer nu_f; under "global" 44 running statistics more.
+    """Per participant and round, down and up: Local 0, FedAvg and pFedSim nu_m, FedPer nu_f;
+    under "global" 44 running statistics more.
 
-    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 (4*4*16 = 256) 30840, fc2 10164, head 850.
+    LeNet5-BN on 1x16x16 with 10 classes, by hand: conv1 156, bn1 12, conv2 2416, bn2 32, fc1 (4*4*16 = 256) 30840, fc2
+    10164, head 850.
     """
     spec = tiny(method, bn_stats=bn_stats, num_clients=5, join_ratio=0.5, rounds=2)
     nu_f = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164

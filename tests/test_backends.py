@@ -1,13 +1,17 @@
-"""vmap and process give what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points, chunking, phases."""
+"""vmap and process give what serial gives: all methods, very uneven clients, batch-norm policies, evaluation points,
+chunking, phases."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -19,19 +23,13 @@ from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
-from fedlib.engine.batches import Training, Turn
+from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.cuda_graph import repeated
-from fedlib.engine.simulate import (
-    evaluate,
-    first_state,
-    play_round,
-    set_up,
-    set_up_together,
-    simulate,
-    simulate_together,
-)
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.evaluate import evaluate
+from fedlib.engine.setup import first_state, set_up, set_up_together
+from fedlib.engine.simulate import play_round, simulate, simulate_together
+from fedlib.engine.worker_processes import WorkerProcesses
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
 TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2
@@ -56,26 +54,46 @@ def outcome(spec, backend, device="cpu"):
         *_, (run, state, _) = played(spec, backend, uneven, device)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
         run.backend.close()
-    owned = [tensors(state[key]) for key in ("server", "clients", "stats") if state[key]] + [tensors(state["uploads"] or {})]
-    return tuple(leaf for group in owned for leaf in group) + tuple(tested), state["trained"]
+    owned = [tensors(vars(state)[key]) for key in ("server", "clients", "stats") if vars(state)[key]] + [
+        tensors(state.uploads or {})
+    ]
+    return tuple(leaf for group in owned for leaf in group) + tuple(tested), state.trained
 
 
 def wide(method, **changes):
     hyper = {"rho": 0.5} if method == "pfedsim" else {}
-    return tiny(method, **{"num_clients": 6, "rounds": 2, "precision": "float64", "eval_points": POINTS[method], "hyper": hyper, **changes})
+    return tiny(
+        method,
+        **{
+            "num_clients": 6,
+            "rounds": 2,
+            "precision": "float64",
+            "eval_points": POINTS[method],
+            "hyper": hyper,
+            **changes,
+        },
+    )
 
 
-@pytest.mark.parametrize(("method", "bn_stats"), [*((m, "local") for m in METHODS), ("fedavg", "global"), ("pfedsim", "global"), ("fedper", "reset")])
+@pytest.mark.parametrize(
+    ("method", "bn_stats"),
+    [*((m, "local") for m in METHODS), ("fedavg", "global"), ("pfedsim", "global"), ("fedper", "reset")],
+)
 def test_vmap_agrees_with_serial(method, bn_stats):
     """Three of six clients a round, 1 to 320 samples: all states and every client's test, in float64."""
     spec = wide(method, bn_stats=bn_stats, seed=1)
     serial, trained = outcome(spec, "serial")
     stacked, _ = outcome(spec, "vmap")
     close(stacked, serial)
-    assert trained[4] and not trained.all()  # the largest trained; someone never did, so that statistics were recalibrated
+    assert (
+        trained[4] and not trained.all()
+    )  # the largest trained; someone never did, so that statistics were recalibrated
 
 
-@pytest.mark.parametrize("hyper", [dict(phi="eq3"), dict(phi="eq3", phi_refresh="all", phi_bias=True), dict(phi_refresh="one_fresh", max_age=1)])
+@pytest.mark.parametrize(
+    "hyper",
+    [dict(phi="eq3"), dict(phi="eq3", phi_refresh="all", phi_bias=True), dict(phi_refresh="one_fresh", max_age=1)],
+)
 def test_vmap_agrees_with_serial_for_the_readings_of_pfedsim(hyper):
     spec = wide("pfedsim", hyper={"rho": 0, **hyper}, seed=1)
     close(outcome(spec, "vmap")[0], outcome(spec, "serial")[0])
@@ -84,7 +102,10 @@ def test_vmap_agrees_with_serial_for_the_readings_of_pfedsim(hyper):
 def test_uneven_clients_are_trained_at_all():
     """With everyone in every round only the client with one sample keeps its model (its one batch is skipped)."""
     *_, (run, state, _) = played(wide("local", join_ratio=1.0, rounds=1), "vmap", uneven)
-    moved = [not torch.equal(state["clients"]["theta"]["head.weight"][i], run.work.model.theta0["head.weight"]) for i in range(6)]
+    moved = [
+        not torch.equal(state.clients["theta"]["head.weight"][i], run.work.model.theta0["head.weight"])
+        for i in range(6)
+    ]
     assert moved == [False, True, True, True, True, True]
 
 
@@ -99,30 +120,39 @@ def test_chunking_changes_no_number(monkeypatch, stack):
 
 
 def test_vmap_agrees_with_serial_in_float32():
-    """After a short full run on digits: accuracies and losses within 1e-4. All methods are compared in float64 above."""
+    """After a short full run on digits: accuracies and losses within 1e-4.
+    All methods are compared in float64 above."""
     for method in ("fedavg", "fedper", "local", "pfedsim"):
         spec = tiny(method, join_ratio=1.0, rounds=2)
         serial, stacked = (simulate(spec, backend=backend).history for backend in ("serial", "vmap"))
         for a, b in zip(serial, stacked, strict=True):
             assert (a["round"], a["point"]) == (b["round"], b["point"])
-            assert all(a[key] == pytest.approx(b[key], abs=1e-4) for key in a if key not in ("round", "point", "headline"))
+            assert all(
+                a[key] == pytest.approx(b[key], abs=1e-4) for key in a if key not in ("round", "point", "headline")
+            )
 
 
 # worker processes -----------------------------------------------------------------------------------------------------
 
 
-PROCESS_CASES = [*((m, "local") for m in (*CORE, "fedem", "pfedsv", "fedsimsup")), ("fedavg", "global"), ("fedper", "reset")]
+PROCESS_CASES = [
+    *((m, "local") for m in (*CORE, "fedem", "pfedsv", "fedsimsup")),
+    ("fedavg", "global"),
+    ("fedper", "reset"),
+]
 
 
 @pytest.fixture(scope="module")
 def everything():
     """Some methods on six very uneven clients by two backends."""
+
     def results(name):
         out = {}
         for method, bn_stats in PROCESS_CASES:
             spec = wide(method, bn_stats=bn_stats, seed=1, precision="float32")
             out[method, bn_stats], _ = outcome(spec, name)
         return out
+
     return results("serial"), results("process")
 
 
@@ -160,11 +190,11 @@ def test_a_killed_worker_is_replaced_and_its_clients_are_done_again():
     run.backend.close()
     assert killed and not survivors & set(killed)
     *_, (_, undisturbed, _) = played(spec, "serial")
-    assert same(state["server"], undisturbed["server"]) and same(state["stats"], undisturbed["stats"])
+    assert same(state.server, undisturbed.server) and same(state.stats, undisturbed.stats)
 
 
 def test_workers_that_keep_dying_are_an_error_not_a_hang():
-    workers = Workers(1)
+    workers = WorkerProcesses(1)
     with pytest.raises(FedlibError, match="died 3 times"):
         workers.map(os._exit, {0: (1,)})
     assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
@@ -172,10 +202,72 @@ def test_workers_that_keep_dying_are_an_error_not_a_hang():
 
 
 def test_an_error_in_a_worker_arrives_and_ends_the_workers():
-    workers = Workers(2)
+    workers = WorkerProcesses(2)
     with pytest.raises(ZeroDivisionError):
         workers.map(divmod, {0: (1, 0), 1: (1, 1)})
     assert workers.pool is None
+
+
+def test_workers_have_the_environment_of_now(monkeypatch):
+    """The server that they are forked from was started earlier, with another one."""
+    workers = WorkerProcesses(1)
+    for value in ("first", "second"):
+        monkeypatch.setenv("FEDLIB_TEST_VALUE", value)
+        assert workers.map(os.getenv, {0: ("FEDLIB_TEST_VALUE",)}) == {0: value}
+        workers.stop()
+
+
+def cuda_was_touched() -> bool:
+    return torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
+
+
+def test_workers_can_use_a_gpu():
+    """CUDA does not survive a fork: neither the server nor a worker may have touched it before a job does."""
+    workers = WorkerProcesses(2)
+    assert workers.map(cuda_was_touched, {0: (), 1: ()}) == {0: False, 1: False}
+    workers.stop()
+
+
+FORKED = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NO FORK SERVER HERE: it was NOT killed")
+
+
+@FORKED
+def test_a_killed_fork_server_is_replaced():
+    workers = WorkerProcesses(2)
+    workers.map(pow, {0: (2, 3)})
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    time.sleep(0.5)  # until it is gone
+    assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
+    workers.stop()
+
+
+PARENT = """
+import os, time
+from fedlib.engine.worker_processes import WorkerProcesses
+if __name__ == "__main__":
+    workers = WorkerProcesses(2)
+    workers.map(time.sleep, {0: (0.5,), 1: (0.5,)})
+    print(*workers.pool._processes, flush=True)
+    workers.map(time.sleep, {0: (600,), 1: (600,)})
+"""
+
+
+@FORKED
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_leave_with_their_parent(tmp_path, how):
+    """Within seconds, in the middle of their jobs."""
+    (tmp_path / "parent.py").write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    workers = list(map(int, parent.stdout.readline().split()))
+    assert len(workers) == 2
+    parent.send_signal(how)
+    parent.wait(timeout=30)
+    end = time.monotonic() + 30
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        assert time.monotonic() < end, "they stay"
+        time.sleep(0.05)
 
 
 def test_process_on_a_gpu_is_refused():
@@ -183,15 +275,18 @@ def test_process_on_a_gpu_is_refused():
         backends.make("process", None, torch.device("cuda"))
 
 
-# stacks -----------------------------------------------------------------------------------------------------------------
+# stacks ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sizes", "most", "launch", "expected"), [
-    ([5, 1, 9], 32, 1e9, [[2, 0, 1]]),  # starting a step is dear: one stack, largest first
-    ([100, 1, 100, 1], 32, 0.0, [[0, 2], [1, 3]]),  # it is free: clients of one size each
-    ([3, 3, 3, 3, 3], 2, 1e9, [[0], [1, 2], [3, 4]]),  # no more than two at a time
-    ([7], 4, 1.0, [[0]]),
-])
+@pytest.mark.parametrize(
+    ("sizes", "most", "launch", "expected"),
+    [
+        ([5, 1, 9], 32, 1e9, [[2, 0, 1]]),  # starting a step is dear: one stack, largest first
+        ([100, 1, 100, 1], 32, 0.0, [[0, 2], [1, 3]]),  # it is free: clients of one size each
+        ([3, 3, 3, 3, 3], 2, 1e9, [[0], [1, 2], [3, 4]]),  # no more than two at a time
+        ([7], 4, 1.0, [[0]]),
+    ],
+)
 def test_stacks_are_cut_at_the_least_cost(sizes, most, launch, expected):
     stacks = [stack.tolist() for stack in backends.cut(sizes, most, launch)]
     assert sorted(map(len, stacks)) == sorted(map(len, expected))
@@ -208,8 +303,10 @@ def test_the_cut_is_optimal():
         return sum((max(sizes[k] for k in stack) + 1) * (launch + len(stack)) for stack in stacks)
 
     best = min(
-        cost(stacks) for mask in range(2**6)
-        for stacks in [np.split(np.arange(7), [i + 1 for i in range(6) if mask >> i & 1])] if max(map(len, stacks)) <= most
+        cost(stacks)
+        for mask in range(2**6)
+        for stacks in [np.split(np.arange(7), [i + 1 for i in range(6) if mask >> i & 1])]
+        if max(map(len, stacks)) <= most
     )
     assert cost(backends.cut(sizes, most, launch)) == pytest.approx(best)
 
@@ -262,43 +359,53 @@ def test_a_diverging_seed_leaves_the_others_alone():
     specs = [wide("fedavg", seed=k) for k in range(2)]
     runs = set_up_together(specs, "vmap", "cpu")
     states = [first_state(run) for run in runs]
-    states[1]["server"] = tree.map(lambda leaf: leaf * float("nan"), states[1]["server"])
+    states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
     with torch.no_grad():
         for t in (1, 2):
             play_round(runs, states, t)
-    assert states[1]["diverged"][1] == 1 and states[1]["round"] == 0
+    assert states[1].diverged[1] == 1 and states[1].round == 0
     *_, (_, alone, _) = played(specs[0], "vmap")
-    close(states[0]["server"], alone["server"])
+    close(states[0].server, alone.server)
 
 
-# recorded steps ---------------------------------------------------------------------------------------------------------
+# recorded steps -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", CORE)
 def test_the_recorded_loop_gives_what_the_plain_loop_gives(method):
-    """On a CPU the recording is the Python function: buffers, counter and selection of padded steps are the same as on a GPU."""
+    """On a CPU the recording is the Python function: buffers,
+    counter and selection of padded steps are the same as on a GPU."""
     spec = wide(method, rounds=2, seed=1)
 
     def recording(run):
-        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=True))
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph=True))
 
     def plain(run):
-        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture=False))
+        return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph=False))
 
     with torch.no_grad():
         ends = [list(played(spec, "vmap", change))[-1][1] for change in (recording, plain)]
     for key in ("server", "clients", "stats"):
-        assert same(ends[0][key], ends[1][key])
+        assert same(vars(ends[0])[key], vars(ends[1])[key])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
 def test_repeated_counts_its_steps(count):
     """x <- 2 x + s for s = 0 .. count-1, under vmap, with a leaf that is not batched at first and an integer."""
-    def run(capture):
+
+    def run(cuda_graph):
         def one(slot):
             def body(state, s):
                 return {"x": 2 * state["x"] + s[0] + slot, "n": state["n"] + 1 + 0 * slot}
-            return repeated(body, {"x": torch.tensor(1.0, dtype=torch.float64) + slot, "n": torch.tensor(0)}, count, torch.device("cpu"), capture)
+
+            return repeated(
+                body,
+                {"x": torch.tensor(1.0, dtype=torch.float64) + slot, "n": torch.tensor(0)},
+                count,
+                torch.device("cpu"),
+                cuda_graph,
+            )
+
         return torch.func.vmap(one)(torch.arange(3)) if count else one(torch.tensor(0))
 
     expected = []
@@ -307,21 +414,23 @@ def test_repeated_counts_its_steps(count):
         for s in range(count):
             x = 2 * x + s + slot
         expected.append(x)
-    for capture in (True, False, None):
-        out = run(capture)
+    for cuda_graph in (True, False, None):
+        out = run(cuda_graph)
         assert torch.atleast_1d(out["x"]).tolist() == expected and set(torch.atleast_1d(out["n"]).tolist()) == {count}
 
 
-# precision --------------------------------------------------------------------------------------------------------------
+# precision ------------------------------------------------------------------------------------------------------------
 
 
 def test_mixed_precision_only_when_asked():
     """bf16 computes the forward pass in bfloat16 and keeps float32 parameters; tf32 exists on GPUs only."""
     full, mixed = (simulate(tiny("fedavg", precision=precision)) for precision in ("float32", "bf16"))
-    assert full.final("loss") != mixed.final("loss") and mixed.final("loss") == pytest.approx(full.final("loss"), abs=0.05)
+    assert full.final("loss") != mixed.final("loss") and mixed.final("loss") == pytest.approx(
+        full.final("loss"), abs=0.05
+    )
     assert mixed.communication == full.communication
     *_, (_, state, _) = played(tiny("fedavg", precision="bf16"))
-    assert all(leaf.dtype == torch.float32 for leaf in tensors(state["server"]))
+    assert all(leaf.dtype == torch.float32 for leaf in tensors(state.server))
     with pytest.raises(BadValue, match="tf32"):
         simulate(tiny("fedavg", precision="tf32"))
 
@@ -338,7 +447,9 @@ def test_tf32_settings_are_as_before_after_a_run():
 def both(fn, *trees, min_batch=2, epochs=1, draw=(0, 1)):
     """fn for all six uneven clients, by serial and by vmap."""
     run = uneven(set_up(tiny("fedavg", num_clients=6, precision="float64", local_epochs=epochs)))
-    run = dataclasses.replace(run, work=dataclasses.replace(run.work, training=dataclasses.replace(run.work.training, min_batch=min_batch)))
+    run = dataclasses.replace(
+        run, work=dataclasses.replace(run.work, training=dataclasses.replace(run.work.training, min_batch=min_batch))
+    )
     return run.work, *(computed(run, name, fn, np.arange(6), *trees, draw=draw) for name in ("serial", "vmap"))
 
 
@@ -346,24 +457,30 @@ def both(fn, *trees, min_batch=2, epochs=1, draw=(0, 1)):
 def test_padded_steps_keep_the_old_state(min_batch, steps):
     """The step shrinks its state by a tenth without looking at the data, so a step on padding would be seen: 0.9^steps.
 
-    Minibatches of 32: 33 samples are a full one and a single sample, which is skipped for models with batch norm (min_batch 2).
+    Minibatches of 32: 33 samples are a full one and a single sample, which is skipped for models with batch norm
+    (min_batch 2).
     """
+
     def shrink(model, start, data):
         return data.fold(lambda s, batch: {"value": 0.9 * s["value"], "steps": s["steps"] + 1}, start, 2)
 
     start = {"value": torch.ones(6, dtype=torch.float64), "steps": torch.zeros(6, dtype=torch.int64)}
     _, serial, stacked = both(shrink, start, min_batch=min_batch)
     assert serial["steps"].tolist() == stacked["steps"].tolist() == [2 * s for s in steps]
-    torch.testing.assert_close(stacked["value"], 0.9 ** (2 * torch.tensor(steps, dtype=torch.float64)), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        stacked["value"], 0.9 ** (2 * torch.tensor(steps, dtype=torch.float64)), rtol=1e-12, atol=0
+    )
     close(stacked, serial)
 
 
 def test_a_proximal_step_agrees():
     """theta - lr (gradient + 0.5 (theta - anchor)), anchored at 0, which moves on an empty batch."""
+
     def proximal(model, theta, data):
         def step(theta, batch):
             moved = model.sgd_step(theta, batch, data.lr)
             return {**moved, **{name: moved[name] - data.lr * 0.5 * theta[name] for name in model.trainable}}
+
         return data.fold(step, theta)
 
     model = set_up(tiny("fedavg", precision="float64")).work.model
@@ -373,12 +490,23 @@ def test_a_proximal_step_agrees():
 
 
 def test_several_phases_agree_and_draw_anew():
-    """Two folds and two scans in one client's round, the second fold with other epochs; sample counts are seen by the method."""
+    """Two folds and two scans in one client's round, the second fold with other epochs;
+    sample counts are seen by the method."""
+
     def phases(model, theta, data):
         theta = local_sgd(model, theta, data)
         head = local_sgd(model, theta, data, 2, train=("head.weight", "head.bias"))
-        seen = data.scan(lambda n, batch: n + (torch.ones_like(batch.y) if batch.mask is None else batch.mask).sum(), torch.tensor(0), "test")
-        total = data.scan(lambda s, batch: s + torch.where(torch.ones_like(batch.y).bool() if batch.mask is None else batch.mask, batch.y, 0).sum(), torch.tensor(0))
+        seen = data.scan(
+            lambda n, batch: n + (torch.ones_like(batch.y) if batch.mask is None else batch.mask).sum(),
+            torch.tensor(0),
+            "test",
+        )
+        total = data.scan(
+            lambda s, batch: (
+                s + torch.where(torch.ones_like(batch.y).bool() if batch.mask is None else batch.mask, batch.y, 0).sum()
+            ),
+            torch.tensor(0),
+        )
         return theta, head, {"tests": seen, "labels": total, "n": torch.as_tensor(data.num_samples)}
 
     model = set_up(tiny("fedavg", precision="float64")).work.model
@@ -386,7 +514,7 @@ def test_several_phases_agree_and_draw_anew():
     close(stacked, serial)
     assert stacked[2]["tests"].tolist() == list(TEST_SIZES) and stacked[2]["n"].tolist() == list(TRAIN_SIZES)
     assert stacked[2]["labels"].tolist() == [int(work.source.labels[parts["train"]].sum()) for parts in work.parts]
-    data = PlainData(Turn(work.source, work.training, work.parts[4], (0, 1, 4)))
+    data = PlainData(ClientTurn(work.source, work.training, work.parts[4], (0, 1, 4)))
     first, second = (torch.cat(data.fold(lambda seen, batch: (*seen, batch.y), ())).tolist() for _ in range(2))
     assert first != second and sorted(first) == sorted(second)
 
@@ -396,7 +524,9 @@ def test_only_the_named_parameters_are_trained(part):
     """`train=`: every other parameter is bitwise what it was, in both backends, and the named ones move."""
     model = set_up(tiny("fedavg", precision="float64")).work.model
     named = [name for name in model.trainable if name.startswith(part)]
-    _, serial, stacked = both(lambda model, theta, data: local_sgd(model, theta, data, train=named), tree.repeat(model.theta0, 6))
+    _, serial, stacked = both(
+        lambda model, theta, data: local_sgd(model, theta, data, train=named), tree.repeat(model.theta0, 6)
+    )
     close(stacked, serial)
     for result in (serial, stacked):
         for name in model.trainable:
@@ -407,20 +537,26 @@ def test_only_the_named_parameters_are_trained(part):
 
 
 def test_batch_norm_of_a_frozen_extractor_is_in_evaluation_mode():
-    """Specification, section 0.3: frozen is no gradient, and batch norm inside a frozen block runs in evaluation mode: its statistics stay."""
+    """Specification, section 0.3: frozen is no gradient, and batch norm inside a frozen block runs in evaluation mode:
+    its statistics stay."""
     model = set_up(tiny("fedavg", precision="float64")).work.model
-    _, serial, stacked = both(lambda model, theta, data: local_sgd(model, theta, data, train=("head.weight", "head.bias")), tree.repeat(model.theta0, 6))
+    _, serial, stacked = both(
+        lambda model, theta, data: local_sgd(model, theta, data, train=("head.weight", "head.bias")),
+        tree.repeat(model.theta0, 6),
+    )
     for result in (serial, stacked):
         assert all(torch.equal(result[name], model.theta0[name].expand_as(result[name])) for name in model.running)
 
 
 def test_batches_of_an_epoch_are_a_shuffled_division():
-    """Every epoch: all samples once, in a new order, the last partial batch kept, a single sample left out only where asked."""
+    """Every epoch: all samples once, in a new order, the last partial batch kept,
+    a single sample left out only where asked."""
+
     def flat(count, epochs, min_batch, *draw):
         return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
 
     def planned(count, epochs, min_batch, *draw):
-        return Turn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
+        return ClientTurn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
 
     drawn = flat(70, 3, 2, 0, 4, 5)
     assert [len(b) for b in drawn] == [32, 32, 6] * 3
@@ -439,7 +575,9 @@ def test_backends_leave_their_arguments_alone():
     assert same(thetas, before)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: vmap on CUDA was NOT compared with serial on the CPU")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: vmap on CUDA was NOT compared with serial on the CPU"
+)
 @pytest.mark.parametrize("method", CORE)
 def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
     """float64; the order of summation differs between the devices, so a little more than rounding is allowed."""
@@ -449,25 +587,33 @@ def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
     assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-3) for a, b in zip(on_gpu, on_cpu, strict=True))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones"
+)
 @pytest.mark.parametrize("method", CORE)
 def test_recorded_steps_on_cuda(method):
     """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
     spec = wide(method, seed=1)
     ends = []
-    for capture in (True, False):
-        def change(run, capture=capture):
-            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, capture))
+    for cuda_graph in (True, False):
+
+        def change(run, cuda_graph=cuda_graph):
+            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph))
+
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
             ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
     for key in ("server", "clients", "stats"):
-        close(ends[0][key], ends[1][key], 1e-10)
+        close(vars(ends[0])[key], vars(ends[1])[key], 1e-10)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA"
+)
 def test_seeds_in_one_stack_on_cuda():
     specs = [wide("fedavg", seed=k) for k in range(3)]
     for result, spec in zip(simulate_together(specs, device="cuda"), specs):
         alone = simulate(spec, backend="serial")
-        assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True))
+        assert all(
+            a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True)
+        )

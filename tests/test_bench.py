@@ -1,4 +1,5 @@
-"""The benchmark: its plain loops do the work that fedlib does, its tables hold what they should. No timing is tested."""
+"""The benchmark: its plain loops do the work that fedlib does, its tables hold what they should.
+No timing is tested."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ from fedlib.benchmarks.speed import (
     write_plain_data,
 )
 from fedlib.data import load
-from fedlib.engine.simulate import first_state, play_round, set_up
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
 
 CPU = torch.device("cpu")
 WORK = dict(model_options={"pools": 2}, num_clients=4, join_ratio=0.25, local_epochs=3, batch_size=8)
@@ -70,10 +72,10 @@ def test_given_the_same_batches_the_plain_loop_ends_with_fedlibs_weights(tmp_pat
         ours[mine].copy_(theta0[theirs])
     assert plain_training(net, exact, labels, batches, lr=run.spec.lr) == trained_samples(run, 1)
     for name, parameter in zip(run.work.model.trainable, net.parameters(), strict=True):
-        torch.testing.assert_close(state["server"]["theta"][name], parameter.detach(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.server["theta"][name], parameter.detach(), rtol=0, atol=1e-12)
         assert not torch.equal(parameter, theta0[name])
     for name, buffer in zip(run.work.model.running, [v for n, v in ours.items() if "running" in n], strict=True):
-        torch.testing.assert_close(state["stats"][name][client], buffer, rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.stats[name][client], buffer, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [31, 32, 33, 64, 65, 100])
@@ -91,7 +93,9 @@ def test_plain_minibatches_have_fedlibs_sizes(count):
 def test_all_players_train_on_the_same_samples(tmp_path):
     """Plain loop, serial, vmap and several seeds in one stack, on clients of 33 samples whose last batch is skipped."""
     with random_data(tmp_path, "r", 4 * 66, (16, 16, 1), 10):
-        specs = [tiny("fedavg", dataset="r", scheme="iid", partition={}, test_fraction=0.5, seed=seed) for seed in (0, 1)]
+        specs = [
+            tiny("fedavg", dataset="r", scheme="iid", partition={}, test_fraction=0.5, seed=seed) for seed in (0, 1)
+        ]
         specs = [spec.but(local_epochs=3, model_options={"pools": 2}) for spec in specs]
         run = set_up(specs[0], "serial")
         assert run.sizes.tolist() == [33] * 4
@@ -104,7 +108,8 @@ def test_all_players_train_on_the_same_samples(tmp_path):
 
 
 def test_plain_loop_starts_every_client_from_the_same_weights(tmp_path):
-    """One batch an epoch, so that the order of the samples does not matter: what the first client learnt is forgotten."""
+    """One batch an epoch, so that the order of the samples does not matter:
+    what the first client learnt is forgotten."""
     write_plain_data(tmp_path, load("digits"))
     first, second = np.arange(20), np.arange(100, 120)
 
@@ -154,10 +159,12 @@ def test_random_data_is_prepared_balanced_and_gone_afterwards(tmp_path, monkeypa
 def test_exponents():
     x = np.array([1.0, 10, 100, 100])
     assert slope(x, 3 * x**2) == pytest.approx(2)
-    assert slope(x, [1, 10, 1000, 1000]) == pytest.approx(1.5, abs=0.1) and slope(x, [1, 10, 1000, 1000], last=2) == pytest.approx(2)
+    assert slope(x, [1, 10, 1000, 1000]) == pytest.approx(1.5, abs=0.1) and slope(
+        x, [1, 10, 1000, 1000], last=2
+    ) == pytest.approx(2)
 
 
-# the command ---------------------------------------------------------------------------------------------------------------
+# the command ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -181,7 +188,15 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert len(names) == 7 and all(name in result.output for name in names)
     table = pd.read_csv(home / "results/bench+quick/bench.csv")
     assert table["variant"].tolist() == names
-    columns = ["samples/s", "min", "max", "x plain, 1 thread", "x plain, side by side", "s/round", "s/200 rounds (extrapolated)"]
+    columns = [
+        "samples/s",
+        "min",
+        "max",
+        "x plain, 1 thread",
+        "x plain, side by side",
+        "s/round",
+        "s/200 rounds (extrapolated)",
+    ]
     assert table.columns.tolist() == ["variant", *columns] and (table[columns] > 0).all().all()
     assert table.loc[0, "x plain, 1 thread"] == table.loc[2, "x plain, side by side"] == 1
     about = json.loads((home / "results/bench+quick/bench.json").read_text())
@@ -200,7 +215,9 @@ def test_scaling_writes_table_exponents_and_figure(home):
     assert table["part"].value_counts().to_dict() == {"samples": 4, "clients": 4}
     assert table.loc[table["part"] == "samples", "samples"].tolist() == [80, 160, 160, 320]
     clients = table[table["part"] == "clients"]
-    assert set(zip(clients["method"], clients["num_clients"])) == {(m, n) for m in ("fedavg", "pfedsim") for n in (20, 30)}
+    assert set(zip(clients["method"], clients["num_clients"])) == {
+        (m, n) for m in ("fedavg", "pfedsim") for n in (20, 30)
+    }
     assert (clients[["round_s", "evaluation_s"]] > 0).all().all() and clients["peak_bytes"].isna().all()
     about = json.loads((home / "results/bench+quick/scaling.json").read_text())
     written = pd.DataFrame(about["exponents"]).astype({"exponent": float})
@@ -210,6 +227,7 @@ def test_scaling_writes_table_exponents_and_figure(home):
         assert quantity in result.output
     assert (home / "figures/bench+quick/scaling.png").read_bytes().startswith(b"\x89PNG")
     assert [len(ax.lines) for ax in figures.scaling(table).axes] == [3, 5, 3]
+
 
 def test_peak_memory_sees_what_was_held_for_a_moment():
     """In a process of its own: this one may have held more before."""
@@ -221,7 +239,9 @@ held = np.ones(int(40e6))  # 320 MB
 del held
 print(before, peak_memory() - before)
 """
-    before, more = map(int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+    before, more = map(
+        int, subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    )
     assert before > 20e6
     assert 300e6 < more < 400e6
 
@@ -257,7 +277,8 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_interrupted_it_leaves_no_process_behind(home, tmp_path):
-    """Ctrl-C while a variant measures that has worker processes of its own. A mark in the environment tells which are meant."""
+    """Ctrl-C while a variant measures that has worker processes of its own.
+    A mark in the environment tells which are meant."""
     script = tmp_path / "long.py"
     script.write_text(LONG)
     mark = f"FEDLIB_CACHE={home.parent / 'cache'}".encode()

@@ -38,7 +38,9 @@ def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int =
         for row, value in rows.items():
             noise = random.normal(0, spread, seeds)
             noise = noise - noise.mean()
-            lines += [(column, row, seed, True, "post", np.nan, (value + noise[seed]) / 100, 1.0) for seed in range(seeds)]
+            lines += [
+                (column, row, seed, True, "post", np.nan, (value + noise[seed]) / 100, 1.0) for seed in range(seeds)
+            ]
     frame = pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "client", "accuracy", "weight"])
     return {"tidy": frame.drop(columns=["client", "weight"]), "_clients": frame, **more}
 
@@ -134,7 +136,10 @@ def test_evidence_names_rival_interval_and_what_is_not_told_apart():
     v = best("a")(tables(TABLE, spread=3.0))
     assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best other, b; two:" in v.evidence
     assert v.evidence.endswith("not told apart from b") and v.closest.value == pytest.approx(1.0)
-    assert "the line of 15 is ours: below 19.0 reproduced, above 19.0 not" in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
+    assert (
+        "the line of 15 is ours: below 19.0 reproduced, above 19.0 not"
+        in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
+    )
 
 
 def printed(order: str) -> pd.DataFrame:
@@ -144,9 +149,14 @@ def printed(order: str) -> pd.DataFrame:
 def test_order_of_the_paper():
     """Ours: a > b > c > d > e. Two swapped neighbours: Spearman's correlation 1 - 6 * 2 / (5 * 24) = 0.9; all reversed: -1."""
     ours = {"one": dict(zip("abcde", (90.0, 80.0, 70.0, 60.0, 50.0)))}
-    same, swapped, reversed_ = (like_the_paper(0.8, among="cde")(tables(ours, _printed=printed(o))) for o in ("abcde", "bacde", "edcba"))
+    same, swapped, reversed_ = (
+        like_the_paper(0.8, among="cde")(tables(ours, _printed=printed(o))) for o in ("abcde", "bacde", "edcba")
+    )
     assert (same.status, swapped.status, reversed_.status) == (REPRODUCED, REPRODUCED, NOT_REPRODUCED)
-    assert "one 0.90 over 5 rows (1.00 among the 3" in swapped.evidence and "-1.00" in reversed_.evidence
+    assert (
+        "one 0.90 [0.90, 0.90] over 5 rows (1.00 [1.00, 1.00] among the 3" in swapped.evidence
+        and "-1.00" in reversed_.evidence
+    )
     assert like_the_paper(0.8)(tables(ours, spread=30.0, _printed=printed("abcde"))).status == UNDECIDED
 
 

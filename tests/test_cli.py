@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from fedlib import cli
 from fedlib.experiments import ITEMS, OpenItem
+from fedlib.runs import run
+from fedlib.runs.run import get_or_run
 
 REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 STUDY = "pfedsim/fig2_classifier_similarity"
@@ -52,7 +54,7 @@ def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
     table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"
     before = table.read_bytes()
-    monkeypatch.setattr("fedlib.engine.simulate.simulate", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained again"))
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert table.read_bytes() == before
 
@@ -66,10 +68,10 @@ def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
 
 def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
-    from fedlib.engine import simulate
-
-    trained, real = [], simulate.simulate_together
-    monkeypatch.setattr(simulate, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o))
+    trained, real = [], run.simulate_together
+    monkeypatch.setattr(
+        run, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o)
+    )
     assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
     assert trained == [1]
 
@@ -163,7 +165,8 @@ def test_run_prints_the_curve_and_stores_it(home):
 
 
 def test_ones_own_images_run_end_to_end(home, tmp_path):
-    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested; learned what is learnable."""
+    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested;
+    learned what is learnable."""
     from PIL import Image
 
     shades = np.random.default_rng(0)
@@ -172,17 +175,47 @@ def test_ones_own_images_run_end_to_end(home, tmp_path):
         for k in range(30):
             pixels = np.clip(np.array(colour) + shades.integers(-25, 26, (20, 24, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{k}.png")
-    args = ("run", "fedavg", "--dataset", f"folder:{tmp_path / 'mine'}@16", "--clients", 3, "--join-ratio", 1, "--rounds", 8, "--alpha", 1, "--min-size", 6)
+    args = (
+        "run",
+        "fedavg",
+        "--dataset",
+        f"folder:{tmp_path / 'mine'}@16",
+        "--clients",
+        3,
+        "--join-ratio",
+        1,
+        "--rounds",
+        8,
+        "--alpha",
+        1,
+        "--min-size",
+        6,
+    )
     result = call(*args)
     assert result.exit_code == 0, result.output
     last = float(result.stdout.split("round    8:")[1].split("%")[0])
     assert last > 80
 
 
-@pytest.mark.skipif(not (REAL_DATA / "cifar10").is_dir(), reason="REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent")
+@pytest.mark.skipif(
+    not (REAL_DATA / "cifar10").is_dir(), reason="REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent"
+)
 def test_real_cifar10_runs_end_to_end(home, monkeypatch):
     monkeypatch.setenv("FEDLIB_DATA", str(REAL_DATA))
-    result = call("run", "fedper", "--dataset", "cifar10", "--clients", 100, "--join-ratio", 0.02, "--rounds", 1, "--set", "eval_points=[\"recv\"]")
+    result = call(
+        "run",
+        "fedper",
+        "--dataset",
+        "cifar10",
+        "--clients",
+        100,
+        "--join-ratio",
+        0.02,
+        "--rounds",
+        1,
+        "--set",
+        'eval_points=["recv"]',
+    )
     assert result.exit_code == 0 and "round    1:" in result.stdout
 
 
@@ -192,7 +225,13 @@ def test_list_shows_a_part(home, option):
     from fedlib.data.partition import SCHEMES
     from fedlib.models import MODELS
 
-    names = {"--items": ITEMS, "--methods": ("pfedsim", "fedper"), "--datasets": DATASETS, "--partitioners": SCHEMES, "--models": MODELS}
+    names = {
+        "--items": ITEMS,
+        "--methods": ("pfedsim", "fedper"),
+        "--datasets": DATASETS,
+        "--partitioners": SCHEMES,
+        "--models": MODELS,
+    }
     shown = call("list", option).stdout
     assert all(name in shown for name in names[option])
     others = {name for part, some in names.items() if part != option for name in some}
@@ -230,7 +269,8 @@ def results_of(home) -> dict:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how):
-    """The main job with two workers is interrupted at random moments until it gets through; its results equal those of one go."""
+    """The main job with two workers is interrupted at random moments until it gets through;
+    its results equal those of one go."""
     command = [sys.executable, "-c", "from fedlib.cli import main; main()"]
     command += ["reproduce", "pfedsim/table6_rho", "--profile", "smoke", "--no-notebooks", "--jobs", "2"]
 
@@ -244,7 +284,9 @@ def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how):
         time.sleep(moments.uniform(4, 9))
         job.send_signal(how)
         status = job.wait(timeout=60)
-        assert status in ((0, -signal.SIGKILL) if how is signal.SIGKILL else (0, 130)), f"interruption {kill}: status {status}"
+        assert status in ((0, -signal.SIGKILL) if how is signal.SIGKILL else (0, 130)), (
+            f"interruption {kill}: status {status}"
+        )
     subprocess.run(command, env=environment("killed"), check=True, capture_output=True, timeout=300)
     subprocess.run(command, env=environment("whole"), check=True, capture_output=True, timeout=300)
     killed, whole = results_of(tmp_path / "killed"), results_of(tmp_path / "whole")
@@ -258,11 +300,15 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     item = OpenItem(ITEMS["pfedsim/table3_accuracy"], "smoke")
     for spec in item.specs:
         if spec.method == "local":
-            item.store.get_or_run(spec)
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *a, **k: pytest.fail("trained"))
+            get_or_run(spec, item.store)
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained"))
     result = call("reproduce", "pfedsim/table3_accuracy", STUDY, "--profile", "smoke", "--finished")
     assert result.exit_code == 0 and re.search(rf"{STUDY} +not run yet \(1 of 1 runs are missing\)", result.output)
-    assert "1 of 2 items in" in result.output and "(22 of 24 runs are missing)" in result.output and "notebooks:" not in result.output
+    assert (
+        "1 of 2 items in" in result.output
+        and "(22 of 24 runs are missing)" in result.output
+        and "notebooks:" not in result.output
+    )
     text = (home / "results/smoke/report.md").read_text()
     assert "**22 of 24 runs are missing.** <sub>fedavg digits Dir(0.1) seed 0, " in text and "| local |" in text
     summary = json.loads((home / "results/smoke/pfedsim/table3_accuracy.json").read_text())

@@ -1,4 +1,5 @@
-"""Runs on a real Dask cluster on this machine: a scheduler and workers in processes and folders of their own, some of which are killed."""
+"""Runs on a real Dask cluster on this machine: a scheduler and workers in processes and folders of their own,
+some of which are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ try:
 except ImportError:
     distributed = None
 
-needs_dask = pytest.mark.skipif(distributed is None, reason="DASK IS NOT INSTALLED: runs on a cluster were NOT tested; pip install 'fedlib[cluster]'")
+needs_dask = pytest.mark.skipif(
+    distributed is None,
+    reason="DASK IS NOT INSTALLED: runs on a cluster were NOT tested; pip install 'fedlib[cluster]'",
+)
 STUDY = "pfedsim/fig2_classifier_similarity"
 
 # Loaded by every worker: it notes which worker begins which run, and then does what the run's seed asks for.
@@ -69,7 +73,15 @@ class Machines:
         self.notes = folder / "notes"
         self.notes.mkdir()
         (folder / "preload.py").write_text(PRELOAD)
-        self.start("scheduler", "scheduler", "--port", "0", "--scheduler-file", folder / "scheduler.json", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1")
+        self.start(
+            "scheduler",
+            "scheduler",
+            "--port",
+            "0",
+            "--scheduler-file",
+            folder / "scheduler.json",
+            DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1",
+        )
         wait_for(lambda: (folder / "scheduler.json").exists())
         self.address = json.loads((folder / "scheduler.json").read_text())["address"]
         self.client = distributed.Client(self.address, set_as_default=False)
@@ -78,18 +90,42 @@ class Machines:
         return set(self.client.nthreads())
 
     def start(self, name: str, what: str, *arguments, **environment) -> None:
-        environment = {k: v for k, v in (os.environ | environment).items() if k != "PYTHONDONTWRITEBYTECODE"}  # twice as quick
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--host", "127.0.0.1", "--no-dashboard", *map(str, arguments)]
+        environment = {
+            k: v for k, v in (os.environ | environment).items() if k != "PYTHONDONTWRITEBYTECODE"
+        }  # twice as quick
+        command = [
+            sys.executable,
+            "-m",
+            f"distributed.cli.dask_{what}",
+            "--host",
+            "127.0.0.1",
+            "--no-dashboard",
+            *map(str, arguments),
+        ]
         with open(self.folder / f"{name}.log", "a") as log:
-            self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+            self.processes[name] = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
 
     def start_worker(self, name: str, *arguments, **environment) -> None:
         """Nothing is shared with other workers but the notes of this test."""
         own = {f"FEDLIB_{place}": str(self.folder / name / place) for place in ("HOME", "CACHE", "DATA")}
         own |= {"TEST_NAME": name, "TEST_NOTES": str(self.notes)}
         self.start(
-            name, "worker", self.address, "--nthreads", 1, "--memory-limit", 0, "--local-directory", self.folder / name, "--preload", self.folder / "preload.py",
-            *arguments, **own, **environment,
+            name,
+            "worker",
+            self.address,
+            "--nthreads",
+            1,
+            "--memory-limit",
+            0,
+            "--local-directory",
+            self.folder / name,
+            "--preload",
+            self.folder / "preload.py",
+            *arguments,
+            **own,
+            **environment,
         )
 
     def kill(self, name: str) -> None:
@@ -99,7 +135,10 @@ class Machines:
 
     def began(self, spec) -> list[str]:
         """Names of the workers that began a run, the first first."""
-        return [path.name.split("-")[1] for path in sorted(self.notes.glob(f"{spec.id}-*"), key=lambda path: path.stat().st_mtime_ns)]
+        return [
+            path.name.split("-")[1]
+            for path in sorted(self.notes.glob(f"{spec.id}-*"), key=lambda path: path.stat().st_mtime_ns)
+        ]
 
 
 def wait_for(condition, seconds: float = 60):
@@ -112,6 +151,7 @@ def wait_for(condition, seconds: float = 60):
 
 def in_the_background(*steps) -> threading.Thread:
     """Each step is (condition, action); what they raise is raised by the thread's `join`."""
+
     def work():
         try:
             for condition, action in steps:
@@ -144,6 +184,7 @@ def machines(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def no_endless_waiting():
     """A run that never comes back ends the test."""
+
     def ring(*_):
         raise AssertionError("waited in vain")
 
@@ -166,7 +207,8 @@ def runs(*seeds: int, **changes):
 
 
 def ensure(machines, count: int) -> list[str]:
-    """Start workers until there are `count`; their names. The first offers half a GPU, which is no more than a promise here."""
+    """Start workers until there are `count`; their names. The first offers half a GPU,
+    which is no more than a promise here."""
     for name in ("one", "two", "three"):
         if len(machines.processes) - 1 < count and name not in machines.processes:
             machines.start_worker(name, *(("--resources", "GPU=0.5") if name == "one" else ()))
@@ -180,13 +222,17 @@ def test_workers_without_the_data_are_refused(machines, store, tmp_path, monkeyp
     (tmp_path / "data/toy").mkdir(parents=True)
     generator = np.random.default_rng(0)
     for name, array in {
-        "images": generator.integers(0, 255, (40, 16, 16, 1)).astype(np.uint8), "labels": np.arange(40) % 4, "is_test": np.zeros(40, bool),
+        "images": generator.integers(0, 255, (40, 16, 16, 1)).astype(np.uint8),
+        "labels": np.arange(40) % 4,
+        "is_test": np.zeros(40, bool),
     }.items():
         np.save(tmp_path / f"data/toy/{name}.npy", array)
     (tmp_path / "data/toy/meta.json").write_text('{"name": "toy", "classes": ["a", "b", "c", "d"]}')
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     with pytest.raises(FedlibError, match="2 of 2 workers .* data set 'toy' is .*dataset 'toy'") as error:
-        run_all([tiny("fedavg", dataset="toy", partition={"alpha": 5.0, "min_size": 2})], store, engine=machines.address)
+        run_all(
+            [tiny("fedavg", dataset="toy", partition={"alpha": 5.0, "min_size": 2})], store, engine=machines.address
+        )
     assert "\n" not in str(error.value)
 
 
@@ -196,11 +242,11 @@ def test_a_run_goes_only_to_workers_that_offer_its_share_of_a_gpu(machines, stor
     ensure(machines, 2)
     specs, done = runs(31, 32, 33), {}
     with cluster.connected(machines.address) as client, tqdm(disable=True) as bar:
-        workers = cluster.Workers(client, specs, "cpu", 0.5)
+        workers = cluster.ClusterWorkers(client, specs, "cpu", 0.5)
         workers.wait_for_the_first(bar)
         cluster.Sweep(client, workers, store, {"device": "cpu", "backend": "auto"}, bar, done).run(specs)
         assert [machines.began(spec) for spec in specs] == [["one"]] * 3 and len(done) == 3
-        assert cluster.Workers(client, specs, "cpu", 0.6).look() == (set(), [])
+        assert cluster.ClusterWorkers(client, specs, "cpu", 0.6).look() == (set(), [])
 
 
 @needs_dask
@@ -227,7 +273,10 @@ def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_is_finished(machines
     ensure(machines, 2)
     finished, endless = runs(51, 91)
     stop = in_the_background(
-        (lambda: store.path(finished).exists() and machines.began(endless), lambda: os.kill(os.getpid(), signal.SIGINT)),
+        (
+            lambda: store.path(finished).exists() and machines.began(endless),
+            lambda: os.kill(os.getpid(), signal.SIGINT),
+        ),
     )
     with pytest.raises(KeyboardInterrupt):
         run_all([finished, endless], store, engine=machines.address)
@@ -283,7 +332,9 @@ def test_a_lost_machine_costs_no_run_and_changes_no_number(machines, store):
     )
     done = run_all(specs, store, engine=machines.address)
     killing.join()
-    assert sorted(set(machines.began(first))) == ["one", "two"] and len(machines.processes) == 2  # the scheduler and one worker
+    assert (
+        sorted(set(machines.began(first))) == ["one", "two"] and len(machines.processes) == 2
+    )  # the scheduler and one worker
     for spec in specs:
         assert exact(done[spec.id]) == exact(store.get(spec)) == exact(simulate(spec))
 
@@ -329,7 +380,11 @@ def test_a_worker_with_other_source_is_refused_or_left_out(machines, store, tmp_
     late.join()
     assert "worker left out: tcp://127.0.0.1:" in (said := capsys.readouterr().err) and "source" in said
     assert all(done[spec.id].status == "finished" and machines.began(spec) != ["other"] for spec in specs)
-    with pytest.raises(FedlibError, match=r"1 of 2 workers cannot do these runs: tcp://127\.0\.0\.1:\d+: fedlib's source is [0-9a-f]{8}, here [0-9a-f]{8}$"):
+    with pytest.raises(
+        FedlibError,
+        match=r"1 of 2 workers cannot do these runs: tcp://127\.0\.0\.1:\d+: fedlib's source is [0-9a-f]{8}, here "
+        r"[0-9a-f]{8}$",
+    ):
         run_all(runs(24), store, engine=machines.address)
     machines.kill("other")
 
@@ -348,9 +403,13 @@ def test_a_lost_scheduler_is_one_clear_error(store, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (dict(engine="tcp://127.0.0.1:1"), ["'tcp://127.0.0.1:1' does not answer", "tcp://HOST:PORT", "after 1 s"]), (dict(engine="tcp://silent"), ["does not answer", "says nothing"]),
-        (dict(engine="somewhere"), ["engine = 'somewhere'", "tcp://HOST:PORT"]), (dict(engine="http://127.0.0.1:80"), ["'http://127.0.0.1:80'"]),
-        (dict(device="auto"), ["'auto'", "cpu, cuda"]), (dict(backend="process"), ["'process'", "serial"]), (dict(gpu_share=0.0), ["gpu_share = 0.0", "above 0"]),
+        (dict(engine="tcp://127.0.0.1:1"), ["'tcp://127.0.0.1:1' does not answer", "tcp://HOST:PORT", "after 1 s"]),
+        (dict(engine="tcp://silent"), ["does not answer", "says nothing"]),
+        (dict(engine="somewhere"), ["engine = 'somewhere'", "tcp://HOST:PORT"]),
+        (dict(engine="http://127.0.0.1:80"), ["'http://127.0.0.1:80'"]),
+        (dict(device="auto"), ["'auto'", "cpu, cuda"]),
+        (dict(backend="process"), ["'process'", "serial"]),
+        (dict(gpu_share=0.0), ["gpu_share = 0.0", "above 0"]),
     ],
     ids=str,
 )
@@ -368,21 +427,28 @@ def test_what_does_not_fit_is_said_at_once(store, monkeypatch, options, said):
 def test_without_dask_the_error_says_what_to_install(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = call("sweep", STUDY, "--profile", "smoke", "--engine", "tcp://127.0.0.1:8786")
-    assert result.exit_code == 2 and result.stderr.strip().splitlines()[-1] == "error: --engine needs Dask (the extra 'cluster'): pip install distributed"
+    assert (
+        result.exit_code == 2
+        and result.stderr.strip().splitlines()[-1]
+        == "error: --engine needs Dask (the extra 'cluster'): pip install distributed"
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "objection"),
     [
-        (({}, 1, 0.0), None), (({}, 1, 0.4), None), (ModuleNotFoundError("No module named 'fedlib'\nmore"), "(ModuleNotFoundError: No module named 'fedlib')"),
-        (({"device": "cuda"}, 4, 1.0), "--nworkers 4 with --nthreads 1"), (({"device": "device = 'cuda' is not there"}, 1, 1.0), "is not there, here cuda"),
+        (({}, 1, 0.0), None),
+        (({}, 1, 0.4), None),
+        (ModuleNotFoundError("No module named 'fedlib'\nmore"), "(ModuleNotFoundError: No module named 'fedlib')"),
+        (({"device": "cuda"}, 4, 1.0), "--nworkers 4 with --nthreads 1"),
+        (({"device": "device = 'cuda' is not there"}, 1, 1.0), "is not there, here cuda"),
         (({"device": "cuda"}, 1, 0.5), ""),
     ],
     ids=str,
 )
 def test_what_speaks_against_a_worker(answer, objection):
     """Without the share of a GPU it is not meant; with it, everything must fit."""
-    workers = cluster.Workers(None, runs(1), "cuda:0", 0.5)
+    workers = cluster.ClusterWorkers(None, runs(1), "cuda:0", 0.5)
     if isinstance(answer, tuple):
         answer = (workers.here | answer[0], *answer[1:])
     found = workers._objection(answer)
@@ -401,7 +467,7 @@ def test_sweep_does_the_runs_and_nothing_else(store, tmp_path, monkeypatch):
     assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
     assert all(path.parent.name == "runs" for path in tmp_path.rglob("*.json"))
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *_, **__: pytest.fail("trained again"))
     assert "0 runs done, 1 reused, 0 failed" in call("sweep", STUDY, "--profile", "smoke").output
     assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
 
@@ -415,7 +481,12 @@ def test_sweep_reports_failed_runs_and_ends_with_status_1(store):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(("--jobs", 2, "--engine", "tcp://127.0.0.1:1"), "jobs = 2"), (("--gpu-share", 0.5), "gpu_share = 0.5"), (("--profile", "fast"), "'fast'")], ids=str,
+    [
+        (("--jobs", 2, "--engine", "tcp://127.0.0.1:1"), "jobs = 2"),
+        (("--gpu-share", 0.5), "gpu_share = 0.5"),
+        (("--profile", "fast"), "'fast'"),
+    ],
+    ids=str,
 )
 def test_sweep_refuses_options_that_mean_nothing(store, options, said):
     result = call("sweep", STUDY, *options)

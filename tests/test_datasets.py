@@ -39,7 +39,7 @@ def write(folder: Path, images=None, labels=None, **changes) -> np.ndarray:
     return images
 
 
-# digits ----------------------------------------------------------------------------------------------------------------
+# digits ---------------------------------------------------------------------------------------------------------------
 
 
 def test_digits():
@@ -53,7 +53,8 @@ def test_digits():
 
 
 def test_digits_are_the_original_ones_enlarged():
-    """Averages over 2x2 blocks of the 16x16 image stay close to the 8x8 original (correlation above 0.95), the right way up."""
+    """Averages over 2x2 blocks of the 16x16 image stay close to the 8x8 original (correlation above 0.95),
+    the right way up."""
     from sklearn.datasets import load_digits
 
     small = torch.nn.functional.avg_pool2d(data.load("digits").images.double(), 2).flatten().numpy()
@@ -71,7 +72,7 @@ def test_digits_need_no_data_folder(monkeypatch, tmp_path):
     assert data.available() == [*EMBEDDED]
 
 
-# prepared folders ------------------------------------------------------------------------------------------------------
+# prepared folders -----------------------------------------------------------------------------------------------------
 
 
 def test_prepared_folder(root):
@@ -133,7 +134,11 @@ def test_missing_file_is_named(root, file):
 def test_unknown_name_lists_what_is_there(root):
     write(root / "pets")
     write(root / "birds")
-    with pytest.raises(BadValue, match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, birds, pets .*FEDLIB_DATA"):
+    with pytest.raises(
+        BadValue,
+        match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, "
+        r"birds, pets .*FEDLIB_DATA",
+    ):
         data.load("mars")
     for name, near in [("petss", "pets"), ("cifer10", "cifar10"), ("tinyimagenet", "tiny_imagenet"), ("mnist ", None)]:
         with pytest.raises(BadValue, match=f"did you mean {near}" if near else "is not accepted"):
@@ -142,7 +147,10 @@ def test_unknown_name_lists_what_is_there(root):
 
 def test_absent_data_set_without_network(root):
     """FEDLIB_OFFLINE=1 is set for all tests: nothing is downloaded, and what could be done by hand is said."""
-    with pytest.raises(DataError, match=r"'cifar100' is not prepared: FEDLIB_OFFLINE is set.*_downloads/cifar100: cifar-100-python.tar.gz"):
+    with pytest.raises(
+        DataError,
+        match=r"'cifar100' is not prepared: FEDLIB_OFFLINE is set.*_downloads/cifar100: cifar-100-python.tar.gz",
+    ):
         data.load("cifar100")
     assert data.available() == [*EMBEDDED]
 
@@ -154,7 +162,10 @@ def test_folders_that_are_no_data_sets_are_not_listed(root):
     assert data.available() == [*EMBEDDED]
 
 
-@pytest.mark.parametrize("name", ["../pets", "..", ".", "", ".pets", "a/b", "a/../pets", "/pets", "a\\b", "pets/", "pets\n", "pe ts", "pe\0ts"])
+@pytest.mark.parametrize(
+    "name",
+    ["../pets", "..", ".", "", ".pets", "a/b", "a/../pets", "/pets", "a\\b", "pets/", "pets\n", "pe ts", "pe\0ts"],
+)
 def test_names_that_could_leave_the_folder(root, name):
     write(root / "pets")
     (root / "inner").mkdir()
@@ -226,7 +237,7 @@ def test_meta_that_is_no_object(root, text):
         data.load("pets")
 
 
-# official split and groups ----------------------------------------------------------------------------------------------
+# official split and groups --------------------------------------------------------------------------------------------
 
 
 def test_official_split(root):
@@ -320,7 +331,7 @@ def test_archive_under_the_name_of_an_array(root, file):
         data.load("pets")
 
 
-# channel statistics ----------------------------------------------------------------------------------------------------
+# channel statistics ---------------------------------------------------------------------------------------------------
 
 
 def test_channel_stats_directly():
@@ -342,7 +353,8 @@ def test_channel_stats_of_constant_images_are_usable():
 
 
 def test_channel_stats_in_single_precision_are_those_of_the_pixels():
-    """Stored results depend on these numbers to the last bit: sums of float32 pixels in float64, as before they were counted."""
+    """Stored results depend on these numbers to the last bit: sums of float32 pixels in float64,
+    as before they were counted."""
     digits = data.load("digits")
     pixels = digits.images.float() / 255
     mean = pixels.double().mean()
@@ -351,7 +363,7 @@ def test_channel_stats_in_single_precision_are_those_of_the_pixels():
         assert ours.item() == pytest.approx(plain.item(), rel=1e-15) and ours.float().item() == plain.float().item()
 
 
-# real data -------------------------------------------------------------------------------------------------------------
+# real data ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -363,7 +375,8 @@ def cifar_folder():
 
 
 def test_real_cifar10(cifar_folder):
-    """60,000 images, 6,000 of each class; channel means and stds of the literature (training part: .491 .482 .447, .247 .244 .262)."""
+    """60,000 images, 6,000 of each class; channel means and stds of the literature (training part: .491 .482 .447, .247
+    .244 .262)."""
     cifar = data.load("cifar10")
     assert cifar.images.shape == (60000, 3, 32, 32) and cifar.images.dtype == torch.uint8
     assert cifar.labels.bincount().tolist() == [6000] * 10 and int(cifar.is_test.sum()) == 10000
@@ -375,9 +388,11 @@ def test_real_cifar10(cifar_folder):
 
 
 def test_real_cifar10_loads_quickly_and_within_its_bytes(cifar_folder):
-    """In a fresh process: verified and with channel statistics in less than 2 s of computing, and no more memory than the images have bytes."""
+    """In a fresh process: verified and with channel statistics in less than 2 s of computing,
+    and no more memory than the images have bytes."""
     code = (
-        "import resource, time\nfrom fedlib import data\nkilo = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "import resource, time\nfrom fedlib import data\n"
+        "kilo = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "before, clock = kilo(), time.process_time()\ncifar = data.load('cifar10')\ncifar.channel_stats\n"
         "print(time.process_time() - clock, (kilo() - before) * 1024 / cifar.images.numel())"
     )
@@ -399,11 +414,12 @@ def test_other_processes_map_the_same_file(root):
     assert len(packed) < 1000
 
 
-# digits in six looks ---------------------------------------------------------------------------------------------------
+# digits in six looks --------------------------------------------------------------------------------------------------
 
 
 def test_looks_differ_in_images_and_not_in_labels():
-    """Every image of the plain look is the digit itself, of the negative its complement; shares are those of DomainNet's domains."""
+    """Every image of the plain look is the digit itself, of the negative its complement;
+    shares are those of DomainNet's domains."""
     plain, looks = data.load("digits"), data.load("digits_looks")
     assert torch.equal(plain.labels, looks.labels) and looks.group_names == tuple(LOOKS)
     assert torch.equal(looks.images[looks.groups == 0], plain.images[looks.groups == 0])
@@ -415,7 +431,8 @@ def test_looks_differ_in_images_and_not_in_labels():
 
 
 def test_looks_by_hand():
-    """One bright pixel: its outline is its eight neighbours; tilted about the centre, a centred disc stays; checks are 0 or 110 outside."""
+    """One bright pixel: its outline is its eight neighbours; tilted about the centre, a centred disc stays;
+    checks are 0 or 110 outside."""
     x = torch.zeros(1, 1, 6, 6, dtype=torch.float64)
     x[0, 0, 3, 3] = 200
     edge = LOOKS["outline"](x)[0, 0]

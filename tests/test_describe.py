@@ -17,11 +17,22 @@ SETS = [[0], [0, 1], [1, 2]]  # counts [[2, 0, 0], [2, 2, 0], [0, 2, 2]]
 def test_tables_by_hand():
     """Entropies 0 and ln 2; cosines 1/sqrt 2, 1/2 and 0."""
     tables = describe(make_partition(LABELS, 3, "manual", 0, label_sets=SETS), ["cat", "dog", "emu"])
-    assert tables["counts"].columns.tolist() == ["cat", "dog", "emu"] and tables["counts"].to_numpy().tolist() == [[2, 0, 0], [2, 2, 0], [0, 2, 2]]
+    assert tables["counts"].columns.tolist() == ["cat", "dog", "emu"] and tables["counts"].to_numpy().tolist() == [
+        [2, 0, 0],
+        [2, 2, 0],
+        [0, 2, 2],
+    ]
     clients = tables["clients"]
-    assert clients.index.name == "client" and clients.columns.tolist() == ["size", "classes", "entropy", "largest_share"]
+    assert clients.index.name == "client" and clients.columns.tolist() == [
+        "size",
+        "classes",
+        "entropy",
+        "largest_share",
+    ]
     assert clients["size"].tolist() == [2, 4, 4] and clients["classes"].tolist() == [1, 2, 2]
-    assert clients["entropy"].tolist() == pytest.approx([0, np.log(2), np.log(2)]) and clients["largest_share"].tolist() == [1, 0.5, 0.5]
+    assert clients["entropy"].tolist() == pytest.approx([0, np.log(2), np.log(2)]) and clients[
+        "largest_share"
+    ].tolist() == [1, 0.5, 0.5]
     half = np.sqrt(0.5)
     assert tables["similarity"].to_numpy() == pytest.approx(np.array([[1, half, 0], [half, 1, 0.5], [0, 0.5, 1]]))
 
@@ -40,7 +51,7 @@ def test_label_cosine_of_an_empty_client_is_zero():
     assert np.allclose(label_cosine(np.array([[0, 0], [3, 4]])), [[0, 0], [0, 1]])
 
 
-# pictures ---------------------------------------------------------------------------------------------------------------
+# pictures -------------------------------------------------------------------------------------------------------------
 
 
 def picture(figure) -> bytes:
@@ -54,17 +65,24 @@ def test_area_is_the_number_of_samples_on_one_scale():
     areas = [ax.collections[0].get_sizes() for ax in figure.axes]
     assert areas[0] == pytest.approx(np.array([1, 0.5, 0.25]) * areas[0][0])
     assert areas[1] == pytest.approx([areas[0][0] / 10, max(areas[0][0] / 100, 2)])
-    assert [ax.collections[0].get_offsets().data.tolist() for ax in figure.axes] == [[[0, 0], [0, 1], [1, 1]], [[0, 0], [1, 1]]]
+    assert [ax.collections[0].get_offsets().data.tolist() for ax in figure.axes] == [
+        [[0, 0], [0, 1], [1, 1]],
+        [[0, 0], [1, 1]],
+    ]
 
 
 def test_the_key_has_round_numbers_and_their_areas():
     figure = figures.partitions({"a": np.array([[5913, 0], [17, 90]])})
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["5,000", "1,000", "300"]
-    assert [handle.get_markersize() ** 2 / 220 * 5913 for handle in key.legend_handles] == pytest.approx([5000, 1000, 300])
+    assert [handle.get_markersize() ** 2 / 220 * 5913 for handle in key.legend_handles] == pytest.approx(
+        [5000, 1000, 300]
+    )
 
 
-@pytest.mark.parametrize("clients, classes, bubbles", [(40, 20, True), (41, 20, False), (40, 21, False), (120, 200, False), (1, 1, True)])
+@pytest.mark.parametrize(
+    "clients, classes, bubbles", [(40, 20, True), (41, 20, False), (40, 21, False), (120, 200, False), (1, 1, True)]
+)
 def test_many_clients_or_classes_become_a_heat_map(clients, classes, bubbles):
     counts = np.random.default_rng(0).integers(0, 50, (clients, classes)) + 1
     figure = figures.partitions({"many": counts})

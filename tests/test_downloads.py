@@ -1,4 +1,5 @@
-"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks, interruptions. No network."""
+"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks,
+interruptions. No network."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def offer(root, monkeypatch, tmp_path):
-    """offer(name, {file: content}, **changes): let `name` come from these files, with right checksums, counts unchecked."""
+    """offer(name, {file: content}, **changes): let `name` come from these files, with right checksums,
+    counts unchecked."""
 
     def put(name: str, files: dict[str, bytes], **changes) -> Path:
         server = tmp_path / "server"
@@ -138,7 +140,8 @@ def test_mnist_and_fashion_mnist(offer, root, name, classes):
 
 
 def test_emnist_is_upright(offer, root):
-    """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like that."""
+    """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like
+    that."""
     upright = np.zeros((5, 28, 28), dtype=np.uint8)
     upright[:, :, 3] = 200
     upright[:, 2, 20] = 90
@@ -181,7 +184,9 @@ def test_damaged_idx_file_is_named(offer, root, damage):
     nothing_but(root)
 
 
-@pytest.mark.parametrize("labels", [np.zeros(2, dtype=np.uint8), np.full(3, 10, dtype=np.uint8)], ids=["fewer", "out of range"])
+@pytest.mark.parametrize(
+    "labels", [np.zeros(2, dtype=np.uint8), np.full(3, 10, dtype=np.uint8)], ids=["fewer", "out of range"]
+)
 def test_labels_that_do_not_fit(offer, root, labels):
     files, _, _ = mnist_files()
     files["t10k-labels-idx1-ubyte.gz"] = idx(labels)
@@ -202,7 +207,8 @@ def test_a_set_of_another_size_is_refused(offer, root):
 
 
 def python2_batch(pixels: np.ndarray, **entries) -> bytes:
-    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings, an array through numpy.core.multiarray._reconstruct."""
+    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings,
+    an array through numpy.core.multiarray._reconstruct."""
 
     def put(value) -> bytes:
         if isinstance(value, str):
@@ -229,7 +235,9 @@ def cifar10_files(batch=python2_batch, **replaced) -> tuple[dict[str, bytes], np
     members = {}
     for k, name in enumerate(names):
         flat = np.ascontiguousarray(images[2 * k : 2 * k + 2].transpose(0, 3, 1, 2)).reshape(2, 3072)
-        members[f"cifar-10-batches-py/{name}"] = batch(flat, labels=labels[2 * k : 2 * k + 2], batch_label="one of many")
+        members[f"cifar-10-batches-py/{name}"] = batch(
+            flat, labels=labels[2 * k : 2 * k + 2], batch_label="one of many"
+        )
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     members["cifar-10-batches-py/batches.meta"] = pickle.dumps({"label_names": names, "num_vis": 3072}, protocol=2)
     members["cifar-10-batches-py/readme.html"] = b"<html>"
@@ -244,7 +252,9 @@ def test_cifar10(offer, root, batch):
     offer("cifar10", files)
     cifar = data.load("cifar10")
     assert np.array_equal(cifar.images.permute(0, 2, 3, 1).numpy(), images) and cifar.labels.tolist() == labels
-    assert cifar.is_test.tolist() == [False] * 10 + [True] * 2 and cifar.classes[3] == "cat" and len(cifar.classes) == 10
+    assert (
+        cifar.is_test.tolist() == [False] * 10 + [True] * 2 and cifar.classes[3] == "cat" and len(cifar.classes) == 10
+    )
 
 
 def test_python2_batches_are_what_pickle_reads():
@@ -258,9 +268,13 @@ def test_cifar100_has_the_fine_labels(offer, root):
     images = random_images(5, 3, 32, 32)
     names = [f"thing {k}" for k in range(100)]
     members = {
-        "cifar-100-python/train": python2_batch(images[:3].reshape(3, -1), fine_labels=[99, 0, 7], coarse_labels=[1, 1, 1]),
+        "cifar-100-python/train": python2_batch(
+            images[:3].reshape(3, -1), fine_labels=[99, 0, 7], coarse_labels=[1, 1, 1]
+        ),
         "cifar-100-python/test": python2_batch(images[3:].reshape(2, -1), fine_labels=[5, 99], coarse_labels=[1, 1]),
-        "cifar-100-python/meta": pickle.dumps({"fine_label_names": names, "coarse_label_names": ["x"] * 20}, protocol=2),
+        "cifar-100-python/meta": pickle.dumps(
+            {"fine_label_names": names, "coarse_label_names": ["x"] * 20}, protocol=2
+        ),
     }
     offer("cifar100", {"cifar-100-python.tar.gz": tar(members)})
     cifar = data.load("cifar100")
@@ -334,7 +348,12 @@ def test_cifar_batches_that_are_none(offer, root, content):
 
 
 def test_stand_ins_know_no_other_names():
-    for module, name in [("numpy", "save"), ("numpy", "dtype.__class__"), ("builtins", "getattr"), ("_codecs", "encode")]:
+    for module, name in [
+        ("numpy", "save"),
+        ("numpy", "dtype.__class__"),
+        ("builtins", "getattr"),
+        ("_codecs", "encode"),
+    ]:
         with pytest.raises(pickle.UnpicklingError, match=f"{module}.{name}"):
             readers._NoCode(io.BytesIO()).find_class(module, name)
 
@@ -344,7 +363,12 @@ def test_stand_ins_know_no_other_names():
 
 def cinic_files(skip: str = "no such", **more) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
     """Two classes, three parts; one grey and one transparent image among them."""
-    images = {f"{p}/{c}/{p}-{k}.png": random_images(32, 32, 3) for p in ("train", "valid", "test") for c in ("cat", "airplane") for k in range(2)}
+    images = {
+        f"{p}/{c}/{p}-{k}.png": random_images(32, 32, 3)
+        for p in ("train", "valid", "test")
+        for c in ("cat", "airplane")
+        for k in range(2)
+    }
     images = {name: image for name, image in images.items() if not name.startswith(skip)}
     members = {f"./{name}": encoded(image) for name, image in images.items()}
     if "train/cat/train-0.png" in images:
@@ -372,7 +396,9 @@ def test_cinic10_below_a_folder(offer, root):
     assert data.load("cinic10").labels.tolist() == [0, 0, 1, 1] * 3
 
 
-@pytest.mark.parametrize("skip, said", [("valid/cat", "'cat' in its part 'valid'"), ("test", "'airplane' in its part 'test'")])
+@pytest.mark.parametrize(
+    "skip, said", [("valid/cat", "'cat' in its part 'valid'"), ("test", "'airplane' in its part 'test'")]
+)
 def test_cinic10_without_a_class(offer, root, skip, said):
     offer("cinic10", cinic_files(skip)[0])
     with pytest.raises(DataError, match=f"no images of class {said}"):
@@ -380,7 +406,9 @@ def test_cinic10_without_a_class(offer, root, skip, said):
     nothing_but(root)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", encoded(random_images(32, 32, 3))[:-200], b"GIF89a" + b"\0" * 40])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x89PNG\r\n\x1a\n", encoded(random_images(32, 32, 3))[:-200], b"GIF89a" + b"\0" * 40]
+)
 def test_unreadable_image_in_an_archive_is_named(offer, root, content):
     offer("cinic10", cinic_files(**{"./train/cat/bad.png": content})[0])
     with pytest.raises(DataError, match=r"train/cat/bad.png in CINIC-10.tar.gz cannot be read as an image"):
@@ -394,11 +422,17 @@ def tiny_files(**replaced) -> dict[str, bytes]:
     def jpeg(level):
         return encoded(np.full((64, 64, 3), level, dtype=np.uint8), "JPEG")
 
-    members = {f"train/{w}/images/{w}_{k}.JPEG": jpeg(40 * c + k) for c, w in enumerate(("n01", "n02", "n03")) for k in range(2)}
+    members = {
+        f"train/{w}/images/{w}_{k}.JPEG": jpeg(40 * c + k)
+        for c, w in enumerate(("n01", "n02", "n03"))
+        for k in range(2)
+    }
     members["train/n02/images/n02_1.JPEG"] = encoded(np.full((64, 64), 41, dtype=np.uint8), "JPEG")
     members |= {f"val/images/val_{k}.JPEG": jpeg(200 + k) for k in range(3)}
     members |= {"test/images/test_0.JPEG": b"has no label", "train/n01/n01_boxes.txt": b"n01_0.JPEG\t0\t0\t1\t1"}
-    members["val/val_annotations.txt"] = b"val_0.JPEG\tn03\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\nval_2.JPEG\tn02\t0\t0\t9\t9\n"
+    members["val/val_annotations.txt"] = (
+        b"val_0.JPEG\tn03\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\nval_2.JPEG\tn02\t0\t0\t9\t9\n"
+    )
     members["wnids.txt"] = b"n03\nn01\nn02\n"
     members["words.txt"] = b"n00\tentity\nn01\tcrane\nn02\tcrane, bird\nn03\tgoldfish, Carassius auratus\n"
     members |= replaced
@@ -439,21 +473,33 @@ def place_leaf(root: Path, files: dict[str, dict[str, tuple[np.ndarray, list[int
     folder = root / "_downloads/femnist"
     folder.mkdir(parents=True, exist_ok=True)
     for name, writers in files.items():
-        user_data = {w: {"x": [[level / 255] * 784 for level in levels], "y": labels} for w, (levels, labels) in writers.items()}
-        body = {"users": list(writers), "num_samples": [len(labels) for _, labels in writers.values()], "user_data": user_data}
+        user_data = {
+            w: {"x": [[level / 255] * 784 for level in levels], "y": labels} for w, (levels, labels) in writers.items()
+        }
+        body = {
+            "users": list(writers),
+            "num_samples": [len(labels) for _, labels in writers.values()],
+            "user_data": user_data,
+        }
         (folder / name).write_text(json.dumps(body | wrong))
     return folder
 
 
 def test_femnist_by_writer(root):
-    """All writers are kept, also one with a single sample; file 2 comes before file 10; LEAF's files are not removed."""
+    """All writers are kept, also one with a single sample; file 2 comes before file 10;
+    LEAF's files are not removed."""
     folder = place_leaf(
         root,
-        {"all_data_10.json": {"f0003_07": ([7], [9])}, "all_data_2.json": {"f1": ([255, 1, 0], [61, 0, 36]), "none": ([], []), "f2": ([100, 101], [10, 10])}},
+        {
+            "all_data_10.json": {"f0003_07": ([7], [9])},
+            "all_data_2.json": {"f1": ([255, 1, 0], [61, 0, 36]), "none": ([], []), "f2": ([100, 101], [10, 10])},
+        },
     )
     femnist = data.load("femnist")
     assert femnist.group_names == ("f1", "f2", "f0003_07") and femnist.groups.tolist() == [0, 0, 0, 1, 1, 2]
-    assert femnist.labels.tolist() == [61, 0, 36, 10, 10, 9] and femnist.classes[10] == "A" and femnist.classes[36] == "a"
+    assert (
+        femnist.labels.tolist() == [61, 0, 36, 10, 10, 9] and femnist.classes[10] == "A" and femnist.classes[36] == "a"
+    )
     assert femnist.images[:, 0, 5, 5].tolist() == [255, 1, 0, 100, 101, 7] and femnist.shape == (1, 28, 28)
     assert not femnist.is_test.any() and len(list(folder.iterdir())) == 2
 
@@ -487,8 +533,16 @@ def test_femnist_from_leafs_train_and_test_files(root):
         ({"all_data_0.json": {"a": ([1, 2], [1])}}, {}, "writer 'a'"),
         ({"all_data_0.json": {"a": ([1], [1])}}, {"users": ["b"]}, "KeyError: 'b'"),
         ({"all_data_0.json": {}}, {}, "no writer has a sample"),
-        ({"all_data_0.json": {"a": ([1], [1])}, "all_data_1.json": {"a": ([1], [1])}}, {}, "'a' is in all_data_0.json and again in all_data_1.json"),
-        ({"all_data_0.json": {"a": ([1], [1])}, "all_data_0_niid_0_keep_0_test_9.json": {"a": ([1], [1])}}, {}, "mixes"),
+        (
+            {"all_data_0.json": {"a": ([1], [1])}, "all_data_1.json": {"a": ([1], [1])}},
+            {},
+            "'a' is in all_data_0.json and again in all_data_1.json",
+        ),
+        (
+            {"all_data_0.json": {"a": ([1], [1])}, "all_data_0_niid_0_keep_0_test_9.json": {"a": ([1], [1])}},
+            {},
+            "mixes",
+        ),
     ],
 )
 def test_femnist_files_that_are_wrong(root, files, wrong, said):
@@ -515,12 +569,15 @@ def test_femnist_without_files_says_how_to_get_them(root):
 
 
 def domainnet_files(drop: str = "no such", **replaced) -> dict[str, bytes]:
-    """Six domains, four classes of ten images (the last 3 in the test list); `sketch` lacks the class zebra. Blue = domain, green = class."""
+    """Six domains, four classes of ten images (the last 3 in the test list); `sketch` lacks the class zebra.
+    Blue = domain, green = class."""
     files = {}
     for d, domain in enumerate(("clipart", "infograph", "painting", "quickdraw", "real", "sketch")):
         names = ["ant", "bee", "cow"] if domain == "sketch" else ["ant", "bee", "cow", "zebra"]
         images = {f"{domain}/{c}/{domain}_{k:03}.png": (k, 10 * n, d) for n, c in enumerate(names) for k in range(10)}
-        files[f"{domain}.zip"] = zipped({p: encoded(Image.new("RGB", (80, 50), rgb)) for p, rgb in images.items() if p != drop})
+        files[f"{domain}.zip"] = zipped(
+            {p: encoded(Image.new("RGB", (80, 50), rgb)) for p, rgb in images.items() if p != drop}
+        )
         for part, kept in (("train", range(7)), ("test", range(7, 10))):
             lines = [f"{p} {n}" for p, (k, n, _) in images.items() if k in kept]
             files[f"{domain}_{part}.txt"] = "\n".join(lines + [""]).encode()
@@ -537,9 +594,18 @@ def test_domainnet(offer, root):
     """The same 2 classes in all domains, none that a domain lacks, 3 of 10 images of each class and domain, 64x64."""
     offer_domainnet(offer, domainnet_files())
     net = data.load("domainnet")
-    assert net.shape == (3, 64, 64) and net.group_names == ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+    assert net.shape == (3, 64, 64) and net.group_names == (
+        "clipart",
+        "infograph",
+        "painting",
+        "quickdraw",
+        "real",
+        "sketch",
+    )
     assert len(net.classes) == 2 and "zebra" not in net.classes
-    assert net.groups.tolist() == [d for d in range(6) for _ in range(6)] and net.labels.tolist() == [0, 0, 0, 1, 1, 1] * 6
+    assert (
+        net.groups.tolist() == [d for d in range(6) for _ in range(6)] and net.labels.tolist() == [0, 0, 0, 1, 1, 1] * 6
+    )
     number, level, domain = net.images[:, :, 30, 30].unbind(1)
     assert domain.tolist() == net.groups.tolist()
     assert [("ant", "bee", "cow")[n // 10] for n in level.tolist()] == [net.classes[y] for y in net.labels]
@@ -563,7 +629,11 @@ def test_domainnet_in_full(offer, root):
         ({"real_test.txt": b"real/ant/real_001.png"}, {}, "real_test.txt is not a list"),
         ({"real_test.txt": b"../../etc/passwd 3"}, {}, "real_test.txt is not a list"),
         ({"real_test.txt": b"sketch/ant/sketch_001.png 0"}, {}, "real_test.txt is not a list of images of real"),
-        ({"drop": "real/bee/real_004.png"}, dict(classes=3, share=1.0), "real.zip has no member 'real/bee/real_004.png'"),
+        (
+            {"drop": "real/bee/real_004.png"},
+            dict(classes=3, share=1.0),
+            "real.zip has no member 'real/bee/real_004.png'",
+        ),
     ],
 )
 def test_domainnet_that_does_not_fit(offer, root, change, keywords, said):
@@ -620,7 +690,9 @@ def test_unsafe_archives_are_refused(tmp_path, name, content, said):
 ])  # fmt: skip
 def test_unsafe_data_set_leaves_nothing(offer, root, tmp_path, member, content, said):
     files, images = cinic_files()
-    offer("cinic10", {"CINIC-10.tar.gz": tar([*((f"./{n}", encoded(i)) for n, i in images.items()), (member, content)])})
+    offer(
+        "cinic10", {"CINIC-10.tar.gz": tar([*((f"./{n}", encoded(i)) for n, i in images.items()), (member, content)])}
+    )
     with pytest.raises(DataError, match=said):
         data.load("cinic10")
     nothing_but(root)
@@ -697,7 +769,10 @@ def test_folder_of_images(pets, root):
     got = data.load(f"folder:{pets}")
     assert got.shape == (3, 64, 64) and got.classes == ("grey cats", "köter 犬", "z [x] #1")
     assert got.labels.tolist() == [0, 0, 1, 1, 1, 1, 2] and not got.is_test.any() and got.groups is None
-    colours = {name: got.images[k, :, 32, 32].tolist() for k, name in enumerate(["grey", "16 bit", "clear", "cmyk", "one bit", "palette", "photo"])}
+    colours = {
+        name: got.images[k, :, 32, 32].tolist()
+        for k, name in enumerate(["grey", "16 bit", "clear", "cmyk", "one bit", "palette", "photo"])
+    }
     near = functools.partial(pytest.approx, abs=3)
     assert colours["grey"] == [100] * 3 and colours["16 bit"] == near([156] * 3)
     assert colours["clear"] == [255] * 3 and colours["one bit"] == [255] * 3 and colours["photo"] == near([255] * 3)
@@ -730,7 +805,11 @@ def test_folder_sizes(pets):
     with pytest.raises(BadValue, match="@4' is not accepted; expected .*8 to 1024 pixels"):
         data.load(f"folder:{pets}@4")
     literal = pets.rename(pets.with_name("set@20"))
-    assert data.load(f"folder:{literal}").shape == (3, 64, 64) and data.load(f"folder:{literal}@20").shape == (3, 20, 20)
+    assert data.load(f"folder:{literal}").shape == (3, 64, 64) and data.load(f"folder:{literal}@20").shape == (
+        3,
+        20,
+        20,
+    )
 
 
 def test_folder_images_are_stretched_and_turned_upright(tmp_path, root):
@@ -770,7 +849,9 @@ def test_folder_is_prepared_once_until_it_changes(pets, tmp_path, monkeypatch):
     assert data.load(f"folder:{pets}@8").sha256 == first.sha256 and len(builds) == 3
     os.utime(pets / "grey cats/a.png", ns=(1, 1))  # another image of the same size would look like this
     assert data.load(f"folder:{pets}@8").sha256 == first.sha256 and len(builds) == 4
-    assert len([p for p in (tmp_path / "cache/folders").iterdir() if not p.name.startswith(".")]) == 1, "old copies are removed"
+    assert len([p for p in (tmp_path / "cache/folders").iterdir() if not p.name.startswith(".")]) == 1, (
+        "old copies are removed"
+    )
 
 
 def test_folder_copy_that_is_damaged_is_made_again(pets, tmp_path):
@@ -783,7 +864,11 @@ def test_folder_copy_that_is_damaged_is_made_again(pets, tmp_path):
     assert data.load(f"folder:{pets}@8").sha256 == before
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", encoded(random_images(64, 64, 3), "JPEG")[:700], b"%PDF-1.4"], ids=["empty", "text", "half", "pdf"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", encoded(random_images(64, 64, 3), "JPEG")[:700], b"%PDF-1.4"],
+    ids=["empty", "text", "half", "pdf"],
+)
 def test_folder_with_an_unreadable_image(pets, content, tmp_path):
     (pets / "grey cats/broken one.jpg").write_bytes(content)
     with pytest.raises(DataError, match="grey cats/broken one.jpg cannot be read as an image"):
@@ -804,7 +889,8 @@ def test_folder_errors(pets, tmp_path):
 
 
 def test_a_run_on_a_folder(root, tmp_path):
-    """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder, not to a tree."""
+    """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder,
+    not to a tree."""
     from helpers import tiny
 
     from fedlib.engine.simulate import simulate
@@ -826,7 +912,8 @@ def test_a_run_on_a_folder(root, tmp_path):
 
 @pytest.fixture
 def web(tmp_path):
-    """A web server on this machine: web.files = {path: content or (content, announced length)}; web.asked lists the requests."""
+    """A web server on this machine: web.files = {path: content or (content, announced length)};
+    web.asked lists the requests."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -860,7 +947,9 @@ def remote(web, tmp_path):
     content = random_images(3_000_000).tobytes()
 
     class Remote:
-        file = RemoteFile("x.bin", (f"{web.url}/first/x.bin", f"{web.url}/second/x.bin"), f"md5:{hashlib.md5(content).hexdigest()}")
+        file = RemoteFile(
+            "x.bin", (f"{web.url}/first/x.bin", f"{web.url}/second/x.bin"), f"md5:{hashlib.md5(content).hexdigest()}"
+        )
         folder = tmp_path / "here"
 
         def get(self):
@@ -895,7 +984,11 @@ def test_every_mirror_fails(web, remote):
     with pytest.raises(ConnectionError) as error:
         remote.get()
     wrong = hashlib.md5(web.files["/second/x.bin"]).hexdigest()
-    for words in ("first/x.bin: HTTP Error 404", "second/x.bin: what came has md5:" + wrong, "expected " + remote.file.checksum):
+    for words in (
+        "first/x.bin: HTTP Error 404",
+        "second/x.bin: what came has md5:" + wrong,
+        "expected " + remote.file.checksum,
+    ):
         assert words in str(error.value)
     assert web.asked == ["/first/x.bin", "/second/x.bin"] * download.ATTEMPTS and not list(remote.folder.iterdir())
 
@@ -908,7 +1001,8 @@ def test_progress_bar(web, remote, capsys):
 
 
 def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
-    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified, used and kept."""
+    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified,
+    used and kept."""
     files, images, _ = cifar10_files()
     (name, content), checksum = files.popitem(), None
     offer("cifar10", {name: content})
@@ -917,7 +1011,16 @@ def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
     with pytest.raises(DataError) as error:
         data.load("cifar10")
     place = root / "_downloads/cifar10"
-    for words in ("'cifar10' is not prepared", "404", name, file.checksum, file.urls[0], str(place), "here now: digits", "FEDLIB_DATA"):
+    for words in (
+        "'cifar10' is not prepared",
+        "404",
+        name,
+        file.checksum,
+        file.urls[0],
+        str(place),
+        "here now: digits",
+        "FEDLIB_DATA",
+    ):
         assert words in str(error.value)
     assert "\n" not in str(error.value)
     nothing_but(root)
@@ -925,7 +1028,9 @@ def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
     place.mkdir(parents=True, exist_ok=True)
     (place / name).write_bytes(content[:-1])
     checksum = hashlib.md5(content[:-1]).hexdigest()
-    with pytest.raises(DataError, match=f"{name} is not the file it should be: it has md5:{checksum}, expected {file.checksum}"):
+    with pytest.raises(
+        DataError, match=f"{name} is not the file it should be: it has md5:{checksum}, expected {file.checksum}"
+    ):
         data.load("cifar10")
     assert (place / name).read_bytes() == content[:-1], "a person's file is not touched"
 
@@ -984,7 +1089,10 @@ def test_file_without_a_published_checksum(offer, root, monkeypatch, capsys):
     meta = json.loads((root / "mnist/meta.json").read_text())
     said = capsys.readouterr().err
     assert all(f"{name}: {digest}, nothing published" in said for name, digest in meta["files"].items())
-    assert meta["files"]["t10k-labels-idx1-ubyte.gz"] == f"sha256:{hashlib.sha256(files['t10k-labels-idx1-ubyte.gz']).hexdigest()}"
+    assert (
+        meta["files"]["t10k-labels-idx1-ubyte.gz"]
+        == f"sha256:{hashlib.sha256(files['t10k-labels-idx1-ubyte.gz']).hexdigest()}"
+    )
 
 
 def test_no_space(offer, root, monkeypatch):
@@ -1105,7 +1213,18 @@ def test_a_folder_in_the_way_is_not_touched(offer, root):
 
 
 def test_registry():
-    assert list(DATASETS) == [*EMBEDDED, "mnist", "fmnist", "emnist", "femnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet", "domainnet"]
+    assert list(DATASETS) == [
+        *EMBEDDED,
+        "mnist",
+        "fmnist",
+        "emnist",
+        "femnist",
+        "cifar10",
+        "cifar100",
+        "cinic10",
+        "tiny_imagenet",
+        "domainnet",
+    ]
     for name, source in DATASETS.items():
         assert source.terms and source.citation and source.images > 1000 and source.classes >= 10
         assert (source.read is None) == (name in EMBEDDED) and bool(source.by_hand) == (name == "femnist")
@@ -1123,7 +1242,9 @@ def test_facts_agree_with_torchvision():
     from torchvision.datasets import CIFAR10, CIFAR100, EMNIST, MNIST, FashionMNIST
 
     for name, theirs in {"mnist": MNIST, "fmnist": FashionMNIST}.items():
-        assert [(f.name, f.checksum) for f in DATASETS[name].files] == [(n, f"md5:{md5}") for n, md5 in theirs.resources]
+        assert [(f.name, f.checksum) for f in DATASETS[name].files] == [
+            (n, f"md5:{md5}") for n, md5 in theirs.resources
+        ]
     for name, url, md5 in [
         ("cifar10", CIFAR10.url, CIFAR10.tgz_md5),
         ("cifar100", CIFAR100.url, CIFAR100.tgz_md5),

@@ -14,8 +14,14 @@ from helpers import METHODS, close, computed, exact, played, same, tiny
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
 from fedlib.engine import simulate as engine
-from fedlib.engine.evaluate import summarise
-from fedlib.engine.simulate import check_finite, find_device, set_up, simulate
+from fedlib.engine.batches import TRAIN
+from fedlib.engine.evaluate import evaluate, personal_models, summarise
+from fedlib.engine.result import finished
+from fedlib.engine.rounds import Round, check_finite
+from fedlib.engine.setup import find_device, set_up
+from fedlib.engine.simulate import simulate
+from fedlib.runs import run as runs
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 
 # draws ---------------------------------------------------------------------------------------------------------------
@@ -26,10 +32,23 @@ def test_draws_are_functions_of_their_ids():
         return draws.rng(*args).integers(2**62)
 
     assert first(0, "batches", 1, 2) == first(0, "batches", 1, 2)
-    others = [(1, "batches", 1, 2), (0, "split", 1, 2), (0, "batches", 2, 1), (0, "batches", 1, 3), (0, "batches", 1), (0, "batches", 1, 2, 1)]
+    others = [
+        (1, "batches", 1, 2),
+        (0, "split", 1, 2),
+        (0, "batches", 2, 1),
+        (0, "batches", 1, 3),
+        (0, "batches", 1),
+        (0, "batches", 1, 2, 1),
+    ]
     assert len({first(0, "batches", 1, 2), *(first(*args) for args in others)}) == 7
-    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() == draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
-    assert draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist() != draws.torch_seeded(4, "x", lambda: torch.rand(2)).tolist()
+    assert (
+        draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+        == draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+    )
+    assert (
+        draws.torch_seeded(3, "x", lambda: torch.rand(2)).tolist()
+        != draws.torch_seeded(4, "x", lambda: torch.rand(2)).tolist()
+    )
 
 
 def test_a_run_neither_reads_nor_moves_the_global_generators():
@@ -43,7 +62,10 @@ def test_a_run_neither_reads_nor_moves_the_global_generators():
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize(("N", "r", "count"), [(10, 0.1, 1), (100, 0.1, 10), (7, 0.3, 2), (3, 0.1, 1), (10, 0.7, 7), (100, 0.29, 29), (5, 1, 5), (9, 0.999, 8)])
+@pytest.mark.parametrize(
+    ("N", "r", "count"),
+    [(10, 0.1, 1), (100, 0.1, 10), (7, 0.3, 2), (3, 0.1, 1), (10, 0.7, 7), (100, 0.29, 29), (5, 1, 5), (9, 0.999, 8)],
+)
 def test_participants_are_max_1_floor_r_N_distinct_clients(N, r, count):
     """0.7 * 10 and 0.29 * 100 are not whole numbers in floating point."""
     rounds = [draws.participants(0, t, N, r) for t in range(1, 40)]
@@ -56,7 +78,10 @@ def test_every_method_sees_the_same_participants_and_initial_weights():
     """What differs between methods must not reach the draws."""
     seen = {}
     for method in METHODS:
-        steps = [(state["trained"].tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed) for run, state, _ in played(tiny(method))]
+        steps = [
+            (state.trained.tolist(), run.partition.checksum, run.work.model.theta0, run.work.training.seed)
+            for run, state, _ in played(tiny(method))
+        ]
         seen[method] = steps
     assert all(same(steps, seen["fedavg"]) for steps in seen.values())
     assert sum(seen["fedavg"][1][0]) == 2  # floor(0.5 * 4) after the first round
@@ -77,42 +102,51 @@ def test_seed_and_partition_seed_are_apart():
 @pytest.mark.parametrize("method", METHODS)
 def test_divergence_names_client_round_and_step(method, backend):
     """The place is found again by hand: the first step of the first participant after which its model is not finite."""
-    spec = tiny(method, lr=1e15, rounds=5, hyper={"eta_p": 1e15} if method == "pfedme" else {})  # its rate does not follow lr
+    spec = tiny(
+        method, lr=1e15, rounds=5, hyper={"eta_p": 1e15} if method == "pfedme" else {}
+    )  # its rate does not follow lr
     with pytest.raises(Diverged) as error:
         simulate(spec, backend=backend)
     client, t, step = error.value.client, error.value.round, error.value.step
-    assert f"client {client}" in str(error.value) and f"round {t}" in str(error.value) and f"step {step}" in str(error.value)
+    assert (
+        f"client {client}" in str(error.value)
+        and f"round {t}" in str(error.value)
+        and f"step {step}" in str(error.value)
+    )
     assert client in draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
     finite = []
 
     def watched(model, message, own, data):
-        data.watch = lambda number, theta: finite.append((number, all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((theta,)))))
+        data.watch = lambda number, theta: finite.append(
+            (number, all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((theta,))))
+        )
         return run.acting(state).client_update(model, message, own, data)
 
     run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
-    message, own = run.acting(state).download(state["server"], client), tree.rows(state["clients"], client)
-    received = run.transport.received(tree.stack([message]), tree.rows(state["stats"], [client]), training=True)
-    computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(engine.TRAIN, t))
+    message, own = run.acting(state).download(state.server, client), tree.rows(state.clients, client)
+    received = run.transport.received(tree.stack([message]), tree.rows(state.stats, [client]), training=True)
+    computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(TRAIN, t))
     assert (step, False) == next(entry for entry in finite if not entry[1])
 
 
 def test_a_diverged_run_is_stored_as_such_and_not_repeated(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     store, spec = Store("t", tmp_path), tiny("fedavg", lr=1e15)
-    result = store.get_or_run(spec)
+    result = get_or_run(spec, store)
     assert result.status == "diverged" and "client" in result.error and "round 1" in result.error
     assert np.isnan(result.final()) and result.history == [] and result.point == ""
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("the stored result was not used"))
-    assert exact(store.get_or_run(spec)) == exact(result) and store.get(spec).error == result.error
+    monkeypatch.setattr(runs, "simulate_together", lambda *_, **__: pytest.fail("the stored result was not used"))
+    assert exact(get_or_run(spec, store)) == exact(result) and store.get(spec).error == result.error
 
 
 def test_uploads_of_single_numbers_are_checked_too():
     """A method may send one number a client (a loss, a count): leaves [K]. Finite ones pass, others name the client."""
     run = next(played(tiny("fedavg")))[0]
     messages = tree.repeat(run.work.model.theta0, 2)
-    check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, 2.0])}, {}))
+    seen = Round(1, np.array([0, 2]), {}, messages, {}, {}, {"loss": torch.tensor([1.0, 2.0])}, {})
+    check_finite(run, run.method, seen)
     with pytest.raises(Diverged) as error:
-        check_finite(run, run.method, 1, np.array([0, 2]), messages, {}, ({"loss": torch.tensor([1.0, float("nan")])}, {}))
+        check_finite(run, run.method, dataclasses.replace(seen, uploads={"loss": torch.tensor([1.0, float("nan")])}))
     assert (error.value.client, error.value.round, error.value.step) == (2, 1, None)
 
 
@@ -131,7 +165,10 @@ class Spy:
 
     def client_update(self, model, message, client, data):
         upload, kept = self.method.client_update(model, message, client, data)
-        pick = [{name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running} for node in ((message, client), (upload, kept))]
+        pick = [
+            {name: leaf.clone() for name, leaf in tree.leaves(node) if name in model.running}
+            for node in ((message, client), (upload, kept))
+        ]
         self.seen.append((data.turn.draw[1], data.turn.draw[2], *pick))  # round, client, before, after
         return upload, kept
 
@@ -143,8 +180,10 @@ def spy_on(run, seen):
 
 def spied(method, bn_stats, **changes):
     seen = []
-    states = [(run, {"server": dict(state["server"]), "stats": tree.map(torch.clone, state["stats"])}) for run, state, _ in
-              played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))]
+    states = [
+        (run, dataclasses.replace(state, stats=tree.map(torch.clone, state.stats)))
+        for run, state, _ in played(tiny(method, bn_stats=bn_stats, **changes), change=lambda run: spy_on(run, seen))
+    ]
     return states, seen
 
 
@@ -160,18 +199,24 @@ def test_statistics_stay_with_their_client(method, bn_stats):
     states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
     run, last = states[-1]
     for _, state in states:
-        for name, leaf in tree.leaves({k: v for k, v in state["server"].items() if isinstance(v, dict)}):
+        for name, leaf in tree.leaves({k: v for k, v in state.server.items() if isinstance(v, dict)}):
             if name in run.work.model.running:
                 assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
     ends = {i: after for _, i, _, after in seen}
     for i in range(4):
-        assert same({n: last["stats"][n][i] for n in run.work.model.running}, {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running})
+        assert same(
+            {n: last.stats[n][i] for n in run.work.model.running},
+            {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running},
+        )
     assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "ifca"])  # it starts from one of K models, which a client picks itself
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m != "ifca"]
+)  # it starts from one of K models, which a client picks itself
 def test_local_statistics_persist_across_participations(method):
-    """A client starts with the statistics of the end of its own previous training, the first time with the initial ones."""
+    """A client starts with the statistics of the end of its own previous training,
+    the first time with the initial ones."""
     states, seen = spied(method, "local", rounds=4)
     previous, again = {}, 0
     for _, i, before, after in seen:
@@ -191,7 +236,8 @@ def test_reset_statistics_start_every_training_anew(method):
 
 
 def test_global_statistics_are_averaged_like_the_parameters():
-    """FedAvg: after a round the server's are the sample-weighted mean of the participants', with which the next round starts."""
+    """FedAvg: after a round the server's are the sample-weighted mean of the participants',
+    with which the next round starts."""
     states, seen = spied("fedavg", "global", rounds=2)
     run = states[0][0]
     for t in (1, 2):
@@ -199,10 +245,10 @@ def test_global_statistics_are_averaged_like_the_parameters():
         share = run.sizes[[i for i, _, _ in mine]] / run.sizes[[i for i, _, _ in mine]].sum()
         for name in run.work.model.running:
             mean = sum(s * after[name] for s, (_, _, after) in zip(share, mine))
-            torch.testing.assert_close(states[t][1]["server"]["theta"][name], mean.to(torch.float32), rtol=1e-5, atol=1e-6)
-            assert all(torch.equal(before[name], states[t - 1][1]["server"]["theta"][name]) for _, before, _ in mine)
-            assert not torch.equal(states[t][1]["server"]["theta"][name], states[t - 1][1]["server"]["theta"][name])
-    assert states[2][1]["stats"] == {}
+            torch.testing.assert_close(states[t][1].server["theta"][name], mean.to(torch.float32), rtol=1e-5, atol=1e-6)
+            assert all(torch.equal(before[name], states[t - 1][1].server["theta"][name]) for _, before, _ in mine)
+            assert not torch.equal(states[t][1].server["theta"][name], states[t - 1][1].server["theta"][name])
+    assert states[2][1].stats == {}
 
 
 def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
@@ -210,7 +256,7 @@ def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
     states, seen = spied("pfedsim", "global", hyper={"rho": 0}, rounds=3)
     run, name = states[0][0], "extractor.bn1.running_mean"
     for t in (2, 3):
-        server = states[t - 1][1]["server"]
+        server = states[t - 1][1].server
         for _, i, before, _ in (entry for entry in seen if entry[0] == t):
             weights = run.method.mixing_weights(server, [i])[0]
             mixed = (weights / weights.sum()) @ server["models"][name].double()
@@ -218,29 +264,41 @@ def test_global_statistics_of_pfedsim_are_mixed_like_the_extractor():
 
 
 def test_clients_that_never_trained_are_tested_with_statistics_of_their_own_data():
-    """Under "local", FedAvg: mean and unbiased variance of the layer's inputs over the client's training images (one batch: fewer than 512)."""
+    """Under "local", FedAvg: mean and unbiased variance of the layer's inputs over the client's training images (one
+    batch: fewer than 512)."""
     *_, (run, state, ids) = played(tiny("fedavg", rounds=1, precision="float64"))
     idle = int(np.setdiff1d(np.arange(4), ids)[0])
     with torch.no_grad():
-        thetas = {int(i): tree.rows(rows, k) for chunk, rows in engine.personal_models(run, state, "glob") for k, i in enumerate(chunk)}
+        thetas = {
+            int(i): tree.rows(rows, k)
+            for chunk, rows in personal_models(run, state, "glob")
+            for k, i in enumerate(chunk)
+        }
         x = run.work.source.batch(torch.from_numpy(run.work.parts[idle]["train"])).x
         z = torch.nn.functional.conv2d(x, thetas[idle]["extractor.conv1.weight"], thetas[idle]["extractor.conv1.bias"])
     close(thetas[idle]["extractor.bn1.running_mean"][None], z.mean((0, 2, 3))[None], 1e-10)
     close(thetas[idle]["extractor.bn1.running_var"][None], z.var((0, 2, 3))[None], 1e-10)
     trained = int(ids[0])
-    assert torch.equal(thetas[trained]["extractor.bn1.running_mean"], state["stats"]["extractor.bn1.running_mean"][trained])
+    assert torch.equal(
+        thetas[trained]["extractor.bn1.running_mean"], state.stats["extractor.bn1.running_mean"][trained]
+    )
     assert simulate(tiny("fedavg", rounds=1)).partition["never_trained"] == 2
 
 
 UNNAMED = {  # settings without draws that belong to a client's number
-    "pfedsim": {"rho": 0.5}, "fedsimsup": {"shared_sup_init": True}, "fedgen": {"alpha": 0, "beta": 0},
+    "pfedsim": {"rho": 0.5},
+    "fedsimsup": {"shared_sup_init": True},
+    "fedgen": {"alpha": 0, "beta": 0},
 }
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")])  # embeddings, permutations drawn by client; tests of their own
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m not in ("pfedhn", "pfedsv", "pfedsv_known")]
+)  # embeddings, permutations drawn by client; tests of their own
 def test_renaming_clients_renames_their_results(method):
-    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of batch orders,
-    which belong to a client's number, matter in the last digits only; so all states and tests are the first run's, reordered."""
+    """Client k of the second run has the data of client order[k] of the first. With one batch a client the draws of
+    batch orders, which belong to a client's number, matter in the last digits only; so all states and tests are the
+    first run's, reordered."""
     order = np.array([2, 0, 3, 1])
     spec = tiny(method, join_ratio=1.0, rounds=2, batch_size=2000, precision="float64", hyper=UNNAMED.get(method, {}))
 
@@ -251,12 +309,12 @@ def test_renaming_clients_renames_their_results(method):
     (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
     with torch.no_grad():
         for point in run_a.points(a):
-            (correct_a, loss_a), (correct_b, loss_b) = engine.evaluate(run_a, a, point), engine.evaluate(run_b, b, point)
+            (correct_a, loss_a), (correct_b, loss_b) = evaluate(run_a, a, point), evaluate(run_b, b, point)
             np.testing.assert_array_equal(correct_b, correct_a[order])
             np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-7)
     assert not np.array_equal(loss_a, loss_a[order])
-    close(b["stats"], tree.rows(a["stats"], order), 1e-9)
-    close(b["clients"], tree.rows(a["clients"], order), 1e-9)
+    close(b.stats, tree.rows(a.stats, order), 1e-9)
+    close(b.clients, tree.rows(a.clients, order), 1e-9)
 
 
 # evaluation ----------------------------------------------------------------------------------------------------------
@@ -271,14 +329,23 @@ def test_metrics_by_hand():
     balanced: (1 + 0.5)/2 = 0.75, (0.4 + 0.6)/2 = 0.5, 0: mean 1.25/3. loss (2.1 + 4.2 + 0)/21 = 0.3.
     """
     correct, tests = np.array([[8, 1, 0], [0, 2, 3], [0, 0, 0]]), np.array([[8, 2, 0], [0, 5, 5], [1, 0, 0]])
-    expected = dict(pooled=14 / 21, client_mean=7 / 15, client_std=(1.06 / 3 - (7 / 15) ** 2) ** 0.5, client_p10=0.1, balanced=1.25 / 3, loss=0.3)
+    expected = dict(
+        pooled=14 / 21,
+        client_mean=7 / 15,
+        client_std=(1.06 / 3 - (7 / 15) ** 2) ** 0.5,
+        client_p10=0.1,
+        balanced=1.25 / 3,
+        loss=0.3,
+    )
     assert summarise(correct, np.array([2.1, 4.2, 0.0]), tests) == pytest.approx(expected)
 
 
 def test_history_has_every_evaluation_and_one_headline_each():
     spec = tiny("fedper", rounds=5, eval_every=2)
     result = simulate(spec)
-    assert [(h["round"], h["point"], h["headline"]) for h in result.history] == [(t, p, p == "recv") for t in (2, 4, 5) for p in ("recv", "post")]
+    assert [(h["round"], h["point"], h["headline"]) for h in result.history] == [
+        (t, p, p == "recv") for t in (2, 4, 5) for p in ("recv", "post")
+    ]
     assert result.curve()[0] == [2, 4, 5] and result.point == "recv"
     assert result.final() == result.arrays["correct"].sum() / result.arrays["tests"].sum() == result.curve()[1][-1]
     assert result.final("loss", "post") == result.history[-1]["loss"]
@@ -289,7 +356,7 @@ def test_fine_tuning_is_more_training_of_a_copy():
     """FedAvg: the summed loss falls from the global model to one and to three more epochs on its own data."""
     *_, (run, state, _) = played(tiny("fedavg", join_ratio=1.0, rounds=2))
     with torch.no_grad():
-        losses = {point: engine.evaluate(run, state, point)[1].sum() for point in ("glob", "ft(1)", "ft(3)")}
+        losses = {point: evaluate(run, state, point)[1].sum() for point in ("glob", "ft(1)", "ft(3)")}
     assert losses["ft(3)"] < losses["ft(1)"] < losses["glob"]
 
 
@@ -350,7 +417,7 @@ def test_a_watched_run_is_the_run():
     spec = tiny("pfedsim", hyper={"rho": 0.5})
     rounds, kinds = [], []
     for _run, state in engine.watched(spec):
-        rounds.append(state["round"])
-        kinds.append("phi" in state["server"])
+        rounds.append(state.round)
+        kinds.append("phi" in state.server)
     assert rounds == [0, 1, 2, 3] and kinds == [False, True, True, True]
-    assert exact(engine.finished(_run, state, {})) == exact(engine.simulate(spec))
+    assert exact(finished(_run, state, {})) == exact(engine.simulate(spec))

@@ -17,12 +17,14 @@ from fedlib.algorithms.pfedsv_known import RULES, relevant_peers
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine.result import RunResult
+from fedlib.engine.setup import set_up
 from fedlib.engine.shared_beginnings import beginning
-from fedlib.engine.simulate import set_up, simulate, simulate_together, watched
+from fedlib.engine.simulate import simulate, simulate_together, watched
 from fedlib.experiments import ITEMS, OpenItem
 from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, relevance, ring
 from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -137,7 +139,7 @@ def test_model_distances_are_those_of_the_models():
     spec = tiny("local", model="lenet5", rounds=1, measures=("model_distances",))
     result, models = simulate(spec, backend="serial"), None
     for _, state in watched(spec):
-        models = {name: leaf.clone() for name, leaf in state["clients"]["theta"].items()}
+        models = {name: leaf.clone() for name, leaf in state.clients["theta"].items()}
     flat = torch.cat([leaf.double().flatten(1) for leaf in models.values()], 1)
     np.testing.assert_allclose(result.arrays["squared_distance"], torch.cdist(flat, flat).square(), rtol=1e-6, atol=1e-9)
     head = torch.cat([leaf.double().flatten(1) for name, leaf in models.items() if name.startswith("head")], 1)
@@ -173,8 +175,8 @@ def game(rule: str, **hyper):
     """All five clients' values and mixtures after a first round in which nobody got anything: (run, state, messages, psi, theta), stacked [5, ...]."""
     spec = tiny("pfedsv_known", hyper={"rule": rule, "k": 2, **hyper}, model="lenet5", precision="float64", **RING)
     *_, (run, state) = watched(spec.but(rounds=2))
-    messages = run.method.downloads(state["server"], range(5))
-    theta, psi = computed(run, "serial", run.method.aggregated, range(5), messages, state["clients"])
+    messages = run.method.messages(state.server, range(5))
+    theta, psi = computed(run, "serial", run.method.aggregated, range(5), messages, state.clients)
     return run, state, messages, psi, theta
 
 
@@ -189,7 +191,7 @@ def accuracy_of_mean(run, thetas: list[dict]) -> float:
 def test_rules_of_known_peers_by_hand(rule):
     run, state, messages, psi, theta = game(rule, sv="exact", **({"self_distance": "none"} if rule == "equal" else {}))
     message, psi, theta = tree.rows(messages, 0), psi[0], tree.rows(theta, 0)
-    own = tree.rows(state["clients"]["theta"], 0)
+    own = tree.rows(state.clients["theta"], 0)
     peers = [tree.rows(message["models"], k) for k in range(2)]
     v = {members: accuracy_of_mean(run, [(own, *peers)[m] for m in members]) for members in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))}
     if rule == "multiwise":
@@ -207,8 +209,8 @@ def test_rules_of_known_peers_by_hand(rule):
 
 def test_fomo_rule_of_known_peers_is_fedfomos_mixture():
     run, state, messages, psi, theta = game("fomo", self_distance="prev")
-    own = state["clients"]["theta"]
-    clients = {"theta": own, "reference": {f"start.{n}": leaf for n, leaf in state["clients"]["start"].items()}}
+    own = state.clients["theta"]
+    clients = {"theta": own, "reference": {f"start.{n}": leaf for n, leaf in state.clients["start"].items()}}
     received = {name: messages[name] for name in ("models", "real")}
     close((theta, psi), computed(run, "serial", FedFomo(M=2).mixed, range(5), received, clients), 1e-12)
     assert (psi > 0).any() and not torch.equal(theta["head.bias"], own["head.bias"])
@@ -369,8 +371,8 @@ def test_measures_of_every_round_are_what_there_was():
     assert accuracy[1:].mean(1).tolist() == pytest.approx([h["client_mean"] for h in result.history if h["headline"]])
     np.testing.assert_allclose(accuracy[-1], result.arrays["correct"].sum(1) / result.arrays["tests"].sum(1))
     for _run, state in watched(spec):
-        if state["round"]:
-            np.testing.assert_array_equal(seen[state["round"] - 1], state["clients"]["relevance"].numpy())
+        if state.round:
+            np.testing.assert_array_equal(seen[state.round - 1], state.clients["relevance"].numpy())
     assert not seen[0].any() and seen[-1].any() and not result.arrays["downloads"][:, range(5), range(5)].any()
     plain = simulate(spec.but(measures=()))
     assert plain.history == result.history and set(plain.arrays) == {"correct", "tests", "counts"}
@@ -400,7 +402,7 @@ def test_measures_of_every_round_do_not_depend_on_the_way(tmp_path, monkeypatch)
 
 def test_measures_are_stored_and_runs_with_and_without_them_are_two(tmp_path):
     spec = tiny("fedavg", rounds=1, model="lenet5", measures=("client_accuracy",))
-    stored = Store("x", tmp_path).get_or_run(spec)
+    stored = get_or_run(spec, Store("x", tmp_path))
     again = Store("x", tmp_path).get(spec)
     np.testing.assert_array_equal(again.arrays["client_accuracy"], stored.arrays["client_accuracy"])
     assert spec.id != spec.but(measures=()).id

@@ -301,7 +301,7 @@ def test_attacks_travel_to_processes_and_finished_ones_are_not_made_again(monkey
     used, outcomes = [], []
     settings = {**ITEMS["pfedsv/fig11_inversion"].settings["smoke"], "adam_iterations": 2}
     few = [a for a in inversion.attempts(settings) if a.case.name in ("cosine", "iDLG")]
-    monkeypatch.setattr(inversion, "Workers", Pool)
+    monkeypatch.setattr(inversion, "WorkerProcesses", Pool)
     for workers in (1, 8):
         monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / str(workers)))
         inversion.attack_all(few, workers)

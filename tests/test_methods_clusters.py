@@ -1,4 +1,5 @@
-"""Per-FedAvg, FedAMP, IFCA, FeSEM, ClusterFL, FedEM and pFedMe: steps by hand, reductions, ownership, backends, communication, learning."""
+"""Per-FedAvg, FedAMP, IFCA, FeSEM, ClusterFL, FedEM and pFedMe: steps by hand, reductions, ownership, backends,
+communication, learning."""
 
 from __future__ import annotations
 
@@ -29,15 +30,24 @@ from fedlib.algorithms.fesem import k_means_plus_plus
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 POINTS = {
-    "perfedavg": ("ft(1)", "glob", "post"), "fedamp": ("post", "agg", "ft(1)"), "ifca": ("glob", "ft(1)"), "fesem": ("post", "glob", "ft(1)"),
-    "clusterfl": ("glob", "post", "ft(1)"), "fedem": ("recv", "post"), "pfedme": ("post", "glob"),
+    "perfedavg": ("ft(1)", "glob", "post"),
+    "fedamp": ("post", "agg", "ft(1)"),
+    "ifca": ("glob", "ft(1)"),
+    "fesem": ("post", "glob", "ft(1)"),
+    "clusterfl": ("glob", "post", "ft(1)"),
+    "fedem": ("recv", "post"),
+    "pfedme": ("post", "glob"),
 }
 METHODS = tuple(POINTS)
 SPLITTING = dict(eps_mode="relative", eps1=1.1, eps2=0.1, t0=1)  # ClusterFL splits whenever it may
-A = ToyData([([1.0], [-2.0])])  # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
+A = ToyData(
+    [([1.0], [-2.0])]
+)  # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
 AFTER_A = theta(2.05, -1.1, 0.45)
 
 
@@ -53,43 +63,62 @@ def biases(values) -> dict:
     return tree.stack([theta(2, -1, b) for b in values])
 
 
-# Per-FedAvg ------------------------------------------------------------------------------------------------------------
+# Per-FedAvg -----------------------------------------------------------------------------------------------------------
 
 
 def test_perfedavg_first_order_by_hand():
     """alpha = 0.1, beta = 0.5 from w = (2, -1, 0.5). Inner step on A: w' = (2.05, -1.1, 0.45).
 
-    b': x = 1, y = -2.805: e = -2.255 + 0.45 + 2.805 = 1, so g = (-1.1, 2.05, 1) at w'; applied to w: (2 + 0.55, -1 - 1.025, 0.5 - 0.5).
-    Server: the uniform mean of (2.55, -2.025, 0) and (2.05, -1.1, 0.45), whatever n.
+    b': x = 1, y = -2.805: e = -2.255 + 0.45 + 2.805 = 1, so g = (-1.1, 2.05, 1) at w'; applied to w: (2 + 0.55, -1 -
+    1.025, 0.5 - 0.5). Server: the uniform mean of (2.55, -2.025, 0) and (2.05, -1.1, 0.45), whatever n.
     """
     model, method = ToyModel(), algorithms.make("perfedavg", alpha=0.1, beta=0.5)
     server, clients = method.init(model, Setting(2, 4, 1))
-    upload, kept = method.client_update(model, method.download(server, 0), {}, ToyData([([1.0], [-2.0]), ([1.0], [-2.805])], lr=9.0))
+    upload, kept = method.client_update(
+        model, method.download(server, 0), {}, ToyData([([1.0], [-2.0]), ([1.0], [-2.805])], lr=9.0)
+    )
     close(upload, theta(2.55, -2.025, 0))
     assert kept == {} == clients
-    close(method.server_update(server, [0, 1], tree.stack([upload, AFTER_A]), np.array([1, 3])), {"theta": theta(2.3, -1.5625, 0.225)})
+    close(
+        method.server_update(server, [0, 1], tree.stack([upload, AFTER_A]), np.array([1, 3])),
+        {"theta": theta(2.3, -1.5625, 0.225)},
+    )
 
 
 def test_perfedavg_with_hessian_by_hand():
-    """As above with b'': x = 1, y = -2.5, where e = 1 at w, its gradient u = (v x, w x, 1) = (-1, 2, 1), its Hessian: d²e/dw dv = 1.
+    """As above with b'': x = 1, y = -2.5, where e = 1 at w, its gradient u = (v x, w x, 1) = (-1, 2, 1), its Hessian:
+    d²e/dw dv = 1.
 
-    H g = (u.g) u + e (g_v, g_w, 0); u.g = 1.1 + 4.1 + 1 = 6.2; H g = (-6.2 + 2.05, 12.4 - 1.1, 6.2) = (-4.15, 11.3, 6.2).
-    g - 0.1 H g = (-0.685, 0.92, 0.38); w - 0.5 of it = (2.3425, -1.46, 0.31). The finite difference errs by O(delta²).
+    H g = (u.g) u + e (g_v, g_w, 0); u.g = 1.1 + 4.1 + 1 = 6.2; H g = (-6.2 + 2.05, 12.4 - 1.1, 6.2) = (-4.15, 11.3,
+    6.2). g - 0.1 H g = (-0.685, 0.92, 0.38); w - 0.5 of it = (2.3425, -1.46, 0.31). The finite difference errs by
+    O(delta²).
     """
     data = ToyData([([1.0], [-2.0]), ([1.0], [-2.805]), ([1.0], [-2.5])])
-    upload, _ = algorithms.make("perfedavg", variant="HF", alpha=0.1, beta=0.5, delta=1e-4).client_update(ToyModel(), theta(2, -1, 0.5), {}, data)
+    upload, _ = algorithms.make("perfedavg", variant="HF", alpha=0.1, beta=0.5, delta=1e-4).client_update(
+        ToyModel(), theta(2, -1, 0.5), {}, data
+    )
     close(upload, theta(2.3425, -1.46, 0.31), 1e-6)
 
 
-@pytest.mark.parametrize(("hyper", "batches", "steps"), [
-    (dict(), 5, 2), (dict(variant="HF"), 5, 1), (dict(), 1, 1), (dict(variant="HF"), 2, 1), (dict(tau=4), 5, 4), (dict(variant="HF", tau=4), 1, 4),
-])
+@pytest.mark.parametrize(
+    ("hyper", "batches", "steps"),
+    [
+        (dict(), 5, 2),
+        (dict(variant="HF"), 5, 1),
+        (dict(), 1, 1),
+        (dict(variant="HF"), 2, 1),
+        (dict(tau=4), 5, 4),
+        (dict(variant="HF", tau=4), 1, 4),
+    ],
+)
 def test_perfedavg_counts_its_meta_steps(hyper, batches, steps):
     """floor(b/2) or floor(b/3) an epoch, at least one; or tau."""
     method, seen = algorithms.make("perfedavg", beta=0.0, **hyper), []
     data = ToyData([([float(k)], [0.0]) for k in range(batches)])
     plain = data.fold
-    data.fold = lambda step, *args, **options: plain(lambda state, *b: (seen.append(len(b)), step(state, *b))[1], *args, **options)
+    data.fold = lambda step, *args, **options: plain(
+        lambda state, *b: (seen.append(len(b)), step(state, *b))[1], *args, **options
+    )
     close(method.client_update(ToyModel(), theta(2, -1, 0.5), {}, data)[0], theta(2, -1, 0.5))  # beta = 0 moves nothing
     assert seen == [3 if hyper.get("variant") == "HF" else 2] * steps
 
@@ -100,12 +129,16 @@ def test_perfedavg_without_an_inner_step_is_fedavg(variant):
     spec = tiny("perfedavg", hyper=dict(alpha=0.0, variant=variant), batch_size=2000, precision="float64")
     run, fedavg = set_up(spec), algorithms.make("fedavg")
     for i in range(2):
-        a, b = (method.client_update(run.work.model, run.work.model.theta0, {}, PlainData(run.turn(i, 0, 1)))[0] for method in (run.method, fedavg))
+        a, b = (
+            method.client_update(run.work.model, run.work.model.theta0, {}, PlainData(run.turn(i, 0, 1)))[0]
+            for method in (run.method, fedavg)
+        )
         close(a, b)
 
 
 def test_perfedavg_adapts_at_its_own_rate():
-    """alpha = 0.1 and not the run's lr: one epoch on A gives AFTER_A; adapt_steps=1 uses the first of B's two minibatches only (1.9, -0.8, 0.4)."""
+    """alpha = 0.1 and not the run's lr: one epoch on A gives AFTER_A;
+    adapt_steps=1 uses the first of B's two minibatches only (1.9, -0.8, 0.4)."""
     start, B = theta(2, -1, 0.5), ToyData([([-1.0], [1.5]), ([1.0], [-2.12])], lr=9.0)
     a = dataclasses.replace
     method = algorithms.make("perfedavg", alpha=0.1)
@@ -122,16 +155,23 @@ def test_perfedavg_keeps_the_statistics_of_its_own_passes_only(variant):
     spec = tiny("perfedavg", hyper=dict(variant=variant, tau=1), precision="float64")
     run = set_up(spec)
     model, data = run.work.model, PlainData(run.turn(0, 0, 1))
-    first = data.fold(lambda seen, *batches: seen or (model.sgd_step(model.theta0, batches[0], 0.1),), (), steps=1, together=2 + (variant == "HF"))[0]
+    first = data.fold(
+        lambda seen, *batches: seen or (model.sgd_step(model.theta0, batches[0], 0.1),),
+        (),
+        steps=1,
+        together=2 + (variant == "HF"),
+    )[0]
     for restore in (False, True):
-        upload, _ = dataclasses.replace(run.method, restore_stats=restore).client_update(model, model.theta0, {}, PlainData(run.turn(0, 0, 1)))
+        upload, _ = dataclasses.replace(run.method, restore_stats=restore).client_update(
+            model, model.theta0, {}, PlainData(run.turn(0, 0, 1))
+        )
         expected = model.theta0 if restore else first
         assert all(torch.equal(upload[name], expected[name]) for name in model.running)
         assert not torch.equal(upload["head.weight"], model.theta0["head.weight"])
     assert not torch.equal(first["extractor.bn1.running_mean"], model.theta0["extractor.bn1.running_mean"])
 
 
-# FedAMP ----------------------------------------------------------------------------------------------------------------
+# FedAMP ---------------------------------------------------------------------------------------------------------------
 
 
 def xi(bs, **hyper):
@@ -142,25 +182,38 @@ def xi(bs, **hyper):
 def test_fedamp_weights_by_hand():
     """b = 0, s, -s with s² = ln 4 and sigma = 1: exp(-d²) = 1/4, 1/4 and 1/256.
 
-    alpha = 1: row 0 is (1/2, 1/4, 1/4), row 1 (1/4, 1 - 1/4 - 1/256, 1/256). alpha = 4: row 0 sums to 2 and is halved, (0, 1/2, 1/2);
-    row 1 sums to 1 + 1/64 and becomes (64/65, 0, 1/65). sigma = 2 with s² = 2 ln 4 and alpha = 1: all off-diagonals are half of those for alpha = 1.
+    alpha = 1: row 0 is (1/2, 1/4, 1/4), row 1 (1/4, 1 - 1/4 - 1/256, 1/256). alpha = 4: row 0 sums to 2 and is halved,
+    (0, 1/2, 1/2); row 1 sums to 1 + 1/64 and becomes (64/65, 0, 1/65). sigma = 2 with s² = 2 ln 4 and alpha = 1: all
+    off-diagonals are half of those for alpha = 1.
     """
     s = log(4) ** 0.5
     quarter, rest = 0.25, 1 / 256
-    close((xi([0, s, -s]),), (torch.tensor([[0.5, quarter, quarter], [quarter, 0.75 - rest, rest], [quarter, rest, 0.75 - rest]], dtype=torch.float64),))
+    close(
+        (xi([0, s, -s]),),
+        (
+            torch.tensor(
+                [[0.5, quarter, quarter], [quarter, 0.75 - rest, rest], [quarter, rest, 0.75 - rest]],
+                dtype=torch.float64,
+            ),
+        ),
+    )
     close((xi([0, s, -s], alpha=4.0)[:2],), (torch.tensor([[0, 0.5, 0.5], [64 / 65, 0, 1 / 65]], dtype=torch.float64),))
     close((xi([0, s * 2**0.5, -s * 2**0.5], sigma=2.0)[0],), (torch.tensor([0.75, 0.125, 0.125], dtype=torch.float64),))
 
 
 def test_fedamp_median_and_cosine_by_hand():
-    """b = 0, 1, 3: d² = 1, 9, 4 with median 4; alpha/4 exp(-1/4), ... The median is over different models only: two equal ones change nothing.
+    """b = 0, 1, 3: d² = 1, 9, 4 with median 4; alpha/4 exp(-1/4), ... The median is over different models only:
+    two equal ones change nothing.
 
     Cosines: (1, 0, 0) and (0, 1, 0) with sigma = ln 3: weights 3 : 1, or xi_self = 0.4 and the rest.
     """
     weights = xi([0, 1, 3], sigma_mode="median", alpha=2.0)
     assert weights[0, 1] == pytest.approx(0.5 * exp(-1 / 4)) and weights[1, 2] == pytest.approx(0.5 * exp(-1))
     assert weights[0, 2] == pytest.approx(0.5 * exp(-9 / 4)) and weights.sum(1).tolist() == pytest.approx([1, 1, 1])
-    assert xi([0, 0, 1], sigma_mode="median", alpha=0.1)[0, 2] == pytest.approx(0.1 * exp(-1)) and (xi([5, 5, 5], sigma_mode="median") >= 0).all()
+    assert (
+        xi([0, 0, 1], sigma_mode="median", alpha=0.1)[0, 2] == pytest.approx(0.1 * exp(-1))
+        and (xi([5, 5, 5], sigma_mode="median") >= 0).all()
+    )
     models = tree.stack([theta(1, 0, 0), theta(0, 1, 0)])
     for hyper, row in ((dict(), [0.75, 0.25]), (dict(xi_self=0.4), [0.4, 0.6])):
         method = algorithms.make("fedamp", variant="cosine", sigma=log(3), **hyper)
@@ -171,8 +224,9 @@ def test_fedamp_median_and_cosine_by_hand():
 def test_fedamp_client_and_server_by_hand():
     """lambda = 0.5, alpha = 1: the penalty's gradient is 0.5 (w - u). From w = (2, -1, 0.5) with u = (1, 0, 0.5) on A:
 
-    (-0.5, 1, 0.5) + (0.5, -0.5, 0) = (0, 0.5, 0.5): (2, -1.05, 0.45). From u itself: e = 0.5 + 2 = 2.5, gradient (0, 2.5, 2.5): (1, -0.25, 0.25).
-    Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has exp(0) = 1 and 1/4, sum 5/4: (0, 4/5, 1/5); u_0 has b = -s/5.
+    (-0.5, 1, 0.5) + (0.5, -0.5, 0) = (0, 0.5, 0.5): (2, -1.05, 0.45). From u itself: e = 0.5 + 2 = 2.5, gradient (0,
+    2.5, 2.5): (1, -0.25, 0.25). Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has exp(0) = 1 and 1/4, sum
+    5/4: (0, 4/5, 1/5); u_0 has b = -s/5.
     """
     model, u = ToyModel(), theta(1, 0, 0.5)
     for start, expected in (("own", theta(2, -1.05, 0.45)), ("cloud", theta(1, -0.25, 0.25))):
@@ -186,22 +240,26 @@ def test_fedamp_client_and_server_by_hand():
     server = method.server_update({**server, "models": biases([0, s, -s])}, np.array([1]), biases([0]), np.array([7]))
     close(server["models"], biases([0, 0, -s]))
     close(method.download(server, 0), theta(2, -1, -s / 5))
-    close(method.downloads(server, [2, 0]), tree.stack([method.download(server, i) for i in (2, 0)]))
+    close(method.messages(server, [2, 0]), tree.stack([method.download(server, i) for i in (2, 0)]))
     close(method.stored_upload(server, 2), theta(2, -1, -s))
 
 
 def test_fedamp_without_a_penalty_is_local_training():
-    amp, local = (list(played(tiny(m, hyper=h, precision="float64")))[-1][1] for m, h in (("fedamp", dict(lam=0.0)), ("local", {})))
-    close(amp["clients"]["theta"], local["clients"]["theta"])
-    assert not torch.equal(amp["clients"]["theta"]["head.weight"][0], amp["clients"]["theta"]["head.weight"][1])
+    amp, local = (
+        list(played(tiny(m, hyper=h, precision="float64")))[-1][1]
+        for m, h in (("fedamp", dict(lam=0.0)), ("local", {}))
+    )
+    close(amp.clients["theta"], local.clients["theta"])
+    assert not torch.equal(amp.clients["theta"]["head.weight"][0], amp.clients["theta"]["head.weight"][1])
 
 
-# IFCA ------------------------------------------------------------------------------------------------------------------
+# IFCA -----------------------------------------------------------------------------------------------------------------
 
 
 def test_ifca_client_by_hand():
-    """Models (2, -1, 0.5) and (-2, -1, 0.5). A: e = 0.5 and 4.5, so model 0: AFTER_A. The mirrored B of test_algorithms: e = -3, 4.62 and
-    1, 0.62, so model 1, trained to (-1.98, -0.99, 0.3). Tested is the better model as it is, found on training data."""
+    """Models (2, -1, 0.5) and (-2, -1, 0.5). A: e = 0.5 and 4.5, so model 0: AFTER_A. The mirrored B of
+    test_algorithms: e = -3, 4.62 and 1, 0.62, so model 1, trained to (-1.98, -0.99, 0.3). Tested is the better model as
+    it is, found on training data."""
     model, method = Toy(), algorithms.make("ifca", K=2)
     message = tree.stack([theta(2, -1, 0.5), theta(-2, -1, 0.5)])
     mirrored = ToyData([([1.0], [1.5]), ([-1.0], [-2.12])])
@@ -210,25 +268,32 @@ def test_ifca_client_by_hand():
         assert int(upload["cluster"]) == j == int(kept["cluster"])
         close({name: upload[name] for name in trained}, trained)
         read, plain = [], data.scan
-        data.scan = lambda step, state, part="train", plain=plain, read=read: (read.append(part), plain(step, state, part))[1]
+        data.scan = lambda step, state, part="train", plain=plain, read=read: (
+            read.append(part),
+            plain(step, state, part),
+        )[1]
         close(method.personal_model(model, message, kept, data), tree.rows(message, j))
         assert read == ["train"]
 
 
 def test_ifca_server_by_hand():
-    """K = 3: clients 0 and 2 chose model 0, client 1 model 2; n = 1, 2, 3. Uniform: b = (1 + 5)/2 = 3; by samples (1 + 15)/4 = 4. Model 1 stays."""
+    """K = 3: clients 0 and 2 chose model 0, client 1 model 2; n = 1, 2, 3. Uniform: b = (1 + 5)/2 = 3;
+    by samples (1 + 15)/4 = 4. Model 1 stays."""
     for weights, expected in (("uniform", 3), ("samples", 4)):
         method = algorithms.make("ifca", K=3, weights=weights)
         server, clients = method.init(Toy(), Setting(5, 4, 1))
         close(server["theta"], tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1), theta(-2, -1, 2)]))
         assert clients["cluster"].tolist() == [-1] * 5
-        server = method.server_update(server, [0, 1, 4], {**biases([1, 9, 5]), "cluster": torch.tensor([0, 2, 0])}, np.array([1, 2, 3]))
+        server = method.server_update(
+            server, [0, 1, 4], {**biases([1, 9, 5]), "cluster": torch.tensor([0, 2, 0])}, np.array([1, 2, 3])
+        )
         close(server["theta"], tree.stack([theta(2, -1, expected), theta(-1, -1, 1), theta(2, -1, 9)]))
         assert server["occupancy"].tolist() == [2, 0, 1]
 
 
 def test_ifca_compares_models_without_regard_to_running_statistics():
-    """The choice is that of the mean loss over the client's training data in training mode, whatever statistics the client holds."""
+    """The choice is that of the mean loss over the client's training data in training mode,
+    whatever statistics the client holds."""
     run = set_up(tiny("ifca", precision="float64"))
     model, message = run.work.model, run.method.init(run.work.model, run.setting)[0]["theta"]
     for i in range(4):
@@ -240,7 +305,7 @@ def test_ifca_compares_models_without_regard_to_running_statistics():
         assert picks == {int(np.argmin(losses))}
 
 
-# FeSEM -----------------------------------------------------------------------------------------------------------------
+# FeSEM ----------------------------------------------------------------------------------------------------------------
 
 
 def fesem_after_first_round(**hyper):
@@ -252,28 +317,35 @@ def fesem_after_first_round(**hyper):
 
 
 def test_fesem_by_hand():
-    """Seeded with one model of each pair; E: pairs together; M: centres 0.5 and 10.5 (by samples 0.75). Client 4 never trained: its cluster stays 0.
+    """Seeded with one model of each pair; E: pairs together; M: centres 0.5 and 10.5 (by samples 0.75).
+    Client 4 never trained: its cluster stays 0.
 
-    Then client 0 uploads 4: the other members keep their last models, so its centre is (4 + 1)/2 = 2.5; with members="participants" it is 4.
-    By samples (4*1 + 1*3)/4 = 1.75. Then it uploads 12 and changes sides: centres 1 and 11.
+    Then client 0 uploads 4: the other members keep their last models, so its centre is (4 + 1)/2 = 2.5; with
+    members="participants" it is 4. By samples (4*1 + 1*3)/4 = 1.75. Then it uploads 12 and changes sides: centres 1 and
+    11.
     """
-    for hyper, low, then in ((dict(), 0.5, 2.5), (dict(members="participants"), 0.5, 4), (dict(weights="samples"), 0.75, 1.75)):
+    for hyper, low, then in (
+        (dict(), 0.5, 2.5),
+        (dict(members="participants"), 0.5, 4),
+        (dict(weights="samples"), 0.75, 1.75),
+    ):
         method, server = fesem_after_first_round(**hyper)
         a, b = (int(server["cluster"][i]) for i in (0, 2))
         assert a != b and server["cluster"].tolist() == [a, a, b, b, 0] and server["seeded"]
         close(server["centres"]["head.bias"][[a, b]], torch.tensor([[low], [10.5]]).double())
-        close(method.downloads(server, [3, 0]), biases([10.5, low]))
+        close(method.messages(server, [3, 0]), biases([10.5, low]))
         server = method.server_update(server, np.array([0]), biases([4]), np.array([1]))
         close(method.download(server, 1), theta(2, -1, then))
         close((method.stored_upload(server, 0), method.stored_upload(server, 1)), (theta(2, -1, 4), theta(2, -1, 1)))
         if not hyper:
             server = method.server_update(server, np.array([0]), biases([12]), np.array([1]))
             assert server["cluster"].tolist() == [b, a, b, b, 0]
-            close(method.downloads(server, [1, 0]), biases([1, 11]))
+            close(method.messages(server, [1, 0]), biases([1, 11]))
 
 
 def test_fesem_waits_for_enough_clients_and_keeps_empty_centres():
-    """K = 3 with one client a round: one centre until the third. Then two clients move together: the centre they leave stays."""
+    """K = 3 with one client a round: one centre until the third. Then two clients move together:
+    the centre they leave stays."""
     method = algorithms.make("fesem", K=3)
     server, _ = method.init(Toy(), Setting(4, 9, 1))
     for i, b, mean in ((0, 0, 0), (1, 10, 5)):
@@ -289,7 +361,8 @@ def test_fesem_waits_for_enough_clients_and_keeps_empty_centres():
 
 
 def test_fesem_seeding_does_not_depend_on_the_clients_numbers():
-    """The same models in another order: the same seeds. Nearby pairs are almost never both chosen; equal models are no error."""
+    """The same models in another order: the same seeds. Nearby pairs are almost never both chosen;
+    equal models are no error."""
     models, order = biases([0.0, 0.1, 7, 7.2, 20, 20.3]), torch.tensor([4, 0, 5, 3, 1, 2])
     for seed in range(10):
         chosen = k_means_plus_plus(models, ToyModel.trainable, 3, seed)
@@ -305,7 +378,7 @@ def test_fesem_random_seeding():
     close(server["centres"], tree.stack([theta(-k, -1, k) for k in (1, 2, 3)]))
 
 
-# ClusterFL -------------------------------------------------------------------------------------------------------------
+# ClusterFL ------------------------------------------------------------------------------------------------------------
 
 
 def clusterfl_round(updates, clients=None, n=None, ids=None, rounds=1, **hyper):
@@ -314,31 +387,37 @@ def clusterfl_round(updates, clients=None, n=None, ids=None, rounds=1, **hyper):
     server, _ = method.init(ToyModel(), Setting(clients or len(updates), 4, 1))
     ids = np.arange(len(updates)) if ids is None else ids
     for _ in range(rounds):
-        server = method.server_update(server, ids, biases([0.5 + u for u in updates]), np.ones(len(updates)) if n is None else n)
+        server = method.server_update(
+            server, ids, biases([0.5 + u for u in updates]), np.ones(len(updates)) if n is None else n
+        )
     return method, server
 
 
 def test_clusterfl_splits_by_hand():
-    """Updates 1, 2, -1, -2: ||mean|| = 0 < 0.4, max = 2 > 1.6: split by sign, each half with its own mean: b = 0.5 + 1.5 and 0.5 - 1.5."""
+    """Updates 1, 2, -1, -2: ||mean|| = 0 < 0.4, max = 2 > 1.6: split by sign, each half with its own mean:
+    b = 0.5 + 1.5 and 0.5 - 1.5."""
     method, server = clusterfl_round([1, 2, -1, -2])
     assert server["cluster"].tolist() == [0, 0, 1, 1] and server["norms"].tolist() == [[0, 2], [0, 2]]
     close(server["theta"], biases([2, -1]))
-    close(method.downloads(server, [3, 0]), biases([-1, 2]))
+    close(method.messages(server, [3, 0]), biases([-1, 2]))
     close(method.download(server, 3), theta(2, -1, -1))
 
 
-@pytest.mark.parametrize(("updates", "hyper", "split"), [
-    ([1, 2, -1, -2], dict(t0=1), False),  # too early
-    ([1, 1.5, -1, -1.5], dict(), False),  # max 1.5
-    ([2, 2, -1, -1], dict(), False),  # mean 0.5
-    ([2, -2], dict(), False),  # no more than two members
-    ([2, -2], dict(min_size=1), True),
-    ([2, 2, -1, -1], dict(eps1=0.6), True),
-    ([1, 1.5, -1, -1.5], dict(eps2=1.4), True),
-    ([1, 2, -1, -2], dict(eps_mode="relative"), False),  # a mean of 0 is not below 0.4 of the largest mean, 0
-    ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=3.9), True),  # mean 0.5 < 0.505, max 2 > 1.95
-    ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=4.1), False),
-])
+@pytest.mark.parametrize(
+    ("updates", "hyper", "split"),
+    [
+        ([1, 2, -1, -2], dict(t0=1), False),  # too early
+        ([1, 1.5, -1, -1.5], dict(), False),  # max 1.5
+        ([2, 2, -1, -1], dict(), False),  # mean 0.5
+        ([2, -2], dict(), False),  # no more than two members
+        ([2, -2], dict(min_size=1), True),
+        ([2, 2, -1, -1], dict(eps1=0.6), True),
+        ([1, 1.5, -1, -1.5], dict(eps2=1.4), True),
+        ([1, 2, -1, -2], dict(eps_mode="relative"), False),  # a mean of 0 is not below 0.4 of the largest mean, 0
+        ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=3.9), True),  # mean 0.5 < 0.505, max 2 > 1.95
+        ([2, 2, -1, -1], dict(eps_mode="relative", eps1=1.01, eps2=4.1), False),
+    ],
+)
 def test_clusterfl_thresholds(updates, hyper, split):
     _, server = clusterfl_round(updates, **hyper)
     assert len(set(server["cluster"].tolist())) == 1 + split == len(server["largest"])
@@ -347,20 +426,28 @@ def test_clusterfl_thresholds(updates, hyper, split):
 
 
 def test_clusterfl_absent_clients_stay_with_the_larger_half():
-    """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three. A cluster without participants keeps its model."""
+    """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three.
+    A cluster without participants keeps its model."""
     method, server = clusterfl_round([-3, 1, 1, 1], clients=6, ids=np.array([1, 3, 4, 5]))
     assert server["cluster"].tolist() == [0, 1, 0, 0, 0, 0]
     close(server["theta"], biases([1.5, -2.5]))
     after = method.server_update(server, np.array([0, 2]), biases([1, 4]), np.array([1, 3]))
     close(after["theta"], biases([2.5, -2.5]))  # uniform
-    assert after["cluster"].tolist() == server["cluster"].tolist() and after["norms"][1].tolist() == server["norms"][1].tolist()
-    after = dataclasses.replace(method, weights="samples").server_update(server, np.array([0, 2]), biases([1, 4]), np.array([1, 3]))
+    assert (
+        after["cluster"].tolist() == server["cluster"].tolist()
+        and after["norms"][1].tolist() == server["norms"][1].tolist()
+    )
+    after = dataclasses.replace(method, weights="samples").server_update(
+        server, np.array([0, 2]), biases([1, 4]), np.array([1, 3])
+    )
     close(after["theta"], biases([3.25, -2.5]))
 
 
 def test_clusterfl_halves_by_complete_linkage():
-    """Directions in degrees. 0, 30, 55, 75, 97: (55, 75), then (0, 30), then 97 joins the pair (42 away at most), so that the halves are (0, 30)
-    and the rest; single linkage (gaps 30, 25, 20, 22) would cut 0 off. Lengths do not matter; a zero update is no error."""
+    """Directions in degrees. 0, 30, 55, 75, 97: (55, 75), then (0, 30), then 97 joins the pair (42 away at most), so
+    that the halves are (0, 30) and the rest; single linkage (gaps 30, 25, 20, 22) would cut 0 off. Lengths do not
+    matter; a zero update is no error."""
+
     def halves(degrees, lengths):
         angle = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
         vectors = torch.stack([angle.cos(), angle.sin()], 1) * torch.tensor(lengths, dtype=torch.float64)[:, None]
@@ -371,7 +458,7 @@ def test_clusterfl_halves_by_complete_linkage():
     assert len(halves([0, 0, 0, 0], [0, 1, 1, 1])) in (1, 2)
 
 
-# FedEM -----------------------------------------------------------------------------------------------------------------
+# FedEM ----------------------------------------------------------------------------------------------------------------
 
 
 class TwoClasses(Toy):
@@ -392,7 +479,8 @@ def classes(batches):
 
 
 def test_fedem_by_hand():
-    """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4. With weights 0.6, 0.4: q ∝ 0.3, 0.3.
+    """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4.
+    With weights 0.6, 0.4: q ∝ 0.3, 0.3.
 
     New weights (1/2, 1/2). Gradients q (P - y) (v x, w x, 1): -0.25 (-1, 1, 1) and -0.125 (1, 1, 1); lr 0.1.
     Second epoch: q stays 1/2, for it is that of the received components: component 0 has s = -0.975² + 1.025.
@@ -410,14 +498,24 @@ def test_fedem_by_hand():
     step = 0.1 * 0.5 * (1 / (1 + exp(0.975**2 - 1.025)) - 1)
     close(tree.rows(upload, 0), theta(0.975 + step * 0.975, -0.975 - step * 0.975, 1.025 - step))
     personal = method.personal_model(model, received, kept, None)
-    close(method.predict(model, personal, torch.ones(1, dtype=torch.float64)).exp()[0, 1][None], torch.tensor([0.625], dtype=torch.float64))
+    close(
+        method.predict(model, personal, torch.ones(1, dtype=torch.float64)).exp()[0, 1][None],
+        torch.tensor([0.625], dtype=torch.float64),
+    )
 
 
 def test_fedem_server_and_start():
-    """By component, weighted by samples: b = (1 + 3*2)/4 and (10 + 3*20)/4. Weights are uniform at first, components differ."""
+    """By component, weighted by samples: b = (1 + 3*2)/4 and (10 + 3*20)/4. Weights are uniform at first,
+    components differ."""
     method = algorithms.make("fedem", M=2)
     server, clients = method.init(Toy(), Setting(3, 4, 2))
-    close((server, clients), ({"theta": tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1)])}, {"mix": torch.full((3, 2), 0.5, dtype=torch.float64)}))
+    close(
+        (server, clients),
+        (
+            {"theta": tree.stack([theta(2, -1, 0.5), theta(-1, -1, 1)])},
+            {"mix": torch.full((3, 2), 0.5, dtype=torch.float64)},
+        ),
+    )
     server = method.server_update(server, [0, 2], tree.stack([biases([1, 10]), biases([2, 20])]), np.array([1, 3]))
     close(server, {"theta": biases([1.75, 17.5])})
 
@@ -431,15 +529,16 @@ def test_fedem_weights_do_not_underflow():
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 
 
-# pFedMe ----------------------------------------------------------------------------------------------------------------
+# pFedMe ---------------------------------------------------------------------------------------------------------------
 
 
 def test_pfedme_by_hand():
     """lambda = 2, K = 1, eta_p = 0.1, eta = 0.25, so that w_i moves half of the way to theta.
 
-    A: no pull yet, theta = (2.05, -1.1, 0.45); w_i = (2.025, -1.05, 0.475). x = 1, y = -2.805, from theta: e = 1, gradient
-    (-1.1, 2.05, 1) + 2 (0.025, -0.05, -0.025) = (-1.05, 1.95, 0.95); theta = (2.155, -1.295, 0.355); w_i = (2.09, -1.1725, 0.415).
-    start = "w", y = -2.65125: e = -2.12625 + 0.475 + 2.65125 = 1, theta = w_i - 0.1 (-1.05, 2.025, 1) = (2.13, -1.2525, 0.375), w_i the mean of both.
+    A: no pull yet, theta = (2.05, -1.1, 0.45); w_i = (2.025, -1.05, 0.475). x = 1, y = -2.805, from theta: e = 1,
+    gradient (-1.1, 2.05, 1) + 2 (0.025, -0.05, -0.025) = (-1.05, 1.95, 0.95); theta = (2.155, -1.295, 0.355); w_i =
+    (2.09, -1.1725, 0.415). start = "w", y = -2.65125: e = -2.12625 + 0.475 + 2.65125 = 1, theta = w_i - 0.1 (-1.05,
+    2.025, 1) = (2.13, -1.2525, 0.375), w_i the mean of both.
     """
     model, client = ToyModel(), {"theta": theta(9, 9, 9), "trained": torch.tensor(False)}
     hyper = dict(lam=2.0, K=1, eta_p=0.1, eta=0.25)
@@ -454,11 +553,14 @@ def test_pfedme_by_hand():
 
 
 def test_pfedme_inner_steps_and_outer_rate_by_hand():
-    """K = 2 on A with lambda = 2, eta_p = 0.1: theta = AFTER_A, then e = -1.1*2.05 + 0.45 + 2 = 0.195, gradient (-0.2145, 0.39975, 0.195)
-    + 2 (0.05, -0.1, -0.05) = (-0.1145, 0.19975, 0.095). eta: the run's lr 0.1 gives 0.2 of the way; lambda = 15 is capped to half of the way."""
+    """K = 2 on A with lambda = 2, eta_p = 0.1: theta = AFTER_A, then e = -1.1*2.05 + 0.45 + 2 = 0.195, gradient
+    (-0.2145, 0.39975, 0.195) + 2 (0.05, -0.1, -0.05) = (-0.1145, 0.19975, 0.095). eta: the run's lr 0.1 gives 0.2 of
+    the way; lambda = 15 is capped to half of the way."""
     final = theta(2.05 + 0.01145, -1.1 - 0.019975, 0.45 - 0.0095)
     client = {"theta": theta(0, 0, 0), "trained": torch.tensor(False)}
-    upload, kept = algorithms.make("pfedme", lam=2.0, K=2, eta_p=0.1).client_update(ToyModel(), theta(2, -1, 0.5), client, A)
+    upload, kept = algorithms.make("pfedme", lam=2.0, K=2, eta_p=0.1).client_update(
+        ToyModel(), theta(2, -1, 0.5), client, A
+    )
     close(kept["theta"], final)
     close(upload, tree.map(lambda w, t: w - 0.2 * (w - t), theta(2, -1, 0.5), final))
     upload, kept = algorithms.make("pfedme", K=1, eta_p=0.1).client_update(ToyModel(), theta(2, -1, 0.5), client, A)
@@ -466,7 +568,8 @@ def test_pfedme_inner_steps_and_outer_rate_by_hand():
 
 
 def test_pfedme_server_and_what_is_tested():
-    """beta = 0.5: half of the old b = 0.5 and half of the mean of 1 and 5, 3 uniform or 4 by samples. Tested: theta, or w for who never trained."""
+    """beta = 0.5: half of the old b = 0.5 and half of the mean of 1 and 5, 3 uniform or 4 by samples. Tested: theta,
+    or w for who never trained."""
     model = ToyModel()
     for weights, b in (("uniform", 1.75), ("samples", 2.25)):
         method = algorithms.make("pfedme", beta=0.5, weights=weights)
@@ -480,27 +583,37 @@ def test_pfedme_server_and_what_is_tested():
         close(method.personal_model(model, glob, own, A), theta(2, -1, b))
 
 
-# reductions to FedAvg, in whole runs -----------------------------------------------------------------------------------
+# reductions to FedAvg, in whole runs ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "tolerance"), [
-    ("ifca", dict(K=1, weights="samples"), 1e-12), ("fesem", dict(K=1, weights="samples", members="participants"), 1e-12),
-    ("clusterfl", dict(weights="samples"), 1e-12), ("clusterfl", dict(weights="samples", t0=0, eps1=0.0), 1e-12),
-    ("fedem", dict(M=1), 1e-12), ("pfedme", dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples"), 1e-7),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "tolerance"),
+    [
+        ("ifca", dict(K=1, weights="samples"), 1e-12),
+        ("fesem", dict(K=1, weights="samples", members="participants"), 1e-12),
+        ("clusterfl", dict(weights="samples"), 1e-12),
+        ("clusterfl", dict(weights="samples", t0=0, eps1=0.0), 1e-12),
+        ("fedem", dict(M=1), 1e-12),
+        ("pfedme", dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples"), 1e-7),
+    ],
+)
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_one_cluster_is_fedavg(method, hyper, tolerance, bn_stats):
-    """One model, one centre, no split, one component, no tie: the global model of FedAvg after three rounds, and the clients' statistics."""
+    """One model, one centre, no split, one component, no tie: the global model of FedAvg after three rounds,
+    and the clients' statistics."""
+
     def end(*args):
-        *_, (_, state, _) = played(tiny(*args, precision="float64", bn_stats=bn_stats, **({"hyper": hyper} if args[0] != "fedavg" else {})))
+        *_, (_, state, _) = played(
+            tiny(*args, precision="float64", bn_stats=bn_stats, **({"hyper": hyper} if args[0] != "fedavg" else {}))
+        )
         return state
 
     plain, state = end("fedavg"), end(method)
-    known = state["server"].get("centres", state["server"].get("theta"))
-    for name, leaf in plain["server"]["theta"].items():
+    known = state.server.get("centres", state.server.get("theta"))
+    for name, leaf in plain.server["theta"].items():
         torch.testing.assert_close(known[name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
-    for name, leaf in plain["stats"].items():
-        torch.testing.assert_close(state["stats"][name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
+    for name, leaf in plain.stats.items():
+        torch.testing.assert_close(state.stats[name].reshape(leaf.shape), leaf, rtol=tolerance, atol=tolerance)
 
 
 def test_perfedavg_and_clusterfl_average_uniformly():
@@ -514,7 +627,7 @@ def test_perfedavg_and_clusterfl_average_uniformly():
         assert not differing or method == "fesem" and len(differing) == 1  # FeSEM remembers the numbers themselves
 
 
-# ownership -------------------------------------------------------------------------------------------------------------
+# ownership ------------------------------------------------------------------------------------------------------------
 
 
 def hyper_of(method):
@@ -523,10 +636,11 @@ def hyper_of(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method):
-    """States, statistics and the server's stored models: rows outside S_t bit for bit; heads of the participants move."""
+    """States, statistics and the server's stored models: rows outside S_t bit for bit;
+    heads of the participants move."""
     before = None
     for _, state, ids in played(tiny(method, hyper=hyper_of(method))):
-        owned = {"clients": state["clients"], "stats": state["stats"], "models": state["server"].get("models", {})}
+        owned = {"clients": state.clients, "stats": state.stats, "models": state.server.get("models", {})}
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None:
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -545,18 +659,19 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round at all points: no state changes, and a run evaluated once ends with the same numbers."""
+    """Evaluated after every round at all points: no state changes,
+    and a run evaluated once ends with the same numbers."""
     often = tiny(method, rounds=2, eval_points=POINTS[method], hyper=hyper_of(method))
     ends = [[h for h in simulate(spec).history if h["round"] == 2] for spec in (often, often.but(eval_every=2))]
     assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds")})
     with torch.no_grad():
         record(run, state)
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
     count = len(POINTS[method])
-    assert same(state["history"][:count], state["history"][count:])
+    assert same(state.history[:count], state.history[count:])
 
 
 @pytest.mark.parametrize("method", ["fedamp", "fesem", "pfedme"])
@@ -569,77 +684,125 @@ def test_a_personal_model_changes_when_its_client_trains_and_not_otherwise(metho
             _, common = evaluate(run, state, shared)
         if before is not None:
             known, loss_before = before
-            assert {int(i) for i in np.flatnonzero(loss != loss_before) if known[i]} == {int(i) for i in ids if known[i]}
+            assert {int(i) for i in np.flatnonzero(loss != loss_before) if known[i]} == {
+                int(i) for i in ids if known[i]
+            }
             assert all(loss[i] != common[i] for i in ids)
-        before = state["trained"].clone(), loss
+        before = state.trained.clone(), loss
     assert known.any()
 
 
 def test_fedem_weights_are_personal_and_a_simplex():
     *_, (run, state, _) = played(tiny("fedem", join_ratio=1.0, rounds=2))
-    mix = state["clients"]["mix"]
+    mix = state.clients["mix"]
     assert (mix >= 0).all() and mix.sum(1).tolist() == pytest.approx([1] * 4, abs=1e-5)
     assert all(not torch.equal(mix[i], mix[j]) for i in range(4) for j in range(i))
 
 
 def test_stored_models_are_what_the_clients_keep():
-    """FedAMP: the server's copies are the clients' models (statistics apart); FeSEM: a client trains from its own cluster's centre."""
+    """FedAMP: the server's copies are the clients' models (statistics apart); FeSEM:
+    a client trains from its own cluster's centre."""
     *_, (run, state, _) = played(tiny("fedamp"))
     for name in run.work.model.trainable:
-        assert torch.equal(state["server"]["models"][name], state["clients"]["theta"][name])
+        assert torch.equal(state.server["models"][name], state.clients["theta"][name])
     before = None
     for run, state, ids in played(tiny("fesem", hyper=dict(K=2), join_ratio=1.0)):
         if before is not None:
             for i in ids:
-                message = {**run.method.download(before["server"], int(i)), **tree.rows(before["stats"], int(i))}
-                upload, _ = run.method.client_update(run.work.model, message, {}, PlainData(run.turn(int(i), 0, state["round"])))
-                assert torch.equal(upload["head.weight"], state["server"]["models"]["head.weight"][i])
+                message = {**run.method.download(before.server, int(i)), **tree.rows(before.stats, int(i))}
+                upload, _ = run.method.client_update(
+                    run.work.model, message, {}, PlainData(run.turn(int(i), 0, state.round))
+                )
+                assert torch.equal(upload["head.weight"], state.server["models"]["head.weight"][i])
         before = copy.deepcopy(state)
 
 
-# backends --------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "bn_stats"), [
-    ("perfedavg", dict(variant="HF"), "local"), ("perfedavg", dict(), "global"), ("fedamp", dict(sigma_mode="median"), "local"),
-    ("fedamp", dict(variant="cosine", start="cloud"), "reset"), ("ifca", dict(), "local"), ("ifca", dict(), "global"), ("fesem", dict(K=2), "local"),
-    ("fesem", dict(K=2, seeding="random", members="participants"), "global"), ("clusterfl", SPLITTING, "local"), ("fedem", dict(M=2), "local"),
-    ("fedem", dict(M=2), "global"), ("pfedme", dict(K=2), "local"), ("pfedme", dict(K=2, start="w"), "reset"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "bn_stats"),
+    [
+        ("perfedavg", dict(variant="HF"), "local"),
+        ("perfedavg", dict(), "global"),
+        ("fedamp", dict(sigma_mode="median"), "local"),
+        ("fedamp", dict(variant="cosine", start="cloud"), "reset"),
+        ("ifca", dict(), "local"),
+        ("ifca", dict(), "global"),
+        ("fesem", dict(K=2), "local"),
+        ("fesem", dict(K=2, seeding="random", members="participants"), "global"),
+        ("clusterfl", SPLITTING, "local"),
+        ("fedem", dict(M=2), "local"),
+        ("fedem", dict(M=2), "global"),
+        ("pfedme", dict(K=2), "local"),
+        ("pfedme", dict(K=2, start="w"), "reset"),
+    ],
+)
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     """Three of six clients a round with 1 to 320 samples: all states and every client's test, in float64."""
-    spec = tiny(method, num_clients=6, rounds=2, precision="float64", eval_points=POINTS[method], hyper=hyper, bn_stats=bn_stats, seed=1)
+    spec = tiny(
+        method,
+        num_clients=6,
+        rounds=2,
+        precision="float64",
+        eval_points=POINTS[method],
+        hyper=hyper,
+        bn_stats=bn_stats,
+        seed=1,
+    )
     ends = []
     for backend in ("serial", "vmap"):
         with torch.no_grad():
             *_, (run, state, _) = played(spec, backend, uneven)
             tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-        ends.append([*tensors(state["server"]), *tensors(state["clients"]), *tensors(state["stats"]), *tested])
-    close(tuple(ends[1]), tuple(ends[0]), 1e-9 if hyper.get("variant") == "HF" else 1e-12)  # HF divides rounding by 2 delta
-    assert state["trained"][4]
+        ends.append([*tensors(state.server), *tensors(state.clients), *tensors(state.stats), *tested])
+    close(
+        tuple(ends[1]), tuple(ends[0]), 1e-9 if hyper.get("variant") == "HF" else 1e-12
+    )  # HF divides rounding by 2 delta
+    assert state.trained[4]
 
 
-# communication ---------------------------------------------------------------------------------------------------------
+# communication --------------------------------------------------------------------------------------------------------
 
 NU = 156 + 12 + 2416 + 32 + 120 * 257 + 10164 + 850  # LeNet5-BN on 1x16x16 with 10 classes; 44 running statistics
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
-@pytest.mark.parametrize(("method", "hyper", "down", "up"), [
-    ("perfedavg", {}, (1, 0), (1, 0)), ("perfedavg", dict(variant="HF", tau=1), (1, 0), (1, 0)), ("fedamp", {}, (1, 0), (1, 0)), ("ifca", dict(K=3), (3, 0), (1, 1)),
-    ("fesem", {}, (1, 0), (1, 0)), ("clusterfl", SPLITTING, (1, 0), (1, 0)), ("fedem", dict(M=2), (2, 0), (2, 0)), ("pfedme", dict(K=1), (1, 0), (1, 0)),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "down", "up"),
+    [
+        ("perfedavg", {}, (1, 0), (1, 0)),
+        ("perfedavg", dict(variant="HF", tau=1), (1, 0), (1, 0)),
+        ("fedamp", {}, (1, 0), (1, 0)),
+        ("ifca", dict(K=3), (3, 0), (1, 1)),
+        ("fesem", {}, (1, 0), (1, 0)),
+        ("clusterfl", SPLITTING, (1, 0), (1, 0)),
+        ("fedem", dict(M=2), (2, 0), (2, 0)),
+        ("pfedme", dict(K=1), (1, 0), (1, 0)),
+    ],
+)
 def test_communication_is_the_closed_form(method, hyper, down, up, bn_stats):
     """Models and further numbers per participant (2 of 5) and round (2)."""
     spec = tiny(method, hyper=hyper, bn_stats=bn_stats, num_clients=5, rounds=2, eval_every=2)
     per_model = NU + (44 if bn_stats == "global" else 0)
     counted = simulate(spec).communication
-    assert {way: counted[way]["floats"] for way in counted} == {"down": 4 * (down[0] * per_model + down[1]), "up": 4 * (up[0] * per_model + up[1])}
+    assert {way: counted[way]["floats"] for way in counted} == {
+        "down": 4 * (down[0] * per_model + down[1]),
+        "up": 4 * (up[0] * per_model + up[1]),
+    }
 
 
-# learning --------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
-SKEWED = dict(partition=dict(alpha=0.1, min_size=5), num_clients=8, join_ratio=1.0, test_fraction=0.5, rounds=5, local_epochs=2, eval_every=5)
+SKEWED = dict(
+    partition=dict(alpha=0.1, min_size=5),
+    num_clients=8,
+    join_ratio=1.0,
+    test_fraction=0.5,
+    rounds=5,
+    local_epochs=2,
+    eval_every=5,
+)
 
 
 @pytest.fixture(scope="module")
@@ -648,12 +811,22 @@ def fedavg():
     return simulate(tiny("fedavg", **SKEWED)).final()
 
 
-@pytest.mark.parametrize(("method", "hyper", "changes", "above"), [
-    ("perfedavg", {}, {}, True), ("perfedavg", dict(variant="HF"), {}, True), ("fedamp", {}, {}, True), ("ifca", dict(K=2), {}, False),
-    ("fesem", {}, {}, True), ("clusterfl", {**SPLITTING, "eps2": 0.5}, {}, True), ("fedem", dict(M=2), {}, False), ("pfedme", dict(K=3, eta_p=0.05), dict(rounds=3, eval_every=3), True),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "changes", "above"),
+    [
+        ("perfedavg", {}, {}, True),
+        ("perfedavg", dict(variant="HF"), {}, True),
+        ("fedamp", {}, {}, True),
+        ("ifca", dict(K=2), {}, False),
+        ("fesem", {}, {}, True),
+        ("clusterfl", {**SPLITTING, "eps2": 0.5}, {}, True),
+        ("fedem", dict(M=2), {}, False),
+        ("pfedme", dict(K=3, eta_p=0.05), dict(rounds=3, eval_every=3), True),
+    ],
+)
 def test_it_learns(fedavg, method, hyper, changes, above):
-    """Dir(0.1), ten classes: at least 0.45 (chance is 0.1), and above FedAvg where the headline is a personal model of a client's own data."""
+    """Dir(0.1), ten classes: at least 0.45 (chance is 0.1), and above FedAvg where the headline is a personal model of
+    a client's own data."""
     result = simulate(tiny(method, hyper=hyper, **{**SKEWED, **changes}))
     assert result.final() > 0.45
     assert not above or result.final() > fedavg, (result.final(), fedavg)
@@ -676,26 +849,45 @@ def two_tasks(run):
     return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts, source=source), tests=tests)
 
 
-@pytest.mark.parametrize(("method", "hyper"), [("ifca", dict(K=2)), ("fesem", dict(K=2)), ("clusterfl", {**SPLITTING, "eps2": 0.5})])
+@pytest.mark.parametrize(
+    ("method", "hyper"), [("ifca", dict(K=2)), ("fesem", dict(K=2)), ("clusterfl", {**SPLITTING, "eps2": 0.5})]
+)
 def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyper):
-    """Two tasks of two clients each. Their cluster's model does well for all, which one model cannot (its errors on one task are the other's hits)."""
-    *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks)
-    cluster = (state["clients"] if method == "ifca" else state["server"])["cluster"].tolist()
+    """Two tasks of two clients each. Their cluster's model does well for all,
+    which one model cannot (its errors on one task are the other's hits)."""
+    *_, (run, state, _) = played(
+        tiny(method, hyper=hyper, join_ratio=1.0, rounds=5, local_epochs=3, lr=0.1), change=two_tasks
+    )
+    cluster = (state.clients if method == "ifca" else state.server)["cluster"].tolist()
     assert cluster[0] == cluster[2] != cluster[1] == cluster[3]
     with torch.no_grad():
         correct, _ = evaluate(run, state, "glob")
     assert (correct.sum(1) / run.tests.sum(1)).min() > 0.6
 
 
-# bad input and faults --------------------------------------------------------------------------------------------------
+# bad input and faults -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper", "named"), [
-    ("perfedavg", dict(variant="SO"), "FO"), ("perfedavg", dict(tau=0), "tau"), ("fedamp", dict(sigma=0.0), "sigma"), ("fedamp", dict(start="u"), "cloud"),
-    ("fedamp", dict(xi_self=2.0), "xi_self"), ("ifca", dict(K=0), "K"), ("ifca", dict(weights="n"), "samples"), ("fesem", dict(seeding="far"), "k-means"),
-    ("fesem", dict(members="some"), "participants"), ("clusterfl", dict(eps_mode="rel"), "relative"), ("clusterfl", dict(min_size=0), "min_size"),
-    ("fedem", dict(M=0), "M"), ("pfedme", dict(lam=0.0), "lam"), ("pfedme", dict(start="x"), "previous"), ("pfedme", dict(K=0), "K"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "named"),
+    [
+        ("perfedavg", dict(variant="SO"), "FO"),
+        ("perfedavg", dict(tau=0), "tau"),
+        ("fedamp", dict(sigma=0.0), "sigma"),
+        ("fedamp", dict(start="u"), "cloud"),
+        ("fedamp", dict(xi_self=2.0), "xi_self"),
+        ("ifca", dict(K=0), "K"),
+        ("ifca", dict(weights="n"), "samples"),
+        ("fesem", dict(seeding="far"), "k-means"),
+        ("fesem", dict(members="some"), "participants"),
+        ("clusterfl", dict(eps_mode="rel"), "relative"),
+        ("clusterfl", dict(min_size=0), "min_size"),
+        ("fedem", dict(M=0), "M"),
+        ("pfedme", dict(lam=0.0), "lam"),
+        ("pfedme", dict(start="x"), "previous"),
+        ("pfedme", dict(K=0), "K"),
+    ],
+)
 def test_bad_values_are_errors_that_name_the_accepted(method, hyper, named):
     with pytest.raises(BadValue, match=named):
         algorithms.make(method, **hyper)
@@ -719,5 +911,13 @@ def test_rates_of_their_own_diverge_by_name():
 def test_one_client_alone(method):
     """N = 1: no pair, no cluster, no mean; everything still works."""
     assert draws.participants(0, 1, 1, 0.5).tolist() == [0]
-    result = simulate(tiny(method, num_clients=1, rounds=2, hyper=dict(K=2) if method in ("fesem", "ifca") else hyper_of(method), local_epochs=1))
+    result = simulate(
+        tiny(
+            method,
+            num_clients=1,
+            rounds=2,
+            hyper=dict(K=2) if method in ("fesem", "ifca") else hyper_of(method),
+            local_epochs=1,
+        )
+    )
     assert result.status == "finished" and np.isfinite(result.final())

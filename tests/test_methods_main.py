@@ -1,4 +1,5 @@
-"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, ownership, backends, communication, learning, limits."""
+"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, ownership, backends, communication, learning,
+limits."""
 
 from __future__ import annotations
 
@@ -18,12 +19,19 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.simulate import evaluate, record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
 METHODS = tuple(HYPER)
-POINTS = {"pfedcs": ("recv", "post", "ft(1)"), "pfedsv": ("agg", "post", "ft(1)"), "fedsimsup": ("agg", "post"), "fedfomo": ("post", "agg", "ft(1)")}
+POINTS = {
+    "pfedcs": ("recv", "post", "ft(1)"),
+    "pfedsv": ("agg", "post", "ft(1)"),
+    "fedsimsup": ("agg", "post"),
+    "fedfomo": ("post", "agg", "ft(1)"),
+}
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
 LN3 = log(3)
 NU_F, NU_C = 43620, 850  # LeNet5-BN on 1x16x16, derived in test_algorithms.py; and 44 running statistics
@@ -43,14 +51,17 @@ def two(w, a0, a1=0.0, b0=0.0, b1=0.0):
 
 
 class TwoClasses(ToyModel):
-    """Cross-entropy of two classes. With p the probabilities and g = p - onehot(y): dW_c = g_c z, db_c = g_c, dw = x sum g_c W_c."""
+    """Cross-entropy of two classes. With p the probabilities and g = p - onehot(y): dW_c = g_c z, db_c = g_c,
+    dw = x sum g_c W_c."""
 
     def __init__(self, theta0=None, sibling=None):
         self.theta0, self.other = theta0 or two(0.5, LN3), sibling
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
         names = self.trainable if train is None else tuple(train)
-        slope, _ = self.gradient(lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names})
+        slope, _ = self.gradient(
+            lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names}
+        )
         return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
 
     def classify(self, theta, z):
@@ -76,14 +87,14 @@ def setting(*sizes, counts=None, rounds=4):
     return Setting(len(counts), rounds, counts.shape[1], 0, counts)
 
 
-# PFedCS by hand --------------------------------------------------------------------------------------------------------
+# PFedCS by hand -------------------------------------------------------------------------------------------------------
 
 
 def test_pfedcs_local_update_by_hand():
     """x = 2, y = 0, eta = 0.1; f: w = 0.5, so z = 1. Own head (ln 3, 0), no bias: p = (3/4, 1/4).
 
-    Teacher as received (0, 0), p = (1/2, 1/2). One epoch of fine-tuning: g = (-1/2, 1/2), so W = (0.05, -0.05), b = (0.05, -0.05), scores
-    (0.1, -0.1) and t = 1/(1 + e^-0.2) for class 0.
+    Teacher as received (0, 0), p = (1/2, 1/2). One epoch of fine-tuning: g = (-1/2, 1/2), so W = (0.05, -0.05), b =
+    (0.05, -0.05), scores (0.1, -0.1) and t = 1/(1 + e^-0.2) for class 0.
     Student: g = (p - onehot) + (p - teacher) = (-1/4 + 3/4 - t, 1/4 + 1/4 - (1 - t)) = (1/2 - t, t - 1/2).
     dW = g (z = 1), db = g, dw = x g_0 ln 3 = 2 (1/2 - t) ln 3.
     """
@@ -99,11 +110,13 @@ def test_pfedcs_local_update_by_hand():
 
 
 def test_pfedcs_options_of_the_teacher_by_hand():
-    """As above with E_ft = 0 and teacher (0, ln 3): probabilities (1/4, 3/4). g = (-1/4 + 1/2, 1/4 - 1/2) = (1/4, -1/4).
+    """As above with E_ft = 0 and teacher (0, ln 3): probabilities (1/4, 3/4). g = (-1/4 + 1/2, 1/4 - 1/2)
+    = (1/4, -1/4).
 
-    kd_weight = 2: g = (-1/4 + 1, 1/4 - 1) = (3/4, -3/4). detach = False: KL also has the gradient q_c (ln(q_c/p_c) - KL) for the teacher's
-    scores, q = (1/4, 3/4): ln(q/p) = (-ln 3, ln 3), KL = ln 3 / 2, so (1/4)(-3/2 ln 3) and (3/4)(1/2 ln 3) = (-3/8, 3/8) ln 3; through the
-    teacher's weights (0, ln 3): dz = 3/8 (ln 3)^2 more, dw twice that. A second step sees a teacher on the "received" z = 1 or the current z.
+    kd_weight = 2: g = (-1/4 + 1, 1/4 - 1) = (3/4, -3/4). detach = False: KL also has the gradient q_c (ln(q_c/p_c) -
+    KL) for the teacher's scores, q = (1/4, 3/4): ln(q/p) = (-ln 3, ln 3), KL = ln 3 / 2, so (1/4)(-3/2 ln 3) and
+    (3/4)(1/2 ln 3) = (-3/8, 3/8) ln 3; through the teacher's weights (0, ln 3): dz = 3/8 (ln 3)^2 more, dw twice that.
+    A second step sees a teacher on the "received" z = 1 or the current z.
     """
     model, data = TwoClasses(), labelled(([2.0], [0]))
     client, message = {"h": tree.select(two(0, LN3), "head.")}, two(0.5, 0.0, LN3)
@@ -122,14 +135,19 @@ def test_pfedcs_options_of_the_teacher_by_hand():
         p = 1 / (1 + exp(-(a0 - a1) * z - b0 + b1))
         q = 1 / (1 + exp(LN3 * (z if feat == "current" else 1.0)))
         g = (p - 1) + (p - q)
-        close(trained(labelled(([2.0], [0]), epochs=2), teacher_feat=feat),
-              two(w - 0.1 * 2 * g * (a0 - a1), a0 - 0.1 * g * z, a1 + 0.1 * g * z, b0 - 0.1 * g, b1 + 0.1 * g))
+        close(
+            trained(labelled(([2.0], [0]), epochs=2), teacher_feat=feat),
+            two(w - 0.1 * 2 * g * (a0 - a1), a0 - 0.1 * g * z, a1 + 0.1 * g * z, b0 - 0.1 * g, b1 + 0.1 * g),
+        )
 
 
 def test_pfedcs_the_teachers_learning_rate():
-    """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4); two epochs go on."""
+    """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4);
+    two epochs go on."""
     model, method = TwoClasses(), algorithms.make("pfedcs", eta_v=0.4)
-    found = method.fine_tuned(model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0])))
+    found = method.tuned_teacher(
+        model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0]))
+    )
     close(found, tree.select(two(0, 0.2, -0.2, 0.2, -0.2), "head."))
 
 
@@ -145,23 +163,38 @@ NEAR_WEIGHTS = (0.5 * 9 / 17 + 0.5 / 6, 0.5 * 8 / 17 + 0.5 * 2 / 6, 0.5 * 3 / 6,
 LITERAL = np.array([0.5 * 9 / 8 + 0.5 / 5, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0])
 
 
-@pytest.mark.parametrize(("hyper", "t", "expected"), [
-    ({}, 1, NEAR_WEIGHTS), ({"group": "kmeans"}, 1, NEAR_WEIGHTS), ({"group": "hier"}, 1, NEAR_WEIGHTS), ({"group": "fix"}, 1, NEAR_WEIGHTS),
-    ({}, 2, (0.5 + 0.5 / 3, 0.5 * 2 / 3, 0, 0)), ({"weights": "no_self"}, 2, (0, 1, 0, 0)),
-    ({"weights": "literal_renorm"}, 1, LITERAL / LITERAL.sum()), ({"weights": "no_self"}, 1, (0, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0)),
-    ({"lam": 0.0}, 1, (1 / 6, 2 / 6, 3 / 6, 0)), ({"lam": 1.0}, 1, (9 / 17, 8 / 17, 0, 0)),
-    ({"select": "all"}, 1, tuple(0.5 * (100 - d) / (4 * (100 - 27.5)) + 0.5 * n / 10 for d, n in ((0, 1), (1, 2), (9, 3), (100, 4)))),
-    ({"select": "self"}, 1, (1, 0, 0, 0)),
-    ({"dist_power": 1, "lam": 1.0}, 1, (0.3 / 0.5, 0.2 / 0.5, 0, 0)),
-])
+@pytest.mark.parametrize(
+    ("hyper", "t", "expected"),
+    [
+        ({}, 1, NEAR_WEIGHTS),
+        ({"group": "kmeans"}, 1, NEAR_WEIGHTS),
+        ({"group": "hier"}, 1, NEAR_WEIGHTS),
+        ({"group": "fix"}, 1, NEAR_WEIGHTS),
+        ({}, 2, (0.5 + 0.5 / 3, 0.5 * 2 / 3, 0, 0)),
+        ({"weights": "no_self"}, 2, (0, 1, 0, 0)),
+        ({"weights": "literal_renorm"}, 1, LITERAL / LITERAL.sum()),
+        ({"weights": "no_self"}, 1, (0, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0)),
+        ({"lam": 0.0}, 1, (1 / 6, 2 / 6, 3 / 6, 0)),
+        ({"lam": 1.0}, 1, (9 / 17, 8 / 17, 0, 0)),
+        (
+            {"select": "all"},
+            1,
+            tuple(0.5 * (100 - d) / (4 * (100 - 27.5)) + 0.5 * n / 10 for d, n in ((0, 1), (1, 2), (9, 3), (100, 4))),
+        ),
+        ({"select": "self"}, 1, (1, 0, 0, 0)),
+        ({"dist_power": 1, "lam": 1.0}, 1, (0.3 / 0.5, 0.2 / 0.5, 0, 0)),
+    ],
+)
 def test_pfedcs_weights_by_hand(hyper, t, expected):
-    """Client 0: squared distances 0, 1, 9, 100, D = 0, 0.01, 0.09, 1. The nearer group of 0.01, 0.09, 1 is the first two.
+    """Client 0: squared distances 0, 1, 9, 100, D = 0, 0.01, 0.09, 1. The nearer group of 0.01, 0.09,
+    1 is the first two.
 
-    t = 1, s = 1/2: threshold (1.1/3 + 0.01)/2 = 0.188, Q = {1, 2}, P = {0, 1, 2}: D_max = 0.09, D_avg = 0.1/3, |P| (D_max - D_avg) = 0.17:
-    likeness 9/17, 8/17, 0; samples 1/6, 2/6, 3/6. t = 2, s = 1: Q = {1}, likeness over P: (0.01 - D)/(2 * 0.005) = 1, 0; samples 1/3, 2/3.
-    literal: over Q D_max = 0.09, D_avg = 0.05, |Q| (D_max - D_avg) = 0.08, samples N_j/5. no_self: the same without client 0; for one
-    collaborator D_max = D_avg and its weight is 1. all: D_max = 1, D_avg = 1.1/4. dist_power = 1: D = 0, 0.1, 0.3, 1; P as before (threshold
-    (1.4/3 + 0.1)/2 = 0.283 leaves Q = {1}): so use Q from 0.1 alone: see below.
+    t = 1, s = 1/2: threshold (1.1/3 + 0.01)/2 = 0.188, Q = {1, 2}, P = {0, 1, 2}: D_max = 0.09, D_avg = 0.1/3, |P|
+    (D_max - D_avg) = 0.17: likeness 9/17, 8/17, 0; samples 1/6, 2/6, 3/6. t = 2, s = 1: Q = {1}, likeness over P: (0.01
+    - D)/(2 * 0.005) = 1, 0; samples 1/3, 2/3. literal: over Q D_max = 0.09, D_avg = 0.05, |Q| (D_max - D_avg) = 0.08,
+      samples N_j/5. no_self: the same without client 0; for one
+    collaborator D_max = D_avg and its weight is 1. all: D_max = 1, D_avg = 1.1/4. dist_power = 1: D = 0, 0.1, 0.3, 1; P
+    as before (threshold (1.4/3 + 0.1)/2 = 0.283 leaves Q = {1}): so use Q from 0.1 alone: see below.
     """
     method, server = four_heads(**hyper)
     if hyper.get("dist_power") == 1:  # Q = {1}: D_max = 0.1, D_avg = 0.05: likeness 1, 0
@@ -172,25 +205,33 @@ def test_pfedcs_weights_by_hand(hyper, t, expected):
 
 
 def test_pfedcs_ties_and_global_norm_by_hand():
-    """no_self with one collaborator: D_max = D_avg; "drop" leaves the samples' term alone, here 1 as well. With "all" and all heads equal
-    D = 0: likeness 1/4 each with "uniform"; samples n/10 alone with "drop". Row 3 of the four heads is 100, 81, 49, 0: its maximum is 100, as
-    is the largest of all; row 1 (1, 0, 4, 81) is divided by 81 or by 100."""
+    """no_self with one collaborator: D_max = D_avg; "drop" leaves the samples' term alone, here 1 as well. With "all"
+    and all heads equal D = 0: likeness 1/4 each with "uniform"; samples n/10 alone with "drop". Row 3 of the four heads
+    is 100, 81, 49, 0: its maximum is 100, as is the largest of all; row 1 (1, 0, 4, 81) is divided by 81 or by 100."""
     method, server = four_heads(select="all")
     same_heads = {**server, "heads": tree.map(torch.zeros_like, server["heads"])}
-    np.testing.assert_allclose(method.mixing_weights(same_heads, [0], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12)
+    np.testing.assert_allclose(
+        method.mixing_weights(same_heads, [0], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12
+    )
     dropped = algorithms.make("pfedcs", select="all", tie="drop")
     np.testing.assert_allclose(dropped.mixing_weights(same_heads, [0], range(4))[0], [0.1, 0.2, 0.3, 0.4], atol=1e-12)
     adaptive, _ = four_heads()  # C3: round 1, all classifiers equal: everybody collaborates
-    np.testing.assert_allclose(adaptive.mixing_weights(same_heads, [2], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12)
+    np.testing.assert_allclose(
+        adaptive.mixing_weights(same_heads, [2], range(4))[0], [0.5 / 4 + n / 20 for n in (1, 2, 3, 4)], atol=1e-12
+    )
     for norm, largest in (("row", 81), ("global", 100)):
-        D = algorithms.make("pfedcs", norm=norm).distances(server["heads"]["head.weight"], torch.arange(4), torch.arange(4))
+        D = algorithms.make("pfedcs", norm=norm).distances(
+            server["heads"]["head.weight"], torch.arange(4), torch.arange(4)
+        )
         np.testing.assert_allclose(D[1].numpy(), np.array([1, 0, 4, 81]) / largest, atol=1e-12)
 
 
 def test_pfedcs_server_by_hand():
-    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (previous test, t = 2): weight 1/3, bias 1/3.
+    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (previous test, t = 2):
+    weight 1/3, bias 1/3.
 
-    Then clients 0 and 3 upload: f = (1 * 2 + 4 * 7)/5 = 6 (samples 1, 4), or 4.5 uniformly; the others' heads stay; stage 2 sends f alone.
+    Then clients 0 and 3 upload: f = (1 * 2 + 4 * 7)/5 = 6 (samples 1, 4), or 4.5 uniformly; the others' heads stay;
+    stage 2 sends f alone.
     """
     method, server = four_heads()
     server = {**server, "round": 1, "f": {"extractor.w": f64(5.0)}}
@@ -209,12 +250,22 @@ def test_pfedcs_scaling_all_heads_changes_nothing():
     """Q and p depend on ratios of distances only; weights are a simplex and random choices have their number."""
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(9, 5, 4, dtype=torch.float64, generator=generator)
-    for hyper in ({}, {"group": "hier"}, {"group": "kmeans", "weights": "no_self"}, {"weights": "literal_renorm"}, {"select": "random"}, {"pool": "all_last"}):
+    for hyper in (
+        {},
+        {"group": "hier"},
+        {"group": "kmeans", "weights": "no_self"},
+        {"weights": "literal_renorm"},
+        {"select": "random"},
+        {"pool": "all_last"},
+    ):
         method = algorithms.make("pfedcs", **hyper)
         server, _ = method.init(TwoClasses(), setting(*range(1, 10)))
         for t in (0, 1):
             found = [
-                method.mixing_weights({**server, "round": t, "heads": {"head.weight": scale * weight}}, range(9), range(9)) for scale in (1, 1024)
+                method.mixing_weights(
+                    {**server, "round": t, "heads": {"head.weight": scale * weight}}, range(9), range(9)
+                )
+                for scale in (1, 1024)
             ]
             assert torch.equal(*found)
             assert (found[0] >= 0).all() and torch.allclose(found[0].sum(1), torch.ones(9, dtype=torch.float64))
@@ -225,9 +276,12 @@ def test_pfedcs_scaling_all_heads_changes_nothing():
 
 
 def test_pfedcs_finds_clients_with_the_same_labels():
-    """Ten clients in blocks of five: heads of a block differ a little, those of different blocks a lot; collaborators stay in the block."""
+    """Ten clients in blocks of five: heads of a block differ a little, those of different blocks a lot;
+    collaborators stay in the block."""
     generator, block = torch.Generator().manual_seed(0), torch.arange(10) // 5
-    weight = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator)[block] + 0.1 * torch.randn(10, 4, 3, dtype=torch.float64, generator=generator)
+    weight = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator)[block] + 0.1 * torch.randn(
+        10, 4, 3, dtype=torch.float64, generator=generator
+    )
     for group in ("gmm", "kmeans", "hier"):
         method = algorithms.make("pfedcs", group=group)
         server, _ = method.init(TwoClasses(), setting(*[5] * 10, rounds=100))
@@ -236,16 +290,17 @@ def test_pfedcs_finds_clients_with_the_same_labels():
 
 
 def test_pfedcs_collaborators_under_partial_participation():
-    """Only this round's clients are mixed, or everybody's last upload; alone, or with nobody else, a client keeps its own head."""
+    """Only this round's clients are mixed, or everybody's last upload; alone, or with nobody else,
+    a client keeps its own head."""
     method, server = four_heads()
-    close(method.downloads(server, [2]), tree.map(lambda leaf: leaf[None], two(0.5, 3, 0, 2)))
-    among = method.downloads(server, [0, 3])["head.weight"][:, 0, 0]
+    close(method.messages(server, [2]), tree.map(lambda leaf: leaf[None], two(0.5, 3, 0, 2)))
+    among = method.messages(server, [0, 3])["head.weight"][:, 0, 0]
     assert 0 < among[0] < 10 and among[1] < 10
-    everyone = algorithms.make("pfedcs", pool="all_last").downloads(server, [0, 3])["head.weight"][0, 0, 0]
+    everyone = algorithms.make("pfedcs", pool="all_last").messages(server, [0, 3])["head.weight"][0, 0, 0]
     close(everyone[None], f64(NEAR_WEIGHTS[1] + 3 * NEAR_WEIGHTS[2]))
 
 
-# two groups of numbers --------------------------------------------------------------------------------------------------
+# two groups of numbers ------------------------------------------------------------------------------------------------
 
 
 def grouped(rows, how, **options):
@@ -288,31 +343,46 @@ def test_the_mixture_is_that_of_scikit_learn():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         wide = 0.02 + 0.06 * rng.random(2)
-        x = np.concatenate([rng.normal(0.2, wide[0], rng.integers(3, 12)), rng.normal(0.2 + 4 * wide.sum(), wide[1], rng.integers(3, 12))])
+        x = np.concatenate(
+            [
+                rng.normal(0.2, wide[0], rng.integers(3, 12)),
+                rng.normal(0.2 + 4 * wide.sum(), wide[1], rng.integers(3, 12)),
+            ]
+        )
         peer = GaussianMixture(2, n_init=3, reg_covar=1e-6, init_params="k-means++", random_state=seed).fit(x[:, None])
-        assert np.array_equal(grouped(x, "gmm", closure=False)[0], peer.predict(x[:, None]) == int(np.argmin(peer.means_[:, 0])))
+        assert np.array_equal(
+            grouped(x, "gmm", closure=False)[0], peer.predict(x[:, None]) == int(np.argmin(peer.means_[:, 0]))
+        )
 
 
 def test_whoever_is_as_near_as_a_candidate_is_one(monkeypatch):
-    """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate. An empty group: everybody."""
+    """A mixture that gives 0.1 to the wide component, around a narrow one at 0.5: it is nearer than a candidate.
+    An empty group: everybody."""
     x = [0.1, 0.5, 0.5, 0.5, 0.9, 1.2]
-    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.array([[True, False, False, False, True, True]]))
+    monkeypatch.setattr(
+        "fedlib.algorithms.parts.grouping._mixture",
+        lambda rows, generators: np.array([[True, False, False, False, True, True]]),
+    )
     assert grouped(x, "gmm", closure=False)[0].tolist() == [False, True, True, True, False, False]
     assert grouped(x, "gmm")[0].tolist() == [True, True, True, True, False, False]
-    monkeypatch.setattr("fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool))
+    monkeypatch.setattr(
+        "fedlib.algorithms.parts.grouping._mixture", lambda rows, generators: np.zeros((1, 6), dtype=bool)
+    )
     assert grouped(x, "gmm").all()
 
 
-# FedFomo by hand --------------------------------------------------------------------------------------------------------
+# FedFomo by hand ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reference", ["start", "current"])
 def test_fedfomo_by_hand(reference):
-    """x = 1, y = 0 for training and validation; w = 1, score of class 0 is a, so that the loss is ln(1 + e^-a) and distances are |a - a'|.
+    """x = 1, y = 0 for training and validation; w = 1, score of class 0 is a, so that the loss is ln(1 + e^-a)
+    and distances are |a - a'|.
 
-    Reference a = 0, loss ln 2; own -ln 3, loss ln 4: no gain. Received ln 3, loss ln 4/3: ln 1.5/(ln 3 + 1e-5); ln 7, loss ln 8/7:
-    ln 1.75/(ln 7 + 1e-5). The third place is empty. Start: the mean of ln 3 and ln 7 with these weights, then a step with g = (p - 1, 1 - p).
-    With reference = "current" losses and distances are from the own model: ln 3/(2 ln 3 + 1e-5) and ln 3.5/(ln 21 + 1e-5).
+    Reference a = 0, loss ln 2; own -ln 3, loss ln 4: no gain. Received ln 3, loss ln 4/3: ln 1.5/(ln 3 + 1e-5); ln 7,
+    loss ln 8/7: ln 1.75/(ln 7 + 1e-5). The third place is empty. Start: the mean of ln 3 and ln 7 with these weights,
+    then a step with g = (p - 1, 1 - p). With reference = "current" losses and distances are from the own model: ln 3/(2
+    ln 3 + 1e-5) and ln 3.5/(ln 21 + 1e-5).
     """
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=3, reference=reference)
     models = tree.stack([two(1.0, LN3), two(1.0, log(7)), two(1.0, 50.0)])
@@ -333,7 +403,8 @@ def test_fedfomo_by_hand(reference):
 
 
 def test_fedfomo_keeps_its_model_if_nothing_helps():
-    """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too: training goes on from it. Scores are signed."""
+    """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too:
+    training goes on from it. Scores are signed."""
     model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=1)
     message = {"models": tree.stack([two(1.0, -1.0)]), "real": torch.tensor([True])}
     client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
@@ -343,14 +414,20 @@ def test_fedfomo_keeps_its_model_if_nothing_helps():
 
 
 def test_fedfomo_server_by_hand():
-    """Round 1: clients 0, 1, 3 upload, nothing was sent. Affinity of 2 to 3 is 1, to 1 is -1: with M = 2 it gets 3 and 0 (0 is unknown), not 1.
+    """Round 1: clients 0, 1, 3 upload, nothing was sent. Affinity of 2 to 3 is 1, to 1 is -1:
+    with M = 2 it gets 3 and 0 (0 is unknown), not 1.
 
-    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone, or everybody with candidates = "all".
+    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone, or everybody with candidates =
+    "all".
     """
     model, method = TwoClasses(), algorithms.make("fedfomo", M=2)
     server, _ = method.init(model, setting(1, 1, 1, 1))
     assert not method.download(server, 2)["real"].any()
-    first = {**tree.stack([two(w, w) for w in (1.0, 2.0, 3.0)]), "scores": torch.zeros(3, 2), "real": torch.zeros(3, 2, dtype=torch.bool)}
+    first = {
+        **tree.stack([two(w, w) for w in (1.0, 2.0, 3.0)]),
+        "scores": torch.zeros(3, 2),
+        "real": torch.zeros(3, 2, dtype=torch.bool),
+    }
     server = method.server_update(server, np.array([0, 1, 3]), first, np.ones(3))
     assert torch.equal(server["affinity"], torch.eye(4, dtype=torch.float64))
     server["affinity"][2, 1], server["affinity"][2, 3] = -1.0, 1.0
@@ -358,7 +435,9 @@ def test_fedfomo_server_by_hand():
     assert message["models"]["extractor.w"][:, 0].tolist() == [3.0, 1.0] and message["real"].all()
     upload = tree.stack([{**two(9.0, 9.0), "scores": f64(-0.5, 2.0), "real": message["real"]}])
     for candidates, there in (("previous", [False, False, True, False]), ("all", [True] * 4)):
-        after = dataclasses.replace(method, candidates=candidates).server_update(server, np.array([2]), upload, np.ones(1))
+        after = dataclasses.replace(method, candidates=candidates).server_update(
+            server, np.array([2]), upload, np.ones(1)
+        )
         assert after["affinity"][2].tolist() == [2.0, -1.0, 1.0, 0.5]
         assert after["models"]["extractor.w"][:, 0].tolist() == [1.0, 2.0, 9.0, 3.0]
         assert after["candidates"].tolist() == there
@@ -366,8 +445,12 @@ def test_fedfomo_server_by_hand():
 
 
 def test_fedfomo_explores():
-    """explore = 1: every candidate is drawn for a place, also the worst; explore = 0: always the best; unknown ones in a drawn order."""
-    method, server = algorithms.make("fedfomo", M=1), algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0]
+    """explore = 1: every candidate is drawn for a place, also the worst; explore = 0: always the best;
+    unknown ones in a drawn order."""
+    method, server = (
+        algorithms.make("fedfomo", M=1),
+        algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0],
+    )
     server = {**server, "candidates": torch.ones(4, dtype=torch.bool)}
     first = {int(method.chosen({**server, "round": t}, 0)[0]) for t in range(30)}
     assert first == {1, 2, 3}
@@ -377,18 +460,27 @@ def test_fedfomo_explores():
         assert {int(method.chosen({**server, "round": t}, 0)[0]) for t in range(30)} == seen
 
 
-# pFedSV by hand ---------------------------------------------------------------------------------------------------------
+# pFedSV by hand -------------------------------------------------------------------------------------------------------
 
 
 def game_of_three(**hyper):
-    """Client 0 of four with the models of 1 and 2, biases 1, -3 and 1.5 of class 0 (all else 0); three of four samples are of class 0."""
+    """Client 0 of four with the models of 1 and 2, biases 1, -3 and 1.5 of class 0 (all else 0);
+    three of four samples are of class 0."""
     method = algorithms.make("pfedsv", k=2, **hyper)
     orders = torch.tensor([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
     message = {
-        "models": tree.stack([two(1, 0, 0, -3.0), two(1, 0, 0, 1.5)]), "ids": torch.tensor([1, 2]), "real": torch.tensor([True, True]),
-        "me": torch.tensor(0), "permutations": orders, "luck": f64([0.1, 0.2, 0.3, 0.4], [0.6, 0.6, 0.6, 0.6]),
+        "models": tree.stack([two(1, 0, 0, -3.0), two(1, 0, 0, 1.5)]),
+        "ids": torch.tensor([1, 2]),
+        "real": torch.tensor([True, True]),
+        "me": torch.tensor(0),
+        "permutations": orders,
+        "luck": f64([0.1, 0.2, 0.3, 0.4], [0.6, 0.6, 0.6, 0.6]),
     }
-    own = {"theta": two(1, 0, 0, 1.0), "relevance": torch.zeros(4, dtype=torch.float64), "seen": torch.zeros(4, dtype=torch.bool)}
+    own = {
+        "theta": two(1, 0, 0, 1.0),
+        "relevance": torch.zeros(4, dtype=torch.float64),
+        "seen": torch.zeros(4, dtype=torch.bool),
+    }
     if hyper.get("self_distance") == "prev":
         own["start"] = two(1, 0, 0, 0.75)
     if hyper.get("variant") == "D+C":
@@ -396,18 +488,29 @@ def game_of_three(**hyper):
     return method, message, own, labelled(([1.0, 1.0, 1.0, 1.0], [0, 0, 0, 1]))
 
 
-@pytest.mark.parametrize(("hyper", "bias"), [
-    ({}, 1.25), ({"sv": "exact"}, 1.25), ({"variant": "W"}, 1.25), ({"variant": "D+C"}, 1.25), ({"self_distance": "none"}, 1.25),
-    ({"self_distance": "mean_other"}, (1 / 2.25 + 1.5 / 0.5) / (1 / 2.25 + 1 / 0.5)), ({"self_distance": "prev"}, (1 / 0.25 + 1.5 / 0.5) / 6),
-    ({"self_distance": "eps"}, (1e5 + 3) / (1e5 + 2)), ({"self_distance": "exclude_self"}, 1.5),
-    ({"v_empty": "chance"}, 1.0),
-])
+@pytest.mark.parametrize(
+    ("hyper", "bias"),
+    [
+        ({}, 1.25),
+        ({"sv": "exact"}, 1.25),
+        ({"variant": "W"}, 1.25),
+        ({"variant": "D+C"}, 1.25),
+        ({"self_distance": "none"}, 1.25),
+        ({"self_distance": "mean_other"}, (1 / 2.25 + 1.5 / 0.5) / (1 / 2.25 + 1 / 0.5)),
+        ({"self_distance": "prev"}, (1 / 0.25 + 1.5 / 0.5) / 6),
+        ({"self_distance": "eps"}, (1e5 + 3) / (1e5 + 2)),
+        ({"self_distance": "exclude_self"}, 1.5),
+        ({"v_empty": "chance"}, 1.0),
+    ],
+)
 def test_pfedsv_game_by_hand(hyper, bias):
-    """A mean bias above 0 says class 0: worth 3/4, else 1/4. v(0) = v(2) = v(02) = 3/4, v(1) = v(01) = v(12) = v(012) = 1/4.
+    """A mean bias above 0 says class 0: worth 3/4, else 1/4. v(0) = v(2) = v(02) = 3/4, v(1) = v(01) = v(12) = v(012)
+    = 1/4.
 
-    psi_0 = v(0)/3 + ((v01 - v1) + (v02 - v2))/6 + (v012 - v12)/3 = 1/4; psi_2 likewise 1/4; psi_1 = 1/12 - 1/6 - 1/6 = -1/4; sum 1/4.
-    d_01 = 4, d_02 = 0.5. Own distance: min 0.5, mean 2.25, to the last start 0.25. The weights of 0 and 2 are 1/d; 1 has none.
-    chance: v(empty) = 3/4, everyone loses 1/4: psi = 0, -1/2, 0: nobody helps and the own model stays.
+    psi_0 = v(0)/3 + ((v01 - v1) + (v02 - v2))/6 + (v012 - v12)/3 = 1/4; psi_2 likewise 1/4; psi_1 = 1/12 - 1/6 - 1/6 =
+    -1/4; sum 1/4. d_01 = 4, d_02 = 0.5. Own distance: min 0.5, mean 2.25, to the last start 0.25. The weights of 0 and
+    2 are 1/d; 1 has none. chance: v(empty) = 3/4, everyone loses 1/4: psi = 0, -1/2, 0: nobody helps and the own model
+    stays.
     """
     method, message, own, data = game_of_three(**hyper)
     model = TwoClasses()
@@ -417,53 +520,83 @@ def test_pfedsv_game_by_hand(hyper, bias):
     close(method.personal_model(model, message, own, data), theta)
 
 
-@pytest.mark.parametrize(("hyper", "wanted", "most"), [
-    ({}, [2, 3, -1, -1], 2), ({"variant": "W"}, [2, 3, 1, -1], 2), ({"download_rule": "literal"}, [2, 3, 1, -1], 1),
-    ({"reexplore_prob": 0.5}, [2, 3, -1, -1], 2), ({"reexplore_prob": 0.7}, [2, 3, 1, -1], 2), ({"k_max": 3}, [2, 3, -1, -1], 2),
-])
+@pytest.mark.parametrize(
+    ("hyper", "wanted", "most"),
+    [
+        ({}, [2, 3, -1, -1], 2),
+        ({"variant": "W"}, [2, 3, 1, -1], 2),
+        ({"download_rule": "literal"}, [2, 3, 1, -1], 1),
+        ({"reexplore_prob": 0.5}, [2, 3, -1, -1], 2),
+        ({"reexplore_prob": 0.7}, [2, 3, 1, -1], 2),
+        ({"k_max": 3}, [2, 3, -1, -1], 2),
+    ],
+)
 def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
-    """After the game above: relevance of 1 and 2 with alpha = 0.5: -0.125 and 0.125. 1 is refused, 2 comes first, then 3, which is unseen.
+    """After the game above: relevance of 1 and 2 with alpha = 0.5: -0.125 and 0.125. 1 is refused, 2 comes first,
+    then 3, which is unseen.
 
     Training: start bias 1.25, mean of p over the samples: p = 1/(1 + e^-1.25); g = (p - 3/4, 3/4 - p), z = 1.
     """
     if "k_max" in hyper:
         method, message, own, data = game_of_three(**hyper)
-        message = {**message, "models": tree.map(lambda leaf: torch.cat([leaf, leaf[:1]]), message["models"]), "ids": torch.tensor([1, 2, 0]),
-                   "real": torch.tensor([True, True, False]), "permutations": torch.cat([message["permutations"], torch.full((6, 1), 3)], 1)}
+        message = {
+            **message,
+            "models": tree.map(lambda leaf: torch.cat([leaf, leaf[:1]]), message["models"]),
+            "ids": torch.tensor([1, 2, 0]),
+            "real": torch.tensor([True, True, False]),
+            "permutations": torch.cat([message["permutations"], torch.full((6, 1), 3)], 1),
+        }
     else:
         method, message, own, data = game_of_three(**hyper)
     upload, kept = method.client_update(TwoClasses(), message, own, data)
     assert upload.pop("wanted").tolist() == wanted and int(upload.pop("most")) == most
     g = 1 / (1 + exp(-1.25)) - 0.75
     close(upload, two(1, -0.1 * g, 0.1 * g, 1.25 - 0.1 * g, 0.1 * g))
-    close(kept, {"theta": upload, "relevance": f64(0, -0.125, 0.125, 0), "seen": torch.tensor([False, True, True, False])})
+    close(
+        kept, {"theta": upload, "relevance": f64(0, -0.125, 0.125, 0), "seen": torch.tensor([False, True, True, False])}
+    )
 
 
-@pytest.mark.parametrize(("hyper", "relevance", "seen", "most"), [
-    ({}, [0, 0, 0, 0, 0, 0], [], 2), ({}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2), ({"k_max": 3}, [0, 1, 1, 1, 1, 0], [1, 2, 3, 4], 3),
-    ({"k_max": 3}, [0, 0, 0, 0, 0, 0], [], 2), ({"download_rule": "literal"}, [0, 0, 0, 0, 0, 0], [], 2),
-    ({"download_rule": "literal"}, [0, -1, -1, 0, 0, 0], [1, 2], 1), ({"download_rule": "literal", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 3),
-    ({"variant": "W", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
-])
+@pytest.mark.parametrize(
+    ("hyper", "relevance", "seen", "most"),
+    [
+        ({}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
+        ({"k_max": 3}, [0, 1, 1, 1, 1, 0], [1, 2, 3, 4], 3),
+        ({"k_max": 3}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({"download_rule": "literal"}, [0, 0, 0, 0, 0, 0], [], 2),
+        ({"download_rule": "literal"}, [0, -1, -1, 0, 0, 0], [1, 2], 1),
+        ({"download_rule": "literal", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 3),
+        ({"variant": "W", "k_max": 4}, [0, 1, 1, 1, 0, 0], [1, 2, 3], 2),
+    ],
+)
 def test_pfedsv_how_many_are_wanted(hyper, relevance, seen, most):
     method = algorithms.make("pfedsv", k=2, **hyper)
     flags = torch.zeros(6, dtype=torch.bool).index_fill(0, torch.tensor(seen, dtype=torch.int64), True)
-    found = method.request({"luck": torch.rand(2, 6, dtype=torch.float64), "me": torch.tensor(0)}, f64(*relevance), flags)
+    found = method.request(
+        {"luck": torch.rand(2, 6, dtype=torch.float64), "me": torch.tensor(0)}, f64(*relevance), flags
+    )
     assert int(found["most"]) == most and 0 not in found["wanted"].tolist()
 
 
 def test_pfedsv_rounding_decides_nothing():
-    """A relevance of 1e-17, which is 0 but for rounding, does not keep a client, nor rank it before or behind another 0."""
+    """A relevance of 1e-17, which is 0 but for rounding, does not keep a client,
+    nor rank it before or behind another 0."""
     method, ties = algorithms.make("pfedsv", k=2), f64([0.1, 0.2, 0.9, 0.5], [1, 1, 1, 1])
     for tiny_value in (1e-17, -1e-17, 0.0):
         relevance = f64(0, tiny_value, 0, 0.3)
-        found = method.request({"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, True, False, True]))
+        found = method.request(
+            {"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, True, False, True])
+        )
         assert found["wanted"].tolist() == [3, 2, -1, -1]
-        assert method.request({"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, False, False, True]))["wanted"].tolist() == [3, 2, 1, -1]
+        assert method.request(
+            {"luck": ties, "me": torch.tensor(0)}, relevance, torch.tensor([False, False, False, True])
+        )["wanted"].tolist() == [3, 2, 1, -1]
 
 
 def test_pfedsv_loss_as_utility_by_hand():
-    """v(X) = ln 2 - mean cross-entropy. One sample of class 0, biases 0 (own) and ln 3: v(0) = 0, v(1) = ln 2 - ln 4/3, v(01): bias ln 3 / 2."""
+    """v(X) = ln 2 - mean cross-entropy. One sample of class 0, biases 0 (own) and ln 3: v(0) = 0, v(1) = ln 2 - ln 4/3,
+    v(01): bias ln 3 / 2."""
     method, message, own, _ = game_of_three(utility="loss", sv="exact")
     message = {**message, "models": tree.stack([two(1, 0, 0, LN3)] * 2), "real": torch.tensor([True, False])}
     own["theta"] = two(1, 0)
@@ -486,7 +619,8 @@ def test_pfedsv_without_partners_or_gains_keeps_its_model():
 
 
 def test_pfedsv_server_by_hand():
-    """Client 0 wants 3, 1, 2 in this order and two of them; 3 never took part. With pool = "round" only this round's uploads are there."""
+    """Client 0 wants 3, 1, 2 in this order and two of them; 3 never took part.
+    With pool = "round" only this round's uploads are there."""
     for pool, got in (("last", [1, 2]), ("round", [2])):
         method = algorithms.make("pfedsv", k=2, pool=pool)
         server, _ = method.init(TwoClasses(), setting(1, 1, 1, 1))
@@ -503,13 +637,16 @@ def test_pfedsv_server_by_hand():
     start, _ = shared.init(TwoClasses(), setting(1, 1, 1, 1))
     uploads = {**tree.stack([two(2.0, 5.0), two(6.0, 7.0)]), "wanted": wanted, "most": torch.tensor([2, 0])}
     for weights, f in (("samples", 5.0), ("uniform", 4.0)):
-        after = dataclasses.replace(shared, extractor_weights=weights).server_update(start, np.array([0, 2]), uploads, np.array([1, 3]))
+        after = dataclasses.replace(shared, extractor_weights=weights).server_update(
+            start, np.array([0, 2]), uploads, np.array([1, 3])
+        )
         assert float(after["f"]["extractor.w"]) == f
         assert set(shared.download(after, 0)["models"]) == {"head.weight", "head.bias"}
 
 
 def test_pfedsv_finds_its_partners_in_time():
-    """Ring of ten: i shares labels with i - 1 and i + 1 (m = 2); only those help. Every other one is refused within ceil((n-m-1)/k) + 1 rounds.
+    """Ring of ten: i shares labels with i - 1 and i + 1 (m = 2); only those help.
+    Every other one is refused within ceil((n-m-1)/k) + 1 rounds.
 
     Relevance of partners is 1 and of all others -1 once seen; requests of D, k = 3, with everyone in the pool.
     """
@@ -529,7 +666,8 @@ def test_pfedsv_finds_its_partners_in_time():
 
 
 def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
-    """sv = "mc" evaluates each coalition of the players who are there once (one client at a time); the result is that of the plain mean."""
+    """sv = "mc" evaluates each coalition of the players who are there once (one client at a time);
+    the result is that of the plain mean."""
     method, message, own, data = game_of_three()
     asked, real = [], algorithms.find("pfedsv").worth
 
@@ -544,14 +682,16 @@ def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
     assert asked == [8, 4]
 
 
-# FedSimSup by hand ------------------------------------------------------------------------------------------------------
+# FedSimSup by hand ----------------------------------------------------------------------------------------------------
 
 
 def test_fedsimsup_local_update_by_hand():
-    """x = 2, y = 1, eta = 0.1. theta: w = 0.5, heads (ln 3, 0); u: w = 0.5, heads (0, 0). Sum of scores (ln 3, 0): p = 3/4, g = (3/4, -3/4).
+    """x = 2, y = 1, eta = 0.1. theta: w = 0.5, heads (ln 3, 0); u: w = 0.5, heads (0, 0). Sum of scores (ln 3, 0):
+    p = 3/4, g = (3/4, -3/4).
 
-    Supervisor first: dW = g, db = g, dw = 0: W = b = (-0.075, 0.075), scores (-0.15, 0.15). Then the model, with scores (ln 3 - 0.15, 0.15):
-    p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p), w = 0.5 - 0.1 * 2 p ln 3.
+    Supervisor first: dW = g, db = g, dw = 0: W = b = (-0.075, 0.075), scores (-0.15, 0.15). Then the model, with scores
+    (ln 3 - 0.15, 0.15): p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p),
+    w = 0.5 - 0.1 * 2 p ln 3.
     """
     supervisor = TwoClasses(two(0.5, 0.0))
     model, method = TwoClasses(two(0.5, LN3), supervisor), algorithms.make("fedsimsup", tau_s=1, tau_theta=1)
@@ -569,7 +709,8 @@ def test_fedsimsup_local_update_by_hand():
 
 
 def test_fedsimsup_epochs_and_probabilities():
-    """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob: scores are logs of mean probabilities."""
+    """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob:
+    scores are logs of mean probabilities."""
     supervisor = TwoClasses(two(0.5, 0.3))
     model, data = TwoClasses(two(0.5, LN3), supervisor), labelled(([2.0], [1]))
     client = {SUPERVISOR: supervisor.theta0}
@@ -585,28 +726,44 @@ def test_fedsimsup_epochs_and_probabilities():
 COUNTS = [[3, 4, 0], [4, 3, 0], [1, 0, 0], [0, 0, 7]]  # sizes 7, 7, 1, 7; cosines 0.96, 0.6, 0.8 and 0 with client 3
 
 
-@pytest.mark.parametrize(("hyper", "expected"), [
-    ({}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-    ({"zero_sim": "uniform"}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 0.5 * 8 + 0.5 * 1.5)),
-    ({"scale_by_sim": True}, (1.0, 2.0, 0.3 * 4 + 0.7 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-    ({"participants_mix": True}, (0.5 * 1 + 0.5 * 2, 0.5 * 2 + 0.5 * 1, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
-])
+@pytest.mark.parametrize(
+    ("hyper", "expected"),
+    [
+        ({}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
+        ({"zero_sim": "uniform"}, (1.0, 2.0, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 0.5 * 8 + 0.5 * 1.5)),
+        ({"scale_by_sim": True}, (1.0, 2.0, 0.3 * 4 + 0.7 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0)),
+        (
+            {"participants_mix": True},
+            (0.5 * 1 + 0.5 * 2, 0.5 * 2 + 0.5 * 1, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0),
+        ),
+    ],
+)
 def test_fedsimsup_server_by_hand(hyper, expected):
     """Clients 0 and 1 upload w = 1 and 2; stored are 4 for client 2 and 8 for client 3. K = 2.
 
-    Client 2: alpha = 2 * 1/(14 + 2) = 1/8, shares 0.6/1.4 and 0.8/1.4. Client 3 shares no label with them and stays; "uniform": alpha = 1/2
-    and the mean 1.5. scale_by_sim: 1 - alpha = 7/8 * 0.8 = 0.7. participants_mix: alpha = 14/28, and the other one alone.
+    Client 2: alpha = 2 * 1/(14 + 2) = 1/8, shares 0.6/1.4 and 0.8/1.4. Client 3 shares no label with them and stays;
+    "uniform": alpha = 1/2 and the mean 1.5. scale_by_sim: 1 - alpha = 7/8 * 0.8 = 0.7. participants_mix: alpha = 14/28,
+    and the other one alone.
     """
     method = algorithms.make("fedsimsup", **hyper)
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
     close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
-    assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [0, 0, 0, 1]
+    assert torch.equal(server["similarity"], server["similarity"].T) and server["similarity"][3].tolist() == [
+        0,
+        0,
+        0,
+        1,
+    ]
     server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
     close(after["personal"]["extractor.w"][:, 0], f64(*expected))
-    close(after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])  # equal everywhere: weights sum to 1
+    close(
+        after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"]
+    )  # equal everywhere: weights sum to 1
     assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
-    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
+    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(
+        TwoClasses(sibling=Independent()), setting(counts=COUNTS)
+    )
     with pytest.raises(BadValue, match="supervisors"):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
 
@@ -619,20 +776,23 @@ class Independent(TwoClasses):
 
 
 def test_fedsimsup_supervisors_start_alike_only_where_asked():
-    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(TwoClasses(sibling=Independent()), setting(1, 1, 1))
+    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(
+        TwoClasses(sibling=Independent()), setting(1, 1, 1)
+    )
     assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
 
 
 def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
-    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix) they are not."""
+    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix)
+    they are not."""
     for mix in (False, True):
         spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
         *_, (_, state, _) = played(spec)
         trained = ("head.weight", "extractor.fc1.weight")
-        assert all(torch.equal(state["server"]["personal"][name], state["uploads"][name]) != mix for name in trained)
+        assert all(torch.equal(state.server["personal"][name], state.uploads[name]) != mix for name in trained)
 
 
-# reductions -------------------------------------------------------------------------------------------------------------
+# reductions -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hyper", [{"select": "none"}, {"beta": 0.0}])
@@ -644,8 +804,12 @@ def test_pfedcs_without_a_teacher_is_fedper(hyper):
 
 
 def test_pfedcs_with_a_teacher_without_weight_is_fedper():
-    """Up to rounding (the same loss, computed another way); the teacher is not even fine-tuned, so that the minibatches are the same."""
-    cs, per = (simulate(tiny(name, hyper=h, rounds=2, precision="float64")) for name, h in (("pfedcs", {"beta": 1.0, "kd_weight": 0.0, "E_ft": 0}), ("fedper", {})))
+    """Up to rounding (the same loss, computed another way); the teacher is not even fine-tuned,
+    so that the minibatches are the same."""
+    cs, per = (
+        simulate(tiny(name, hyper=h, rounds=2, precision="float64"))
+        for name, h in (("pfedcs", {"beta": 1.0, "kd_weight": 0.0, "E_ft": 0}), ("fedper", {}))
+    )
     for a, b in zip(cs.history, per.history, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-10) and a["pooled"] == b["pooled"]
 
@@ -655,10 +819,12 @@ def test_fedsimsup_with_a_silent_supervisor_is_local_training():
     spec = small("fedsimsup", {"tau_s": 0, "tau_theta": 2}, join_ratio=1.0, rounds=2, precision="float64")
     for _, state, _ in played(spec):
         for name in ("head.weight", "head.bias"):
-            state["clients"][SUPERVISOR][name].zero_()
+            state.clients[SUPERVISOR][name].zero_()
     *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
-    trained = {name: local["clients"]["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")}
-    close({name: state["server"]["personal"][name] for name in trained}, trained)
+    trained = {
+        name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")
+    }
+    close({name: state.server["personal"][name] for name in trained}, trained)
 
 
 @pytest.mark.parametrize("method", ["fedfomo", "pfedsv"])
@@ -671,39 +837,44 @@ def test_one_client_alone_is_local_training(method):
         return dataclasses.replace(local, work=dataclasses.replace(local.work, parts=run.work.parts))
 
     *_, (_, local, _) = played(tiny("local", **one), change=same_parts)
-    assert same(state["clients"]["theta"], local["clients"]["theta"])
+    assert same(state.clients["theta"], local.clients["theta"])
 
 
-# ownership --------------------------------------------------------------------------------------------------------------
+# ownership ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved. """
+    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved."""
     before = None
     for _, state, ids in played(small(method, bn_stats=bn_stats, rounds=3)):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
         for name in ("models", "extractors", "heads", "wanted"):
-            if name in state["server"]:
-                owned[name] = state["server"][name]
+            if name in state.server:
+                owned[name] = state.server[name]
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None:
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
                 assert torch.equal(old[others], new[others]), name
             for part in (after := [part for part in PARTS if part in owned["clients"]]):
                 name = "head.weight" if "head.weight" in owned["clients"][part] else "extractor.fc1.weight"
-                assert all(not torch.equal(before["clients"][part][name][i], owned["clients"][part][name][i]) for i in ids)
+                assert all(
+                    not torch.equal(before["clients"][part][name][i], owned["clients"][part][name][i]) for i in ids
+                )
             assert after
         before = copy.deepcopy(owned)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_server_and_clients_share_no_memory(method):
-    """The engine writes into the clients' rows: nothing of theirs may be seen through the server, another client's state or the model."""
+    """The engine writes into the clients' rows: nothing of theirs may be seen through the server,
+    another client's state or the model."""
     run = set_up(small(method))
     server, clients = run.method.init(run.work.model, run.setting)
-    own, others = ([t.data_ptr() for t in tensors(part)] for part in (clients, {"server": server, "theta0": run.work.model.theta0}))
+    own, others = (
+        [t.data_ptr() for t in tensors(part)] for part in (clients, {"server": server, "theta0": run.work.model.theta0})
+    )
     assert len(set(own)) == len(own) and not set(own) & set(others)
 
 
@@ -714,27 +885,34 @@ def test_inputs_are_not_modified(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers, and the same state before and after."""
+    """Evaluated after every round, at all points, or once at the end: the same final numbers,
+    and the same state before and after."""
     often = small(method, eval_points=POINTS[method])
     rarely = often.but(eval_every=often.rounds)
     ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
     assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds", "trained")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
     with torch.no_grad():
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_models_are_personal(method):
-    """At the headline point after two rounds with everyone: heads differ between all pairs; PFedCS's extractor is one, the others' are not."""
+    """At the headline point after two rounds with everyone: heads differ between all pairs; PFedCS's extractor is one,
+    the others' are not."""
     *_, (run, state, _) = played(small(method, join_ratio=1.0, rounds=2, bn_stats="global"))
     with torch.no_grad():
-        messages = [run.method.download(state["server"], i) for i in range(4)]
+        messages = [run.method.download(state.server, i) for i in range(4)]
         if run.points(state)[0] == "post":
-            messages = [run.method.stored_upload(state["server"], i) for i in range(4)]
-        models = [run.method.personal_model(run.work.model, messages[i], tree.rows(state["clients"], i), PlainData(run.turn(i, 1, 2))) for i in range(4)]
+            messages = [run.method.stored_upload(state.server, i) for i in range(4)]
+        models = [
+            run.method.personal_model(
+                run.work.model, messages[i], tree.rows(state.clients, i), PlainData(run.turn(i, 1, 2))
+            )
+            for i in range(4)
+        ]
     for name in ("head.weight", "extractor.fc1.weight"):
         different = all(not torch.equal(models[i][name], models[j][name]) for i in range(4) for j in range(i))
         assert different == (method != "pfedcs" or name == "head.weight"), name
@@ -742,8 +920,8 @@ def test_models_are_personal(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_training_personalises_what_is_evaluated(method):
-    """`post` is the model that its client itself trained last: its test changes when the client trains, and not otherwise. For PFedCS the
-    extractor is that of the last upload and the head the client's own."""
+    """`post` is the model that its client itself trained last: its test changes when the client trains, and not
+    otherwise. For PFedCS the extractor is that of the last upload and the head the client's own."""
     before = None
     for run, state, ids in played(small(method, rounds=3, eval_points=("post",))):
         with torch.no_grad():
@@ -753,7 +931,7 @@ def test_training_personalises_what_is_evaluated(method):
         before = loss
 
 
-# backends ---------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 SIZES = ((1, 1, 1), (2, 5, 1), (33, 2, 9), (3, 40, 2), (320, 600, 80), (64, 1, 16))  # training, test, validation
 
@@ -768,7 +946,10 @@ def uneven(run):
         tests.append(np.bincount(run.work.source.labels[parts[-1]["test"]], minlength=10))
     counts = torch.stack([run.work.source.labels[own["train"]].bincount(minlength=10) for own in parts])
     return dataclasses.replace(
-        run, work=dataclasses.replace(run.work, parts=parts), tests=np.stack(tests), setting=dataclasses.replace(run.setting, class_counts=counts)
+        run,
+        work=dataclasses.replace(run.work, parts=parts),
+        tests=np.stack(tests),
+        setting=dataclasses.replace(run.setting, class_counts=counts),
     )
 
 
@@ -776,33 +957,62 @@ def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(state[key] or {})] + tested
+    return [
+        leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})
+    ] + tested
 
 
-@pytest.mark.parametrize(("method", "hyper", "bn_stats"), [
-    ("pfedcs", {}, "local"), ("pfedcs", {"beta": 1.0, "teacher_feat": "received", "detach": False, "pool": "all_last"}, "global"),
-    ("pfedsv", {}, "local"), ("pfedsv", {"variant": "D+C", "sv": "exact", "self_distance": "prev", "v_empty": "chance"}, "global"),
-    ("pfedsv", {"variant": "W", "utility": "loss", "self_distance": "mean_other", "samples": 2}, "reset"),
-    ("fedsimsup", {}, "local"), ("fedsimsup", {"combine": "prob", "participants_mix": True}, "global"),
-    ("fedfomo", {}, "local"), ("fedfomo", {"reference": "current", "candidates": "all", "explore": 0.5}, "global"),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper", "bn_stats"),
+    [
+        ("pfedcs", {}, "local"),
+        ("pfedcs", {"beta": 1.0, "teacher_feat": "received", "detach": False, "pool": "all_last"}, "global"),
+        ("pfedsv", {}, "local"),
+        ("pfedsv", {"variant": "D+C", "sv": "exact", "self_distance": "prev", "v_empty": "chance"}, "global"),
+        ("pfedsv", {"variant": "W", "utility": "loss", "self_distance": "mean_other", "samples": 2}, "reset"),
+        ("fedsimsup", {}, "local"),
+        ("fedsimsup", {"combine": "prob", "participants_mix": True}, "global"),
+        ("fedfomo", {}, "local"),
+        ("fedfomo", {"reference": "current", "candidates": "all", "explore": 0.5}, "global"),
+    ],
+)
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
-    """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples: all states and every client's test, in float64."""
-    spec = small(method, hyper, num_clients=6, join_ratio=0.84, rounds=3, precision="float64", eval_points=POINTS[method], bn_stats=bn_stats, seed=1)
+    """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples:
+    all states and every client's test, in float64."""
+    spec = small(
+        method,
+        hyper,
+        num_clients=6,
+        join_ratio=0.84,
+        rounds=3,
+        precision="float64",
+        eval_points=POINTS[method],
+        bn_stats=bn_stats,
+        seed=1,
+    )
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
 
 
 def test_supervisors_of_different_architectures():
-    """Two architectures in one run: each client trains its own supervisor and no other, in both backends; stacks hold one architecture."""
+    """Two architectures in one run: each client trains its own supervisor and no other, in both backends;
+    stacks hold one architecture."""
     name = {SUPERVISOR: "extractor.fc1.weight", TRANSFORMER: "head.weight"}
-    spec = small("fedsimsup", {"supervisors": "+".join(name)}, num_clients=6, join_ratio=1.0, rounds=1, precision="float64", eval_points=("agg", "post"))
+    spec = small(
+        "fedsimsup",
+        {"supervisors": "+".join(name)},
+        num_clients=6,
+        join_ratio=1.0,
+        rounds=1,
+        precision="float64",
+        eval_points=("agg", "post"),
+    )
     close(outcome(spec, "vmap"), outcome(spec, "serial"))
     steps = list(played(spec, "vmap", uneven))
     run, kinds = steps[0][0], steps[0][0].groups
     assert set(kinds) == set(name) and kinds == run.method.groups(run.setting)
     fresh = run.method.init(run.work.model, run.setting)[1]
     for kind in set(kinds):
-        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1]["clients"][kind][name[kind]])]
+        moved = [not torch.equal(a, b) for a, b in zip(fresh[kind][name[kind]], steps[-1][1].clients[kind][name[kind]])]
         assert moved == [own == kind and own_sizes[0] > 1 for own, own_sizes in zip(kinds, SIZES)]
     assert isinstance(run.backend, backends.Vmap)
 
@@ -812,20 +1022,30 @@ def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
         tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
 
 
-# names of clients -------------------------------------------------------------------------------------------------------
+# names of clients -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper"), [("pfedcs", {}), ("pfedsv", {"k": 3, "sv": "exact"}), ("fedsimsup", {"shared_sup_init": True}), ("fedfomo", {"M": 3})])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("pfedcs", {}),
+        ("pfedsv", {"k": 3, "sv": "exact"}),
+        ("fedsimsup", {"shared_sup_init": True}),
+        ("fedfomo", {"M": 3}),
+    ],
+)
 def test_renaming_clients_renames_their_results(method, hyper):
-    """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a client's own
-    (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
+    """Client k of the second run has the data of client order[k] of the first; one batch a client. Without draws of a
+    client's own (permutations, first supervisors; everybody is downloaded) nothing depends on its number."""
     order = np.array([2, 0, 3, 1])
     spec = small(method, hyper, join_ratio=1.0, rounds=3, batch_size=2000, precision="float64")
 
     def renamed(run):
         changed = dataclasses.replace(run.setting, class_counts=run.setting.class_counts[order])
         parts = [run.work.parts[i] for i in order]
-        return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order], setting=changed)
+        return dataclasses.replace(
+            run, work=dataclasses.replace(run.work, parts=parts), tests=run.tests[order], setting=changed
+        )
 
     (*_, (run_a, a, _)), (*_, (run_b, b, _)) = played(spec), played(spec, change=renamed)
     with torch.no_grad():
@@ -835,14 +1055,18 @@ def test_renaming_clients_renames_their_results(method, hyper):
             np.testing.assert_allclose(loss_b, loss_a[order], rtol=1e-9)
 
 
-# communication ----------------------------------------------------------------------------------------------------------
+# communication --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_communication_of_pfedcs_and_fedsimsup(bn_stats):
-    """Two of five clients, four rounds. PFedCS: nu_m in the two rounds of stage 1, nu_f after; FedSimSup: nu_m, whatever the supervisor."""
+    """Two of five clients, four rounds. PFedCS: nu_m in the two rounds of stage 1, nu_f after; FedSimSup: nu_m,
+    whatever the supervisor."""
     stats = 44 if bn_stats == "global" else 0
-    expected = {"pfedcs": 2 * 2 * (NU_F + NU_C + stats) + 2 * 2 * (NU_F + stats), "fedsimsup": 4 * 2 * (NU_F + NU_C + stats)}
+    expected = {
+        "pfedcs": 2 * 2 * (NU_F + NU_C + stats) + 2 * 2 * (NU_F + stats),
+        "fedsimsup": 4 * 2 * (NU_F + NU_C + stats),
+    }
     for method, floats in expected.items():
         counted = simulate(small(method, num_clients=5, rounds=4, bn_stats=bn_stats)).communication
         assert {way: counted[way]["floats"] for way in counted} == {"down": floats, "up": floats}
@@ -850,7 +1074,8 @@ def test_communication_of_pfedcs_and_fedsimsup(bn_stats):
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_communication_of_fedfomo(bn_stats):
-    """All of four clients, M = 2: nothing down in round 1, 2 nu_m then; nu_m and the scores of what was received up. M = 9: three others."""
+    """All of four clients, M = 2: nothing down in round 1, 2 nu_m then; nu_m and the scores of what was received up.
+    M = 9: three others."""
     model = NU_F + NU_C + (44 if bn_stats == "global" else 0)
     for M, got in ((2, 2), (9, 3)):
         counted = simulate(small("fedfomo", {"M": M}, join_ratio=1.0, rounds=3, bn_stats=bn_stats)).communication
@@ -861,13 +1086,14 @@ def test_communication_of_fedfomo(bn_stats):
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("variant", ["W", "D", "D+C"])
 def test_communication_of_pfedsv(variant, bn_stats):
-    """Down sum of k_i^t nu_m (D+C: nu_f + k_i^t nu_c), up nu_m. W: k_i^t = k from round 2; D: what was asked for, counted here; W <= D + ..."""
+    """Down sum of k_i^t nu_m (D+C: nu_f + k_i^t nu_c), up nu_m. W: k_i^t = k from round 2; D: what was asked for,
+    counted here; W <= D + ..."""
     stats = 44 if bn_stats == "global" else 0
     spec = small("pfedsv", {"variant": variant}, join_ratio=1.0, rounds=3, bn_stats=bn_stats)
     asked = 0
     for t, (run, state, _) in enumerate(played(spec)):
         if t < 3:  # what is downloaded in round t + 1
-            asked += sum(int(run.method.download(state["server"], i)["real"].sum()) for i in range(4))
+            asked += sum(int(run.method.download(state.server, i)["real"].sum()) for i in range(4))
     counted = simulate(spec).communication
     model = NU_F + NU_C + stats
     down = 3 * 4 * (NU_F + stats) + asked * NU_C if variant == "D+C" else asked * model
@@ -875,12 +1101,21 @@ def test_communication_of_pfedsv(variant, bn_stats):
     assert asked == 2 * 4 * 2 if variant == "W" else 4 * 2 <= asked <= 2 * 4 * 2
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 
 def test_everyone_learns_and_personal_models_beat_one_for_all():
-    """Digits, Dir(0.1), eight clients, four rounds: client mean far above chance (0.1), and above FedAvg under label skew."""
-    task = dict(partition=dict(alpha=0.1, min_size=10), num_clients=8, join_ratio=1.0, rounds=4, local_epochs=2, test_fraction=0.5, eval_every=4)
+    """Digits, Dir(0.1), eight clients, four rounds: client mean far above chance (0.1),
+    and above FedAvg under label skew."""
+    task = dict(
+        partition=dict(alpha=0.1, min_size=10),
+        num_clients=8,
+        join_ratio=1.0,
+        rounds=4,
+        local_epochs=2,
+        test_fraction=0.5,
+        eval_every=4,
+    )
     reached = {"fedavg": simulate(tiny("fedavg", **task)).final("client_mean")}
     for method in METHODS:
         reached[method] = simulate(small(method, **task)).final("client_mean")
@@ -888,7 +1123,8 @@ def test_everyone_learns_and_personal_models_beat_one_for_all():
 
 
 def test_pfedsv_relevance_finds_clients_with_common_labels():
-    """Eight clients in two groups without a common label: after four rounds relevance is larger within groups than between them."""
+    """Eight clients in two groups without a common label: after four rounds relevance is larger within groups than
+    between them."""
     spec = small("pfedsv", {"k": 3, "sv": "exact"}, num_clients=8, join_ratio=1.0, rounds=4, local_epochs=2)
 
     def blocks(run):
@@ -900,23 +1136,43 @@ def test_pfedsv_relevance_finds_clients_with_common_labels():
         return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
 
     *_, (_, state, _) = played(spec, change=blocks)
-    relevance, group = state["clients"]["relevance"], torch.arange(8) // 4
+    relevance, group = state.clients["relevance"], torch.arange(8) // 4
     within = (group[:, None] == group) & ~torch.eye(8, dtype=torch.bool)
     between = group[:, None] != group
     assert relevance[within].mean() > relevance[between].mean() + 0.05
     assert (relevance[between] > 1e-9).sum() < (relevance[within] > 1e-9).sum()
 
 
-# limits -----------------------------------------------------------------------------------------------------------------
+# limits ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "hyper"), [
-    ("pfedcs", dict(beta=1.5)), ("pfedcs", dict(lam=-0.1)), ("pfedcs", dict(select="some")), ("pfedcs", dict(group="dbscan")), ("pfedcs", dict(dist_power=3)),
-    ("pfedcs", dict(weights="open")), ("pfedcs", dict(eta_v=0)), ("pfedsv", dict(k=0)), ("pfedsv", dict(alpha=2)), ("pfedsv", dict(variant="C")),
-    ("pfedsv", dict(sv="approximate")), ("pfedsv", dict(k=12, sv="exact")), ("pfedsv", dict(val_fraction=0)), ("pfedsv", dict(k_max=3)), ("pfedsv", dict(self_distance="max")),
-    ("fedsimsup", dict(tau_s=-1)), ("fedsimsup", dict(supervisors="")), ("fedsimsup", dict(order="both")), ("fedfomo", dict(M=0)), ("fedfomo", dict(explore=2)),
-    ("fedfomo", dict(val_fraction=0)), ("fedfomo", dict(reference="mean")),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("pfedcs", dict(beta=1.5)),
+        ("pfedcs", dict(lam=-0.1)),
+        ("pfedcs", dict(select="some")),
+        ("pfedcs", dict(group="dbscan")),
+        ("pfedcs", dict(dist_power=3)),
+        ("pfedcs", dict(weights="open")),
+        ("pfedcs", dict(eta_v=0)),
+        ("pfedsv", dict(k=0)),
+        ("pfedsv", dict(alpha=2)),
+        ("pfedsv", dict(variant="C")),
+        ("pfedsv", dict(sv="approximate")),
+        ("pfedsv", dict(k=12, sv="exact")),
+        ("pfedsv", dict(val_fraction=0)),
+        ("pfedsv", dict(k_max=3)),
+        ("pfedsv", dict(self_distance="max")),
+        ("fedsimsup", dict(tau_s=-1)),
+        ("fedsimsup", dict(supervisors="")),
+        ("fedsimsup", dict(order="both")),
+        ("fedfomo", dict(M=0)),
+        ("fedfomo", dict(explore=2)),
+        ("fedfomo", dict(val_fraction=0)),
+        ("fedfomo", dict(reference="mean")),
+    ],
+)
 def test_values_out_of_range_are_refused(method, hyper):
     with pytest.raises(BadValue) as error:
         algorithms.make(method, **hyper)
@@ -926,8 +1182,12 @@ def test_values_out_of_range_are_refused(method, hyper):
 @pytest.mark.parametrize("method", METHODS)
 def test_two_samples_are_enough(method):
     """Clients with one training and one test sample, or without a validation sample: a run ends with finite numbers."""
+
     def bare(run):
-        parts = [{"train": own["train"][:1], "test": own["test"], "val": own["train"][1 : 1 + i]} for i, own in enumerate(run.work.parts)]
+        parts = [
+            {"train": own["train"][:1], "test": own["test"], "val": own["train"][1 : 1 + i]}
+            for i, own in enumerate(run.work.parts)
+        ]
         return dataclasses.replace(run, work=dataclasses.replace(run.work, parts=parts))
 
     with torch.no_grad():

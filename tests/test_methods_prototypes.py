@@ -1,4 +1,5 @@
-"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand, reductions, ownership, backends, messages."""
+"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand, reductions, ownership,
+backends, messages."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue
-from fedlib.engine.evaluate import evaluate
-from fedlib.engine.simulate import record, set_up, simulate
+from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.models.model import Model
 
 METHODS = ("ffedap", "fedgen", "fedproto", "fedpac", "fedgh", "pfedhn")
@@ -42,11 +44,17 @@ PERSONAL = ("ffedap", "fedproto", "fedpac", "fedgh", "pfedhn")  # every client h
 SMALL = {"pfedhn": dict(hidden=8, depth=1)}  # keeps the tests short; all other methods have their defaults
 NU_M = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164 + 850  # LeNet5-BN on 1x16x16 with 10 classes; nu_BN = 12 + 32
 FORMS = {  # (down, up) for a participant and round; d = 84, C = 10
-    "ffedap": (NU_M - 44, NU_M - 44), "fedgen": (NU_M + 4212, NU_M), "fedpac": (NU_M + 840, NU_M + 2 * 840 + 10 + 1), "pfedhn": (NU_M, NU_M),
+    "ffedap": (NU_M - 44, NU_M - 44),
+    "fedgen": (NU_M + 4212, NU_M),
+    "fedpac": (NU_M + 840, NU_M + 2 * 840 + 10 + 1),
+    "pfedhn": (NU_M, NU_M),
 }
 VARIANTS = [
-    ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)), ("fedproto", dict(weights="samples")), ("fedproto", dict(predict_by="head")),
-    ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)), ("pfedhn", dict(server_steps="batch", personal_head=True, hidden=8)),
+    ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)),
+    ("fedproto", dict(weights="samples")),
+    ("fedproto", dict(predict_by="head")),
+    ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)),
+    ("pfedhn", dict(server_steps="batch", personal_head=True, hidden=8)),
 ]
 F64 = functools.partial(torch.tensor, dtype=torch.float64)
 
@@ -55,7 +63,8 @@ def sigma(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-# a toy with classes: z = w x, scores v_c z + b_c; w = 2, v = (1, -1), b = (-2, 2), so that x = 1 has scores (0, 0) ---------
+# a toy with classes: z = w x, scores v_c z + b_c; w = 2, v = (1, -1), b = (-2, 2), so that x = 1 has scores (0, 0)
+# ---------
 
 
 class TwoClasses(nn.Module):
@@ -90,26 +99,29 @@ def prototypes(means, counts) -> dict:
     return {"prototypes": F64(means)[:, None], "counts": F64(counts)}
 
 
-# class moments --------------------------------------------------------------------------------------------------------
+# class statistics -----------------------------------------------------------------------------------------------------
 
 
-def test_class_moments_by_hand():
-    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch. Absent classes give 0."""
+def test_class_statistics_by_hand():
+    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch.
+    Absent classes give 0."""
     data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
-    counts, means, squares = class_moments(two_classes(), two_classes().theta0, data)
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, data)
     close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
-    counts, means, squares = class_moments(two_classes(), two_classes().theta0, ONE)
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, ONE)
     close((counts, means, squares), (F64([1, 0]), F64([[2], [0]]), F64([4, 0])))
 
 
-def test_class_moments_agree_between_backends_and_with_the_definition():
+def test_class_statistics_agree_between_backends_and_with_the_definition():
     run = set_up(tiny("fedavg", precision="float64"))
     model = run.work.model
 
-    def moments(model, start, data):
-        return class_moments(model, start, data)
+    def statistics(model, start, data):
+        return class_statistics(model, start, data)
 
-    serial, stacked = (computed(run, name, moments, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap"))
+    serial, stacked = (
+        computed(run, name, statistics, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap")
+    )
     close(stacked, serial)
     batch = run.work.source.batch(torch.from_numpy(run.work.parts[2]["train"]))
     with torch.no_grad():
@@ -136,7 +148,10 @@ def test_ffedap_weights_by_hand():
     d_01 = 5 + |2 - 3| = 6, d_02 = 0 -> 1e-12, d_12 = 6. mu = 0.4:
     row 1: 0.6 (1/6)/(2/6) = 0.3 each beside 0.4; row 0: client 2 takes 0.6 but for 6e12 to 1.
     """
-    reports = {"mean": {"a": F64([[0, 0], [3, 4], [0, 0]]), "b": F64([[1], [1], [1]])}, "var": {"a": torch.ones(3, 2).double(), "b": F64([[4], [9], [4]])}}
+    reports = {
+        "mean": {"a": F64([[0, 0], [3, 4], [0, 0]]), "b": F64([[1], [1], [1]])},
+        "var": {"a": torch.ones(3, 2).double(), "b": F64([[4], [9], [4]])},
+    }
     distances = wasserstein_distances(reports, 3)
     close(distances, F64([[0, 6, 0], [6, 0, 6], [0, 6, 0]]))
     method = algorithms.make("ffedap", mu=0.4)
@@ -149,8 +164,9 @@ def test_ffedap_weights_by_hand():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # a model without batch norm
 def test_ffedap_second_phase_by_hand():
-    """Equal distances, mu = 0.5: client 0 gets 0.5 w_0 + 0.25 w_1 + 0.25 w_2 = 0.5*3 + 0.25*(1 + 1) = 2 of w = (3, 1, 1), the rest alike;
-    with (2, -1, 0.5) it trains to (2.05, -1.1, 0.45) (test_algorithms, step A). Its stored model is replaced, the others stay."""
+    """Equal distances, mu = 0.5: client 0 gets 0.5 w_0 + 0.25 w_1 + 0.25 w_2 = 0.5*3 + 0.25*(1 + 1) = 2 of w = (3, 1,
+    1), the rest alike; with (2, -1, 0.5) it trains to (2.05, -1.1, 0.45) (test_algorithms, step A). Its stored model is
+    replaced, the others stay."""
     model, method = ToyModel(), algorithms.make("ffedap", rho=0)
     server, clients = method.init(model, Setting(3, 4, 1))
     close(server["weights"], F64([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]))
@@ -184,7 +200,11 @@ def test_ffedap_surveys_the_inputs_of_batch_norm(backend):
         with torch.no_grad():
             inputs = model.norm_inputs(model.theta0, x)
         for name, z in inputs.items():
-            close((reports["mean"][name][i], reports["var"][name][i]), (z.mean((0, 2, 3)), z.var((0, 2, 3), correction=0)), 1e-10)
+            close(
+                (reports["mean"][name][i], reports["var"][name][i]),
+                (z.mean((0, 2, 3)), z.var((0, 2, 3), correction=0)),
+                1e-10,
+            )
 
 
 def test_ffedap_with_rho_1_is_fedbn():
@@ -193,26 +213,30 @@ def test_ffedap_with_rho_1_is_fedbn():
 
 
 def test_ffedap_with_own_models_only_is_local_training():
-    fedap, local = (simulate(tiny(name, hyper=hyper, eval_points=("post",))) for name, hyper in (("ffedap", {"rho": 0, "mu": 1}), ("local", {})))
+    fedap, local = (
+        simulate(tiny(name, hyper=hyper, eval_points=("post",)))
+        for name, hyper in (("ffedap", {"rho": 0, "mu": 1}), ("local", {}))
+    )
     assert fedap.history == local.history
 
 
 def test_ffedap_takes_over_what_fedbn_learned():
-    states = [(state["warming_up"], copy.deepcopy(state)) for _, state, _ in played(tiny("ffedap", rounds=4))]
+    states = [(state.warming_up, copy.deepcopy(state)) for _, state, _ in played(tiny("ffedap", rounds=4))]
     assert [warming for warming, _ in states] == [True, True, False, False, False]
     *_, (_, fedbn, _) = played(tiny("fedbn", rounds=2))
     method = algorithms.make("fedbn")
-    server = states[2][1]["server"]
+    server = states[2][1].server
     for i in range(4):
-        assert same(tree.rows(server["models"], i), method.download(fedbn["server"], i))
-    assert same(states[2][1]["clients"], fedbn["clients"])
+        assert same(tree.rows(server["models"], i), method.download(fedbn.server, i))
+    assert same(states[2][1].clients, fedbn.clients)
     weights = server["weights"]
     close((weights.sum(1), weights.diagonal()), (torch.ones(4).double(), torch.full((4,), 0.5).double()))
     assert len(set(weights.flatten().tolist())) > 4 and (weights >= 0).all()
 
 
 def test_ffedap_counts_its_survey_once():
-    """Means and variances of 6 + 16 channels of every client; nothing but batch norm is left out of the messages (nu_BN = 12 + 32)."""
+    """Means and variances of 6 + 16 channels of every client;
+    nothing but batch norm is left out of the messages (nu_BN = 12 + 32)."""
     result = simulate(tiny("ffedap", rounds=2, num_clients=5))
     assert result.communication["once"]["floats"] == 5 * 2 * 22
     assert result.communication["up"] == result.communication["down"]
@@ -223,10 +247,12 @@ def test_ffedap_counts_its_survey_once():
 
 
 def test_fedproto_client_by_hand():
-    """x = 1, y = 0: z = 2, scores (0, 0), so d scores = (-0.5, 0.5), dv = (-1, 1), db = (-0.5, 0.5), dz = -0.5 - 0.5 = -1.
+    """x = 1, y = 0: z = 2, scores (0, 0), so d scores = (-0.5, 0.5), dv = (-1, 1), db = (-0.5, 0.5),
+    dz = -0.5 - 0.5 = -1.
 
-    lam = 0.5, P_0 = 3: lam (z - 3)^2 adds 0.5 * 2 * (-1) = -1, so dw = dz x = -2. lr 0.1: w = 2.2, v = (1.1, -1.1), b = (-1.95, 1.95).
-    Without a prototype of class 0, dw = -1 and w = 2.1. The local prototype is 2.2 x (2.1 x), class 1 has none.
+    lam = 0.5, P_0 = 3: lam (z - 3)^2 adds 0.5 * 2 * (-1) = -1, so dw = dz x = -2. lr 0.1: w = 2.2, v = (1.1, -1.1), b =
+    (-1.95, 1.95). Without a prototype of class 0, dw = -1 and w = 2.1. The local prototype is 2.2 x (2.1 x), class 1
+    has none.
     """
     model, method = two_classes(), algorithms.make("fedproto", lam=0.5)
     for known, w in ((prototypes([3.0, 7.0], [1, 1]), 2.2), (prototypes([3.0, 7.0], [0, 1]), 2.1)):
@@ -237,7 +263,8 @@ def test_fedproto_client_by_hand():
 
 @pytest.mark.parametrize(("weights", "mean"), [("uniform", 0.6), ("samples", -0.2)])
 def test_fedproto_server_by_hand(weights, mean):
-    """P_0: 2.2 from one sample, -1 from three: (2.2 - 1)/2 = 0.6 or (2.2 - 3)/4 = -0.2. P_1 = 4 from one client. Then a round without class 1."""
+    """P_0: 2.2 from one sample, -1 from three: (2.2 - 1)/2 = 0.6 or (2.2 - 3)/4 = -0.2. P_1 = 4 from one client.
+    Then a round without class 1."""
     method = algorithms.make("fedproto", weights=weights)
     server, clients = method.init(two_classes(), Setting(2, 4, 2))
     close(server, prototypes([0.0, 0.0], [0, 0]))
@@ -251,14 +278,21 @@ def test_fedproto_server_by_hand(weights, mean):
 
 
 def test_fedproto_predicts_the_nearest_prototype():
-    """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none: the head, scores (z-2, 2-z)."""
+    """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none:
+    the head, scores (z-2, 2-z)."""
     model, x = two_classes(), F64([[1.2], [0], [-1]])
-    for known, expected in ((prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]), (prototypes([3.0, -1.0], [0, 1]), [1, 1, 1]), (prototypes([9.0, 9.0], [0, 0]), [0, 1, 1])):
+    for known, expected in (
+        (prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]),
+        (prototypes([3.0, -1.0], [0, 1]), [1, 1, 1]),
+        (prototypes([9.0, 9.0], [0, 0]), [0, 1, 1]),
+    ):
         method = algorithms.make("fedproto")
         personal = method.personal_model(model, known, {"theta": model.theta0}, None)
         scores = method.predict(model, personal, x)
         assert scores.argmax(1).tolist() == expected and torch.isfinite(scores).all()
-    both = method.predict(model, method.personal_model(model, prototypes([3.0, -1.0], [1, 1]), {"theta": model.theta0}, None), x)
+    both = method.predict(
+        model, method.personal_model(model, prototypes([3.0, -1.0], [1, 1]), {"theta": model.theta0}, None), x
+    )
     z = 2 * x[:, 0]
     close(both[:, 1] - both[:, 0], (z - 3) ** 2 - (z + 1) ** 2)
     by_head = algorithms.make("fedproto", predict_by="head")
@@ -271,9 +305,12 @@ def test_fedproto_without_pull_and_by_head_is_local_training():
 
 
 def test_fedproto_sends_the_prototypes_that_exist():
-    """d = 84 numbers for each class that a participant owns, and for each class known so far; under "samples" the class's count too."""
+    """d = 84 numbers for each class that a participant owns, and for each class known so far;
+    under "samples" the class's count too."""
     for weights, each in (("uniform", 84), ("samples", 85)):
-        spec = tiny("fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2))
+        spec = tiny(
+            "fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2)
+        )
         up, down, known = 0, 0, torch.zeros(10, dtype=torch.bool)
         for run, _, ids in played(spec):
             if len(ids):
@@ -301,11 +338,14 @@ def fedpac_message(model, known) -> dict:
     return {"theta": model.theta0, **known, "means": zeros, "spread": F64(0.0)}
 
 
-@pytest.mark.parametrize(("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)])
+@pytest.mark.parametrize(
+    ("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)]
+)
 def test_fedpac_client_by_hand(known, pull):
-    """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 = sigma(-0.5),
-    dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x. One epoch each (E = 2).
-    u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
+    """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 =
+    sigma(-0.5), dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 -
+    0.1 dz x. One epoch each (E = 2). u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0;
+    the prototype is that of the trained one.
     """
     model, data = two_classes(), label_data([([1.0], [0])], epochs=2)
     upload, kept = algorithms.make("fedpac", lam=0.5).client_update(model, fedpac_message(model, known), {}, data)
@@ -316,25 +356,44 @@ def test_fedpac_client_by_hand(known, pull):
     assert kept == {}
 
 
-@pytest.mark.parametrize(("hyper", "epochs", "expected"), [({}, 1, [1, 1]), ({}, 5, [1, 4]), ({"head_epochs": 2}, 5, [2, 3]), ({"head_inside": False}, 5, [1, 5]), ({"head_epochs": 0}, 3, [0, 3])])
+@pytest.mark.parametrize(
+    ("hyper", "epochs", "expected"),
+    [
+        ({}, 1, [1, 1]),
+        ({}, 5, [1, 4]),
+        ({"head_epochs": 2}, 5, [2, 3]),
+        ({"head_inside": False}, 5, [1, 5]),
+        ({"head_epochs": 0}, 3, [0, 3]),
+    ],
+)
 def test_fedpac_divides_its_epochs(hyper, epochs, expected):
     seen, data = [], label_data([([1.0], [0])], epochs=epochs)
     data.fold = lambda step, state, epochs, **more: (seen.append(epochs), state)[1]
-    algorithms.make("fedpac", **hyper).client_update(two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data)
+    algorithms.make("fedpac", **hyper).client_update(
+        two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data
+    )
     assert seen == expected
 
 
 def test_fedpac_server_by_hand():
     """Two participants (0, 2), u = 1 and 3 in one class, V = (1, 2): Gamma^0 = diag(0, 4), Gamma^1 = diag(4, 0).
 
-    a_0 minimises a^2 + 6 (1-a)^2: a = 6/7; the second minimises 5 a^2 + 2 (1-a)^2: a = 2/7. With v_0 = 1 and 8 (v_1 = 0):
-    6/7 + 8/7 = 2 and 2/7 + 40/7 = 6. w = (1*2 + 3*6)/4 = 5. P_0 = (1*1 + 3*5)/4 = 4 by samples. Client 1 keeps its head.
+    a_0 minimises a^2 + 6 (1-a)^2: a = 6/7; the second minimises 5 a^2 + 2 (1-a)^2: a = 2/7. With v_0 = 1 and 8 (v_1 =
+    0): 6/7 + 8/7 = 2 and 2/7 + 40/7 = 6. w = (1*2 + 3*6)/4 = 5. P_0 = (1*1 + 3*5)/4 = 4 by samples. Client 1 keeps its
+    head.
     """
     model, method = two_classes(), algorithms.make("fedpac")
     server, clients = method.init(model, Setting(3, 4, 2))
     assert clients == {}
-    up = [{"theta": params(w, (v, 0.0), (0.0, 0.0)), **prototypes([p, 0.0], [n, 0]), "means": F64([[u], [0]]), "spread": F64(V)}
-          for w, v, p, n, u, V in ((2.0, 1.0, 1.0, 1, 1.0, 1.0), (6.0, 8.0, 5.0, 3, 3.0, 2.0))]
+    up = [
+        {
+            "theta": params(w, (v, 0.0), (0.0, 0.0)),
+            **prototypes([p, 0.0], [n, 0]),
+            "means": F64([[u], [0]]),
+            "spread": F64(V),
+        }
+        for w, v, p, n, u, V in ((2.0, 1.0, 1.0, 1, 1.0, 1.0), (6.0, 8.0, 5.0, 3, 3.0, 2.0))
+    ]
     server = method.server_update(server, np.array([0, 2]), tree.stack(up), np.array([1, 3]))
     for i, v, b in ((0, (2.0, 0.0), (0.0, 0.0)), (1, (1.0, -1.0), (-2.0, 2.0)), (2, (6.0, 0.0), (0.0, 0.0))):
         message = method.download(server, i)
@@ -344,7 +403,8 @@ def test_fedpac_server_by_hand():
 
 
 def test_fedpac_combination_is_the_minimum_on_the_simplex():
-    """The conditions of optimality: (Qa)_j is a'Qa where a_j > 0 and not less elsewhere; and no random mixture is better."""
+    """The conditions of optimality: (Qa)_j is a'Qa where a_j > 0 and not less elsewhere;
+    and no random mixture is better."""
     method, draw, zeros = algorithms.make("fedpac", drop=0), np.random.default_rng(0), 0
     for _ in range(20):
         u, V = draw.normal(size=(6, 3, 2)), draw.uniform(0, 3, size=6)
@@ -360,14 +420,17 @@ def test_fedpac_combination_is_the_minimum_on_the_simplex():
 
 
 def test_fedpac_combination_in_degenerate_cases():
-    """No difference at all: equal weights. V < 0 counts as 0. One participant: its own head. Weights below `drop` vanish."""
+    """No difference at all: equal weights. V < 0 counts as 0. One participant: its own head.
+    Weights below `drop` vanish."""
     method, alike = algorithms.make("fedpac"), np.ones((3, 2, 1))
     assert method.combination(alike, np.zeros(3), 1).tolist() == pytest.approx([1 / 3] * 3)
     assert method.combination(alike, np.ones(3), 1).tolist() == pytest.approx([1 / 3] * 3)
     assert method.combination(alike[:1], np.array([2.0]), 0).tolist() == [1.0]
     far = np.array([[[0.0]], [[1.0]]])
     assert method.combination(far, np.array([-1.0, 1.0]), 0).tolist() == [1.0, 0.0]
-    tiny_share = [algorithms.make("fedpac", drop=drop).combination(far, np.array([1e-4, 0.0]), 0)[1] for drop in (0, 1e-3)]
+    tiny_share = [
+        algorithms.make("fedpac", drop=drop).combination(far, np.array([1e-4, 0.0]), 0)[1] for drop in (0, 1e-3)
+    ]
     assert tiny_share == [pytest.approx(1e-4 / 1.0001), 0.0]
 
 
@@ -375,10 +438,11 @@ def test_fedpac_combination_in_degenerate_cases():
 
 
 def test_fedgh_by_hand():
-    """Client: as FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1; its own head is what is tested at `post`.
+    """Client: as FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1;
+    its own head is what is tested at `post`.
 
-    Server, lr 0.1, one minibatch of (z, y) = (2, 0) and (0, 1), from v = (1, -1), b = (-2, 2): d scores (-0.5, 0.5), and (q, -q) with
-    q = sigma(-4) at scores (-2, 2). Means: dv = (-0.5, 0.5), db = (q - 0.5, 0.5 - q)/2.
+    Server, lr 0.1, one minibatch of (z, y) = (2, 0) and (0, 1), from v = (1, -1), b = (-2, 2): d scores (-0.5, 0.5),
+    and (q, -q) with q = sigma(-4) at scores (-2, 2). Means: dv = (-0.5, 0.5), db = (q - 0.5, 0.5 - q)/2.
     """
     model, method = two_classes(), algorithms.make("fedgh", server_lr=0.1)
     server, clients = method.init(model, Setting(2, 4, 2))
@@ -391,13 +455,21 @@ def test_fedgh_by_hand():
     uploads = tree.stack([{"h": head, **prototypes(p, n)} for p, n in (([2.0, 0.0], [1, 0]), ([0.0, 0.0], [0, 5]))])
     server = method.server_update(server, np.array([0, 1]), uploads, np.array([1, 5]))
     q = sigma(-4)
-    close(server["h"], {"head.weight": F64([[1.05], [-1.05]]), "head.bias": F64([-2 - 0.05 * (q - 0.5), 2 + 0.05 * (q - 0.5)])})
+    close(
+        server["h"],
+        {"head.weight": F64([[1.05], [-1.05]]), "head.bias": F64([-2 - 0.05 * (q - 0.5), 2 + 0.05 * (q - 0.5)])},
+    )
     close(method.personal_model(model, method.download(server, 0), kept, None)["extractor.weight"], F64([[2.1]]))
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
-    """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order."""
-    model, method, draw = two_classes(), algorithms.make("fedgh", server_lr=0.3, server_batch=2), np.random.default_rng(1)
+    """Five prototypes in minibatches of 2: three steps on permuted rows,
+    against torch.optim.SGD with the same order."""
+    model, method, draw = (
+        two_classes(),
+        algorithms.make("fedgh", server_lr=0.3, server_batch=2),
+        np.random.default_rng(1),
+    )
     server, _ = method.init(model, Setting(3, 4, 2, seed=4))
     means, counts = draw.normal(size=(3, 2)), [[1, 2], [0, 3], [4, 5]]
     uploads = tree.stack([{"h": dict(server["h"]), **prototypes(list(m), n)} for m, n in zip(means, counts)])
@@ -408,7 +480,9 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
     optimiser, order = torch.optim.SGD(head.parameters(), lr=0.3), rng(4, "header", 0).permutation(5)
     with torch.enable_grad():
         for rows in (order[:2], order[2:4], order[4:]):
-            loss = nn.functional.cross_entropy(head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows]))
+            loss = nn.functional.cross_entropy(
+                head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -419,7 +493,7 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
 def test_fedgh_header_moves_and_without_learning_rate_stays():
     for server_lr in (0.0, 0.1):
         *_, (run, state, _) = played(tiny("fedgh", hyper={"server_lr": server_lr}))
-        moved = not torch.equal(state["server"]["h"]["head.weight"], run.work.model.theta0["head.weight"])
+        moved = not torch.equal(state.server["h"]["head.weight"], run.work.model.theta0["head.weight"])
         assert moved == (server_lr > 0)
 
 
@@ -444,11 +518,13 @@ def constant_generator(value: float, noise: int) -> dict:
 
 @pytest.mark.parametrize(("alpha", "beta", "virtual"), [(0.0, 0.0, 1), (0.5, 0.0, 1), (0.0, 3.0, 1), (0.5, 3.0, 2)])
 def test_fedgen_client_by_hand(alpha, beta, virtual):
-    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 whatever it is asked: scores (1, -1), p_0 = sigma(2).
+    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 whatever it is asked:
+    scores (1, -1), p_0 = sigma(2).
 
-    KL(p || softmax(scores)): d scores = softmax - p = (0.5 - sigma(2))(1, -1). So at z = 2 in all s (-1, 1), s = 0.5 + beta (sigma(2) - 0.5).
-    Own labels are 0 only: at z = 3 d scores = alpha virtual q (-1, 1), q = sigma(-2), which reaches the head alone.
-    dv = -(2 s + 3 a q)(1, -1), db = -(s + a q)(1, -1), a = alpha virtual; dw = v . (-s, s) x = -2 s.
+    KL(p || softmax(scores)): d scores = softmax - p = (0.5 - sigma(2))(1, -1). So at z = 2 in all s (-1, 1), s = 0.5 +
+    beta (sigma(2) - 0.5). Own labels are 0 only: at z = 3 d scores = alpha virtual q (-1, 1), q = sigma(-2), which
+    reaches the head alone. dv = -(2 s + 3 a q)(1, -1), db = -(s + a q)(1, -1), a = alpha virtual; dw = v . (-s, s) x =
+    -2 s.
     """
     model, method = two_classes(), algorithms.make("fedgen", noise=1, virtual=virtual)
     message = {"theta": model.theta0, "generator": constant_generator(3.0, 1), "alpha": F64(alpha), "beta": F64(beta)}
@@ -456,7 +532,9 @@ def test_fedgen_client_by_hand(alpha, beta, virtual):
     s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * virtual * sigma(-2)
     dv, db = 2 * s + 3 * aq, s + aq
     close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
-    assert kept == {} and same({k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"})
+    assert kept == {} and same(
+        {k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"}
+    )
 
 
 def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
@@ -467,16 +545,35 @@ def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
 
 def as_module(G, noise=4, classes=2) -> nn.Sequential:
     """The generator with PyTorch's own layers."""
-    module = nn.Sequential(nn.Linear(noise + classes, generator.HIDDEN), nn.BatchNorm1d(generator.HIDDEN), nn.ReLU(), nn.Linear(generator.HIDDEN, len(G["bias2"]))).double()
-    names = {"0.weight": "weight1", "0.bias": "bias1", "1.weight": "scale", "1.bias": "shift", "1.running_mean": "mean", "1.running_var": "var", "3.weight": "weight2", "3.bias": "bias2"}
-    module.load_state_dict({**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)})
+    module = nn.Sequential(
+        nn.Linear(noise + classes, generator.HIDDEN),
+        nn.BatchNorm1d(generator.HIDDEN),
+        nn.ReLU(),
+        nn.Linear(generator.HIDDEN, len(G["bias2"])),
+    ).double()
+    names = {
+        "0.weight": "weight1",
+        "0.bias": "bias1",
+        "1.weight": "scale",
+        "1.bias": "shift",
+        "1.running_mean": "mean",
+        "1.running_var": "var",
+        "3.weight": "weight2",
+        "3.bias": "bias2",
+    }
+    module.load_state_dict(
+        {**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)}
+    )
     return module
 
 
 def test_fedgen_sends_its_generator_in_evaluation_mode():
     method, server = fedgen_server()
     draw = torch.Generator().manual_seed(0)
-    server["generator"] = {name: value + torch.rand(value.shape, generator=draw, dtype=value.dtype) for name, value in server["generator"].items()}
+    server["generator"] = {
+        name: value + torch.rand(value.shape, generator=draw, dtype=value.dtype)
+        for name, value in server["generator"].items()
+    }
     onehot, eps = torch.eye(2, dtype=torch.float64), torch.randn(2, 4, generator=draw, dtype=torch.float64)
     with torch.no_grad():
         expected = as_module(server["generator"]).eval()(torch.cat([eps, onehot], dim=1))
@@ -485,8 +582,9 @@ def test_fedgen_sends_its_generator_in_evaluation_mode():
 
 @pytest.mark.parametrize(("teacher", "diversity"), [("clients", 0.0), ("server", 0.0), ("clients", 2.0)])
 def test_fedgen_server_against_torch(teacher, diversity):
-    """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by shares of the classes
-    (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1. The mean counts 2.5 and 1.5 exceed 1, so both are drawn."""
+    """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by
+    shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1. The mean counts 2.5 and 1.5
+    exceed 1, so both are drawn."""
     method, server = fedgen_server(teacher=teacher, diversity=diversity, server_lr=0.01, decay=0.9)
     heads = [params(2.0, (1.0, 0.5), (0.3, -0.3)), params(4.0, (-2.0, 1.0), (0.0, 1.0))]
     module, share = as_module(server["generator"]), F64([[3 / 5, 1 / 3], [2 / 5, 2 / 3]])
@@ -500,10 +598,20 @@ def test_fedgen_server_against_torch(teacher, diversity):
             with torch.enable_grad():
                 z = module(torch.cat([eps, nn.functional.one_hot(y, 2)], dim=1))
                 loss = sum(
-                    (share[k][y] * nn.functional.cross_entropy(nn.functional.linear(z, h["head.weight"], h["head.bias"]), y, reduction="none")).mean()
-                    for k, h in enumerate(teachers))
+                    (
+                        share[k][y]
+                        * nn.functional.cross_entropy(
+                            nn.functional.linear(z, h["head.weight"], h["head.bias"]), y, reduction="none"
+                        )
+                    ).mean()
+                    for k, h in enumerate(teachers)
+                )
                 if diversity:
-                    pairs = [(eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean() for a in range(32) for b in range(a)]
+                    pairs = [
+                        (eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean()
+                        for a in range(32)
+                        for b in range(a)
+                    ]
                     loss = loss + diversity * torch.exp(-2 * sum(pairs) / 32**2)
                 optimiser.zero_grad()
                 loss.backward()
@@ -512,9 +620,26 @@ def test_fedgen_server_against_torch(teacher, diversity):
         server = method.server_update(server, np.array([0, 1]), {"theta": tree.stack(heads)}, np.array([1, 3]))
         current = params(3.5, (-1.25, 0.875), (0.075, 0.675))
         close(server["theta"], current)  # w = (2 + 3*4)/4, and so on
-        close(server["generator"], {name: value.detach() for name, value in zip(
-            ("weight1", "bias1", "scale", "shift", "mean", "var", "weight2", "bias2"),
-            (module[0].weight, module[0].bias, module[1].weight, module[1].bias, module[1].running_mean, module[1].running_var, module[3].weight, module[3].bias))}, 1e-7)  # torch moves the bias before batch norm by rounding, which Adam enlarges
+        close(
+            server["generator"],
+            {
+                name: value.detach()
+                for name, value in zip(
+                    ("weight1", "bias1", "scale", "shift", "mean", "var", "weight2", "bias2"),
+                    (
+                        module[0].weight,
+                        module[0].bias,
+                        module[1].weight,
+                        module[1].bias,
+                        module[1].running_mean,
+                        module[1].running_var,
+                        module[3].weight,
+                        module[3].bias,
+                    ),
+                )
+            },
+            1e-7,
+        )  # torch moves the bias before batch norm by rounding, which Adam enlarges
 
 
 def test_fedgen_weights_fade_and_start_in_round_two():
@@ -525,19 +650,28 @@ def test_fedgen_weights_fade_and_start_in_round_two():
 
 
 def test_fedgen_draws_only_labels_with_enough_samples():
-    """Mean counts 1.5, 1, 0.5 of the participants: class 0 only, so the other columns of the first layer stay; with no such class all stays."""
+    """Mean counts 1.5, 1, 0.5 of the participants: class 0 only, so the other columns of the first layer stay;
+    with no such class all stays."""
     method = algorithms.make("fedgen", noise=4)
     model = two_classes()
     model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
     for counts, moved in (([[2, 1, 1], [1, 1, 0]], [True, False, False]), ([[1, 1, 0], [1, 0, 0]], [False] * 3)):
         server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
-        after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
-        columns = [not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c]) for c in range(3)]
+        after = method.server_update(
+            server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1])
+        )
+        columns = [
+            not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c])
+            for c in range(3)
+        ]
         assert columns == moved and same(after["generator"], server["generator"]) == (not any(moved))
 
 
 def test_fedgen_labels_are_uniform_on_those_present():
-    present, normal = torch.tensor([False, True, False, True, True]), torch.randn(30_000, generator=torch.Generator().manual_seed(0))
+    present, normal = (
+        torch.tensor([False, True, False, True, True]),
+        torch.randn(30_000, generator=torch.Generator().manual_seed(0)),
+    )
     drawn = generator.uniform_labels(normal, present)
     assert drawn.sum(1).eq(1).all() and not drawn[:, ~present].any()
     assert drawn.float().mean(0)[present].tolist() == pytest.approx([1 / 3] * 3, abs=0.01)
@@ -555,7 +689,9 @@ def test_fedgen_learns_what_its_teachers_answer():
     heads = tree.repeat(params(2.0, (3.0, -3.0), (0.0, 0.0)), 2)
     after = method.server_update(server, np.array([0, 1]), {"theta": heads}, np.array([1, 3]))
     G, onehot = method.download(after, 0)["generator"], torch.eye(2, dtype=torch.float64).repeat(20, 1)
-    z = generator.generated(G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    z = generator.generated(
+        G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    )
     assert ((z[:, 0] > 0) == (onehot[:, 0] > 0)).double().mean() > 0.9
 
 
@@ -571,13 +707,17 @@ def hypernetwork(server, a, c, slopes, offsets, v):
 
 @pytest.mark.parametrize("decay", [0.0, 0.2])
 def test_pfedhn_by_hand(decay):
-    """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1): theta = (2, -1, 0.5).
+    """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1):
+    theta = (2, -1, 0.5).
 
-    Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x, dx = Delta . A =
-    -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay adds 0.2 times the parameter.
-    A second round from the same Delta: u <- 0.5 u + g.
+    Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x,
+    dx = Delta . A = -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay
+    adds 0.2 times the parameter. A second round from the same Delta: u <- 0.5 u + g.
     """
-    model, method = ToyModel(), algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay)
+    model, method = (
+        ToyModel(),
+        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay),
+    )
     server, clients = method.init(model, Setting(3, 4, 1))
     assert server["v"].shape == (3, 1) and clients == {}
     server = hypernetwork(server, 1.0, 0.0, (1.0, 0.5, -0.5), (1.0, -1.5, 1.0), [1.0, 7.0, -7.0])
@@ -591,8 +731,14 @@ def test_pfedhn_by_hand(decay):
         return value - 0.1 * (slope + decay * value)
 
     delta = (-0.05, 0.1, 0.05)
-    expected = hypernetwork(server, moved(1, -0.025), moved(0, -0.025), [moved(A, g) for A, g in zip((1, 0.5, -0.5), delta)],
-                            [moved(B, g) for B, g in zip((1, -1.5, 1), delta)], [moved(1, -0.025), 7.0, -7.0])
+    expected = hypernetwork(
+        server,
+        moved(1, -0.025),
+        moved(0, -0.025),
+        [moved(A, g) for A, g in zip((1, 0.5, -0.5), delta)],
+        [moved(B, g) for B, g in zip((1, -1.5, 1), delta)],
+        [moved(1, -0.025), 7.0, -7.0],
+    )
     close((after["phi"], after["v"]), (expected["phi"], expected["v"]))
     close(after["velocity"]["v"], F64([[-0.025 + decay], [0], [0]]))
     close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 + decay]))
@@ -600,7 +746,8 @@ def test_pfedhn_by_hand(decay):
 
 @pytest.mark.parametrize("steps", ["sequential", "batch"])
 def test_pfedhn_server_against_torch(steps):
-    """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay, clipping (norms above 0.02)."""
+    """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
+    clipping (norms above 0.02)."""
     model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=0.02)
     method = algorithms.make("pfedhn", server_steps=steps, **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
@@ -622,9 +769,13 @@ def test_pfedhn_server_against_torch(steps):
         sent = {i: tree.map(torch.clone, method.download(server, i)) for i in ids}
         uploads = [tree.map(lambda leaf, i=i: leaf * 0.5 - 0.3 * i, sent[i]) for i in ids]
         with torch.enable_grad():
-            for group in ([[i] for i in ids] if steps == "sequential" else [ids]):
+            for group in [[i] for i in ids] if steps == "sequential" else [ids]:
                 optimiser.zero_grad(set_to_none=True)
-                loss = sum(((sent[i][name] - uploads[ids.index(i)][name]) * made(i)[name]).sum() for i in group for name in tops) / len(group)
+                loss = sum(
+                    ((sent[i][name] - uploads[ids.index(i)][name]) * made(i)[name]).sum()
+                    for i in group
+                    for name in tops
+                ) / len(group)
                 loss.backward()
                 norm = nn.utils.clip_grad_norm_([*weights, *v], 0.02)
                 assert norm > 0.02
@@ -639,36 +790,44 @@ def test_pfedhn_embeddings_have_one_plus_a_quarter_of_n_numbers():
     for N, size in ((3, 1), (4, 2), (10, 3), (100, 26)):
         server, _ = algorithms.make("pfedhn").init(ToyModel(), Setting(N, 4, 1))
         assert server["v"].shape == (N, size) and len(server["phi"]) == 3 + 4
-        assert server["phi"]["trunk.0"]["weight"].shape == (100, size) and server["phi"]["trunk.3"]["weight"].shape == (100, 100)
+        assert server["phi"]["trunk.0"]["weight"].shape == (100, size) and server["phi"]["trunk.3"]["weight"].shape == (
+            100,
+            100,
+        )
 
 
 def test_pfedhn_without_learning_rate_generates_the_same_models():
-    first, *_, (run, state, _) = ((run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0})))
+    first, *_, (run, state, _) = (
+        (run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0}))
+    )
     for i in range(4):
-        assert same(run.method.download(first[1]["server"], i), run.method.download(state["server"], i))
+        assert same(run.method.download(first[1].server, i), run.method.download(state.server, i))
 
 
 def test_pfedhn_with_personal_heads_keeps_them():
     """The head starts as theta0's, is never sent, and the extractor alone is made and counted."""
     spec = tiny("pfedhn", hyper={"personal_head": True}, join_ratio=1.0, rounds=2)
     *_, (run, state, _) = played(spec)
-    heads = state["clients"]["h"]["head.weight"]
+    heads = state.clients["h"]["head.weight"]
     assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    assert not tree.select(run.method.download(state["server"], 0), "head.")
+    assert not tree.select(run.method.download(state.server, 0), "head.")
     assert simulate(spec).communication["up"]["floats"] == 4 * 2 * (NU_M - 850)
 
 
-# all of them: ownership -------------------------------------------------------------------------------------------------
+# all of them: ownership -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics, remembered uploads and what the server keeps for each client: rows outside S_t bit for bit."""
+    """States, statistics, remembered uploads and what the server keeps for each client:
+    rows outside S_t bit for bit."""
     before, seen = None, 0
-    for _, state, ids in played(tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))):
-        owned = {"clients": state["clients"], "stats": state["stats"], "uploads": state["uploads"] or {}}
-        owned |= {key: state["server"][key] for key in ("models", "heads", "v") if key in state["server"]}
+    for _, state, ids in played(
+        tiny(method, hyper=SMALL.get(method, {}), bn_stats=bn_stats, rounds=3, eval_points=("post",))
+    ):
+        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
+        owned |= {key: state.server[key] for key in ("models", "heads", "v") if key in state.server}
         others = np.setdiff1d(np.arange(4), ids)
         if before is not None and before.keys() == owned.keys():
             for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
@@ -690,19 +849,21 @@ def test_inputs_are_not_modified(method, hyper):
 def test_evaluation_changes_nothing(method):
     points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
     often = tiny(method, hyper=SMALL.get(method, {}), eval_points=points)
-    ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, often.but(eval_every=3))]
+    ends = [
+        [h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, often.but(eval_every=3))
+    ]
     assert len(ends[0]) == len(points) and ends[0] == ends[1]
     *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in state.items() if k not in ("history", "seconds")})
+    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds")})
     with torch.no_grad():
         record(run, state)
-    assert same({k: state[k] for k in before}, before)
+    assert same({k: vars(state)[k] for k in before}, before)
 
 
 @pytest.mark.parametrize("method", PERSONAL)
 def test_models_differ_between_clients_and_change_when_their_client_trains(method):
-    """After training no two clients have the same model; at `post` the losses of those who trained change, and of nobody else (for FedProto,
-    whose prototypes are everybody's, the model is looked at instead)."""
+    """After training no two clients have the same model; at `post` the losses of those who trained change, and of
+    nobody else (for FedProto, whose prototypes are everybody's, the model is looked at instead)."""
     hyper = {"rho": 0} if method == "ffedap" else {}
     hyper |= {"predict_by": "head"} if method == "fedproto" else SMALL.get(method, {})
     before = None
@@ -713,12 +874,17 @@ def test_models_differ_between_clients_and_change_when_their_client_trains(metho
             assert {int(i) for i in np.flatnonzero(loss != before)} == set(ids.tolist())
         before = loss
     *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=2))
-    models = [run.method.personal_model(run.work.model, run.method.download(state["server"], i), tree.rows(state["clients"], i), None) for i in range(4)]
+    models = [
+        run.method.personal_model(
+            run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None
+        )
+        for i in range(4)
+    ]
     leaves = [torch.cat([m["head.weight"].flatten(), m["extractor.fc1.weight"].flatten()]) for m in models]
     assert all(not torch.equal(leaves[i], leaves[j]) for i in range(4) for j in range(i))
 
 
-# backends ---------------------------------------------------------------------------------------------------------------
+# backends -------------------------------------------------------------------------------------------------------------
 
 TRAIN_SIZES, TEST_SIZES = (1, 2, 33, 3, 320, 64), (1, 5, 2, 40, 600, 1)
 
@@ -730,44 +896,61 @@ def uneven(run):
         own, order = order[: train + test], order[train + test :]
         parts.append({"train": np.sort(own[:train]), "test": np.sort(own[train:])})
     labels = run.work.source.labels
-    counts, tests = (torch.stack([labels[own[part]].bincount(minlength=10) for own in parts]) for part in ("train", "test"))
+    counts, tests = (
+        torch.stack([labels[own[part]].bincount(minlength=10) for own in parts]) for part in ("train", "test")
+    )
     work = dataclasses.replace(run.work, parts=parts)
-    return dataclasses.replace(run, work=work, tests=tests.numpy(), setting=dataclasses.replace(run.setting, class_counts=counts))
+    return dataclasses.replace(
+        run, work=work, tests=tests.numpy(), setting=dataclasses.replace(run.setting, class_counts=counts)
+    )
 
 
 def outcome(spec, backend):
     with torch.no_grad():
         *_, (run, state, _) = played(spec, backend, uneven)
         tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [*(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(state[key] or {})), *tested], state["trained"]
+    return [
+        *(leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})),
+        *tested,
+    ], state.trained
 
 
 @pytest.mark.parametrize(
     ("method", "hyper", "bn_stats"),
-    [*((m, SMALL.get(m, {}), "local") for m in METHODS), *((m, hyper, "local") for m, hyper in VARIANTS), *((m, SMALL.get(m, {}), "global") for m in FORMS)],
+    [
+        *((m, SMALL.get(m, {}), "local") for m in METHODS),
+        *((m, hyper, "local") for m, hyper in VARIANTS),
+        *((m, SMALL.get(m, {}), "global") for m in FORMS),
+    ],
 )
 def test_vmap_agrees_with_serial(method, hyper, bn_stats):
     """Three of six clients a round, 1 to 320 samples, float64: all states and every client's test."""
-    points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points if bn_stats == "local" or p != "ft")
-    spec = tiny(method, num_clients=6, rounds=2, precision="float64", seed=1, hyper=hyper, eval_points=points, bn_stats=bn_stats)
+    points = tuple(
+        "ft(1)" if p == "ft" else p for p in algorithms.find(method).points if bn_stats == "local" or p != "ft"
+    )
+    spec = tiny(
+        method, num_clients=6, rounds=2, precision="float64", seed=1, hyper=hyper, eval_points=points, bn_stats=bn_stats
+    )
     serial, trained = outcome(spec, "serial")
     close(outcome(spec, "vmap")[0], serial)
     assert trained[4] and not trained.all()
 
 
-# messages ---------------------------------------------------------------------------------------------------------------
+# messages -------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize("method", FORMS)
 def test_communication_is_the_closed_form(method, bn_stats):
-    """Under "global" 44 running statistics more, except where batch norm stays on the client. The generator: 42*32 + 32, 64, 32*84 + 84."""
+    """Under "global" 44 running statistics more, except where batch norm stays on the client. The generator:
+    42*32 + 32, 64, 32*84 + 84."""
     extra = 44 if bn_stats == "global" and method != "ffedap" else 0
     counted = simulate(tiny(method, bn_stats=bn_stats, num_clients=5, rounds=2)).communication
     down, up = (4 * (form + extra) for form in FORMS[method])
     assert (counted["down"]["floats"], counted["up"]["floats"]) == (down, up)
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning -------------------------------------------------------------------------------------------------------------
 
 
 def assert_histories_close(a, b):
@@ -777,7 +960,17 @@ def assert_histories_close(a, b):
 
 
 def accuracy(method, rounds=5, points=(), **hyper):
-    spec = tiny(method, hyper=hyper, num_clients=8, local_epochs=2, rounds=rounds, eval_every=rounds, eval_points=points, test_fraction=0.4, partition=dict(alpha=0.1, min_size=10))
+    spec = tiny(
+        method,
+        hyper=hyper,
+        num_clients=8,
+        local_epochs=2,
+        rounds=rounds,
+        eval_every=rounds,
+        eval_points=points,
+        test_fraction=0.4,
+        partition=dict(alpha=0.1, min_size=10),
+    )
     return simulate(spec).final()
 
 
@@ -793,20 +986,35 @@ def test_personal_models_beat_fedavg_on_skewed_labels(method, fedavg_accuracy):
 
 
 def test_fedgen_learns():
-    """Better than chance (0.1) by 0.2 after six rounds with weak terms (with the paper's 10 and 10 it needs some thirty)."""
+    """Better than chance (0.1) by 0.2 after six rounds with weak terms (with the paper's 10 and 10 it needs some
+    thirty)."""
     assert accuracy("fedgen", 6, alpha=1.0, beta=0.1) > 0.3
 
 
 def test_pfedhn_generates_models_that_classify():
-    """The generated models, without a local step: better than chance (0.1) by 0.2 with a small hypernetwork and a larger step."""
+    """The generated models, without a local step: better than chance (0.1)
+    by 0.2 with a small hypernetwork and a larger step."""
     assert accuracy("pfedhn", 8, server_lr=0.1, momentum=0.0, hidden=20, depth=1) > 0.3
 
 
-@pytest.mark.parametrize(("method", "hyper"), [
-    ("ffedap", dict(mu=1.5)), ("ffedap", dict(rho=-0.1)), ("fedgen", dict(teacher="both")), ("fedgen", dict(virtual=0)), ("fedgen", dict(decay=1.5)),
-    ("fedproto", dict(predict_by="nearest")), ("fedproto", dict(lam=-1.0)), ("fedproto", dict(weights="n")), ("fedpac", dict(head_epochs=-1)),
-    ("fedpac", dict(prototype_weights="n")), ("fedgh", dict(server_batch=0)), ("pfedhn", dict(server_steps="parallel")), ("pfedhn", dict(clip=-1.0)),
-])
+@pytest.mark.parametrize(
+    ("method", "hyper"),
+    [
+        ("ffedap", dict(mu=1.5)),
+        ("ffedap", dict(rho=-0.1)),
+        ("fedgen", dict(teacher="both")),
+        ("fedgen", dict(virtual=0)),
+        ("fedgen", dict(decay=1.5)),
+        ("fedproto", dict(predict_by="nearest")),
+        ("fedproto", dict(lam=-1.0)),
+        ("fedproto", dict(weights="n")),
+        ("fedpac", dict(head_epochs=-1)),
+        ("fedpac", dict(prototype_weights="n")),
+        ("fedgh", dict(server_batch=0)),
+        ("pfedhn", dict(server_steps="parallel")),
+        ("pfedhn", dict(clip=-1.0)),
+    ],
+)
 def test_values_out_of_range_are_refused(method, hyper):
     ((name, value),) = hyper.items()
     with pytest.raises(BadValue) as error:

@@ -21,7 +21,10 @@ def model(seed=0, shape=SHAPE, **options):
 
 def batch(size, seed=0, shape=SHAPE):
     generator = torch.Generator().manual_seed(seed)
-    return Batch(torch.randn(size, *shape, generator=generator, dtype=torch.float64), torch.randint(CLASSES, (size,), generator=generator))
+    return Batch(
+        torch.randn(size, *shape, generator=generator, dtype=torch.float64),
+        torch.randint(CLASSES, (size,), generator=generator),
+    )
 
 
 def padded(real, width, seed=9):
@@ -51,12 +54,17 @@ CLOSE = dict(rtol=1e-10, atol=1e-12)
 EXACT = dict(rtol=0, atol=0)
 
 
-# sizes and construction ------------------------------------------------------------------------------------------------
+# sizes and construction -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "shape, classes, pools, total, head",
-    [((3, 32, 32), 10, 1, 290_530, 850), ((3, 32, 32), 10, 2, 62_050, 850), ((1, 28, 28), 62, 1, 210_170, 5_270), ((1, 28, 28), 62, 2, 48_890, 5_270)],
+    [
+        ((3, 32, 32), 10, 1, 290_530, 850),
+        ((3, 32, 32), 10, 2, 62_050, 850),
+        ((1, 28, 28), 62, 1, 210_170, 5_270),
+        ((1, 28, 28), 62, 2, 48_890, 5_270),
+    ],
 )
 def test_lenet5_bn_parameter_counts(shape, classes, pools, total, head):
     """As added up by hand from the printed layer list; 44 running statistics are not among them."""
@@ -76,7 +84,10 @@ def test_the_default_is_the_printed_variant():
 def test_too_small_inputs_name_the_smallest(pools, smallest):
     assert build("lenet5_bn", (1, smallest, smallest), 10, pools=pools).num_parameters["head"] == 850
     for shape in ((1, smallest - 1, smallest), (1, smallest, smallest - 1), (3, 1, 1)):
-        with pytest.raises(BadValue, match=f"{shape[1]}x{shape[2]} is too small for lenet5_bn with pools={pools}; .*{smallest}x{smallest}"):
+        with pytest.raises(
+            BadValue,
+            match=f"{shape[1]}x{shape[2]} is too small for lenet5_bn with pools={pools}; .*{smallest}x{smallest}",
+        ):
             build("lenet5_bn", shape, 10, pools=pools)
 
 
@@ -123,11 +134,12 @@ def test_to_changes_the_type_and_keeps_the_values():
     assert_same({name: value.float() for name, value in double.theta0.items()}, single.theta0, **EXACT)
 
 
-# batch norm ------------------------------------------------------------------------------------------------------------
+# batch norm -----------------------------------------------------------------------------------------------------------
 
 
 def norm_steps(ours, masks=False, steps=5):
-    """Outputs, input gradients, parameters and statistics of a norm trained for some steps on batches of 1 to 5 images."""
+    """Outputs, input gradients, parameters and statistics of a norm trained for some steps on batches of 1 to 5
+    images."""
     torch.manual_seed(0)
     targets = torch.randn(5, 3, 4, 4, dtype=torch.float64)
     layer = (BatchNorm2d if ours else nn.BatchNorm2d)(3).double().train()
@@ -155,7 +167,8 @@ def norm_steps(ours, masks=False, steps=5):
 
 @pytest.mark.parametrize("masks", [False, True])
 def test_batch_norm_is_pytorch_s(masks):
-    """Five steps on batches of growing size: same outputs, gradients, parameters and running statistics; buffers never written."""
+    """Five steps on batches of growing size: same outputs, gradients, parameters and running statistics;
+    buffers never written."""
     layer, ours = norm_steps(True, masks)
     stock, theirs = norm_steps(False)
     for a, b in zip(ours, theirs, strict=True):
@@ -167,13 +180,20 @@ def test_batch_norm_is_pytorch_s(masks):
 def test_batch_norm_in_evaluation_mode_uses_the_running_statistics():
     layer = BatchNorm2d(2).double().eval()
     x = torch.tensor([[[[1.0]], [[5.0]]], [[[3.0]], [[-1.0]]]], dtype=torch.float64)
-    state = {"weight": [2.0, 1.0], "bias": [0.0, 10.0], "running_mean": [1.0, 2.0], "running_var": [4.0 - 1e-5, 9.0 - 1e-5]}
-    out = torch.func.functional_call(layer, {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items()}, (x,))
+    state = {
+        "weight": [2.0, 1.0],
+        "bias": [0.0, 10.0],
+        "running_mean": [1.0, 2.0],
+        "running_var": [4.0 - 1e-5, 9.0 - 1e-5],
+    }
+    out = torch.func.functional_call(
+        layer, {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items()}, (x,)
+    )
     torch.testing.assert_close(out.flatten(1), torch.tensor([[0.0, 11.0], [2.0, 9.0]], dtype=torch.float64))
     assert layer.new_stats is None
 
 
-# the training step -----------------------------------------------------------------------------------------------------
+# the training step ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -195,7 +215,16 @@ def test_padding_changes_nothing(size, width):
 def stock_lenet(theta):
     """The pools=1 network of stock layers, holding theta."""
     extractor = nn.Sequential()
-    parts = [nn.Conv2d(2, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    parts = [
+        nn.Conv2d(2, 6, 5),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Conv2d(6, 16, 5),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    ]
     parts += [nn.Linear(16 * 2 * 1, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
     names = ["conv1", "bn1", "relu1", "conv2", "bn2", "relu2", "pool2", "flatten", "fc1", "relu3", "fc2", "relu4"]
     for name, part in zip(names, parts, strict=True):
@@ -237,7 +266,9 @@ def test_sgd_step_modifies_nothing():
     assert_same(lenet.module.state_dict(), held, **EXACT)
     assert_same(lenet.theta0, model().theta0, **EXACT)
     assert torch.equal(b.x, x) and torch.equal(b.y, y)
-    assert new.keys() == theta.keys() and all(not torch.equal(new[name], theta[name]) for name in theta if name not in CANCELLED)
+    assert new.keys() == theta.keys() and all(
+        not torch.equal(new[name], theta[name]) for name in theta if name not in CANCELLED
+    )
     assert not any(value.requires_grad for value in (*new.values(), *theta.values()))
 
 
@@ -256,7 +287,8 @@ def test_functions_of_theta_do_not_depend_on_earlier_calls():
 @pytest.mark.parametrize("block", ["head.", "extractor."])
 def test_training_a_subset(block):
     """Only the chosen parameters move: the extractor's as when everything is trained; the head's on top of an extractor
-    whose batch norm runs in evaluation mode, and then no running statistics move either (specification, section 0.3)."""
+    whose batch norm runs in evaluation mode, and then no running statistics move either (specification, section
+    0.3)."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)
     chosen = [name for name in lenet.trainable if name.startswith(block)]
@@ -265,7 +297,10 @@ def test_training_a_subset(block):
         leaves = {name: theta[name].clone().requires_grad_() for name in chosen}
         with torch.enable_grad():
             loss = torch.nn.functional.cross_entropy(lenet.logits({**theta, **leaves}, b.x), b.y)
-        full = {name: theta[name] - 0.1 * grad for name, grad in zip(leaves, torch.autograd.grad(loss, list(leaves.values())))}
+        full = {
+            name: theta[name] - 0.1 * grad
+            for name, grad in zip(leaves, torch.autograd.grad(loss, list(leaves.values())))
+        }
     for name in lenet.running:
         assert torch.equal(new[name], theta[name]) == (block == "head.")
     for name in lenet.trainable:
@@ -277,7 +312,8 @@ def test_training_a_subset(block):
 
 
 def test_norms_of_a_frozen_extractor_keep_their_statistics():
-    """Specification 0.3: batch norm inside a frozen block runs in evaluation mode, so training the head alone moves the head alone.
+    """Specification 0.3: batch norm inside a frozen block runs in evaluation mode,
+    so training the head alone moves the head alone.
 
     The head's gradient is then that of logistic regression on the features of evaluation mode:
     d/dW = (softmax - onehot)^T z / B.
@@ -299,16 +335,24 @@ def test_stacked_gradient_is_the_autograd_one(masked):
     thetas = [trained(model(seed).theta0, lenet) for seed in range(3)]
     b = padded(batch(6), 9) if masked else batch(6)
     part = {name: thetas[0][name] for name in lenet.trainable}
-    serial, stacked = (m.gradient(lambda p, m=m: m.loss({**thetas[0], **p}, b), part) for m in (lenet, lenet.for_stack()))
+    serial, stacked = (
+        m.gradient(lambda p, m=m: m.loss({**thetas[0], **p}, b), part) for m in (lenet, lenet.for_stack())
+    )
     assert_same(serial[0], stacked[0], **CLOSE)
     assert_same(serial[1], stacked[1], **CLOSE)
     if masked:
         batches = [padded(batch(size, seed=size), 9) for size in (6, 3, 1)]
         x, y, mask = (torch.stack([getattr(b, field) for b in batches]) for field in ("x", "y", "mask"))
         stack = {name: torch.stack([theta[name] for theta in thetas]) for name in thetas[0]}
-        new = torch.func.vmap(lambda theta, x, y, mask: lenet.for_stack().sgd_step(theta, Batch(x, y, mask), 0.1))(stack, x, y, mask)
+        new = torch.func.vmap(lambda theta, x, y, mask: lenet.for_stack().sgd_step(theta, Batch(x, y, mask), 0.1))(
+            stack, x, y, mask
+        )
         for k, (theta, size) in enumerate(zip(thetas, (6, 3, 1))):
-            assert_same({name: value[k] for name, value in new.items()}, lenet.sgd_step(theta, batch(size, seed=size), 0.1), **CLOSE)
+            assert_same(
+                {name: value[k] for name, value in new.items()},
+                lenet.sgd_step(theta, batch(size, seed=size), 0.1),
+                **CLOSE,
+            )
 
 
 def test_gradient_works_without_grad_mode_and_for_unused_parameters():
@@ -318,37 +362,47 @@ def test_gradient_works_without_grad_mode_and_for_unused_parameters():
     with torch.no_grad():
         for m in (lenet.for_stack(), lenet):
             grads, aux = m.gradient(lambda p: ((p["a"] ** 2).sum(), {"twice": 2 * p["a"]}), params)
-            assert grads["a"].tolist() == [2, -4] and aux["twice"].tolist() == [2, -4] and not aux["twice"].requires_grad
+            assert (
+                grads["a"].tolist() == [2, -4] and aux["twice"].tolist() == [2, -4] and not aux["twice"].requires_grad
+            )
             assert grads["unused"].tolist() == [0]
 
 
-# looking inside --------------------------------------------------------------------------------------------------------
+# looking inside -------------------------------------------------------------------------------------------------------
 
 
 def test_layer_outputs_are_the_five_weight_layers_in_order():
-    """The first is the bare convolution, the last the logits, each layer's output feeds the next; evaluation mode, hooks removed."""
+    """The first is the bare convolution, the last the logits, each layer's output feeds the next; evaluation mode,
+    hooks removed."""
     lenet = model()
     theta, x = trained(lenet.theta0, lenet), batch(6).x
     outputs = lenet.layer_outputs(theta, x)
     assert list(outputs) == ["extractor.conv1", "extractor.conv2", "extractor.fc1", "extractor.fc2", "head"]
     assert [tuple(out.shape[1:]) for out in outputs.values()] == [(6, 8, 7), (16, 4, 3), (120,), (84,), (CLASSES,)]
-    torch.testing.assert_close(outputs["extractor.conv1"], conv2d(x, theta["extractor.conv1.weight"], theta["extractor.conv1.bias"]), **CLOSE)
+    torch.testing.assert_close(
+        outputs["extractor.conv1"], conv2d(x, theta["extractor.conv1.weight"], theta["extractor.conv1.bias"]), **CLOSE
+    )
     fc2 = linear(outputs["extractor.fc1"].relu(), theta["extractor.fc2.weight"], theta["extractor.fc2.bias"])
     torch.testing.assert_close(outputs["extractor.fc2"], fc2, **CLOSE)
     assert torch.equal(outputs["head"], lenet.logits(theta, x))
     assert not any(layer._forward_hooks for layer in lenet.module.modules())
 
 
-def test_norm_inputs_are_the_convolutions_and_batch_stats_their_moments():
-    """Mean and unbiased variance per channel; the first norm's input is the first convolution's output. Padding changes nothing."""
+def test_norm_inputs_are_the_convolutions_and_batch_stats_theirs():
+    """Mean and unbiased variance per channel; the first norm's input is the first convolution's output.
+    Padding changes nothing."""
     lenet, b = model(), batch(6)
     theta = trained(lenet.theta0, lenet)
     inputs, outputs = lenet.norm_inputs(theta, b.x), lenet.layer_outputs(theta, b.x)
     assert list(inputs) == ["extractor.bn1", "extractor.bn2"]
-    assert torch.equal(inputs["extractor.bn1"], outputs["extractor.conv1"]) and torch.equal(inputs["extractor.bn2"], outputs["extractor.conv2"])
+    assert torch.equal(inputs["extractor.bn1"], outputs["extractor.conv1"]) and torch.equal(
+        inputs["extractor.bn2"], outputs["extractor.conv2"]
+    )
     stats, masked = lenet.batch_stats(theta, b), lenet.batch_stats(theta, padded(b, 9))
     torch.testing.assert_close(stats["extractor.bn1.running_mean"], inputs["extractor.bn1"].mean((0, 2, 3)), **CLOSE)
-    torch.testing.assert_close(stats["extractor.bn1.running_var"], inputs["extractor.bn1"].var((0, 2, 3), correction=1), **CLOSE)
+    torch.testing.assert_close(
+        stats["extractor.bn1.running_var"], inputs["extractor.bn1"].var((0, 2, 3), correction=1), **CLOSE
+    )
     assert set(stats) == set(lenet.running)
     assert_same(stats, masked, **CLOSE)
     assert all(layer.momentum == 0.1 for layer in lenet.norms.values())
@@ -363,19 +417,27 @@ def test_running_statistics_move_by_a_tenth():
 
 
 def test_activations_by_hand():
-    """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool 16, flatten 16,
-    fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
+    """lenet5_bn, two pools, 1x16x16: conv 6*12*12, norm and ReLU the same, pool 6*6*6, conv 16*2*2, norm, ReLU, pool
+    16, flatten 16, fc 120 twice (ReLU), 84 twice, head 10: 3*864 + 216 + 3*64 + 16 + 16 + 240 + 168 + 10 = 3450."""
     assert build("lenet5_bn", (1, 16, 16), 10, pools=2).activations((1, 16, 16)) == 3450
 
 
 @pytest.mark.parametrize("name, shape", [("lenet5", (1, 16, 16)), ("lenet5_bn", (3, 32, 32))])
 def test_many_models_as_one_program_score_as_one_by_one(name, shape):
     model = build(name, shape, 10, seed=0).to(torch.device("cpu"), torch.float64)
-    changed = {n: torch.stack([leaf + 0.1 * k * torch.randn_like(leaf).abs() for k in range(4)]) for n, leaf in model.theta0.items()}
+    changed = {
+        n: torch.stack([leaf + 0.1 * k * torch.randn_like(leaf).abs() for k in range(4)])
+        for n, leaf in model.theta0.items()
+    }
     x = torch.randn(5, *shape, dtype=torch.float64)
     heads = {n: leaf for n, leaf in changed.items() if n.startswith("head.")}
     for some in (changed, heads, {n: leaf[:1] for n, leaf in changed.items()}):
-        one_by_one = [model.logits({**model.theta0, **{n: leaf[k] for n, leaf in some.items()}}, x) for k in range(len(some["head.bias"]))]
+        one_by_one = [
+            model.logits({**model.theta0, **{n: leaf[k] for n, leaf in some.items()}}, x)
+            for k in range(len(some["head.bias"]))
+        ]
         found = model.logits_of_many(model.theta0, some, x)
         torch.testing.assert_close(found, torch.stack(one_by_one), atol=1e-12, rtol=1e-12)
-        torch.testing.assert_close(model.for_stack().logits_of_many(model.theta0, some, x), found, atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(
+            model.for_stack().logits_of_many(model.theta0, some, x), found, atol=1e-12, rtol=1e-12
+        )

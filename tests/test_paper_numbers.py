@@ -11,7 +11,8 @@ import dataclasses
 import pytest
 
 from fedlib.experiments import find, names
-from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, means
+from fedlib.analysis.accuracies import means
+from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as PFEDSV1
 from fedlib.experiments.pfedsv.task import OWN
 
@@ -52,9 +53,14 @@ def test_claims_on_the_papers_own_numbers(name, dataset, columns, signs):
     table = dataclasses.replace(table, columns=columns) if columns else table
     settings = item.settings["paper"]
     tables = table.as_printed(settings)
-    easier = dataclasses.replace(PFEDSV1, dataset=lambda s: dataset).as_printed(find("pfedsv/table1_pathological").settings["paper"])
+    easier = dataclasses.replace(PFEDSV1, dataset=lambda s: dataset).as_printed(
+        find("pfedsv/table1_pathological").settings["paper"]
+    )
     tables["_easier"] = means(easier, **OWN)
-    found = "".join(sign if sign == "*" else _sign(claim.check(tables).status) for claim, sign in zip(item.claims, signs, strict=True))
+    found = "".join(
+        sign if sign == "*" else _sign(claim.check(tables).status)
+        for claim, sign in zip(item.claims, signs, strict=True)
+    )
     assert found == signs
 
 

@@ -45,7 +45,7 @@ def many(examples):
 
 @contextlib.contextmanager
 def within(seconds):
-    """Turn a hang into a failure (only where the platform has SIGALRM)."""
+    """ClientTurn a hang into a failure (only where the platform has SIGALRM)."""
     if not hasattr(signal, "SIGALRM"):
         yield
         return
@@ -63,7 +63,8 @@ def within(seconds):
 
 
 def check(partition: Partition, labels, num_clients, dropped=()):
-    """The contract of every scheme: N sorted, disjoint arrays that cover everything but the classes `dropped`; counts that match them."""
+    """The contract of every scheme: N sorted, disjoint arrays that cover everything but the classes `dropped`;
+    counts that match them."""
     assert len(partition.clients) == num_clients
     assert all(own.dtype == np.int64 and np.array_equal(own, np.sort(own)) for own in partition.clients)
     together = np.concatenate(partition.clients)
@@ -83,13 +84,21 @@ def label_arrays(draw, most=30):
     return np.random.default_rng(draw(st.integers(0, 99))).permutation(labels)
 
 
-# contract of every scheme ----------------------------------------------------------------------------------------------
+# contract of every scheme ---------------------------------------------------------------------------------------------
 
 
-OPTIONS = {  # what else the property test below varies, beside the scheme's number of classes, shards or clients per domain
-    "dirichlet": dict(alpha=st.floats(0.01, 5), min_size=st.integers(0, 5), max_tries=st.just(64), shuffle_classes=st.booleans()),
+# what else the property test below varies, beside the scheme's number of classes, shards or clients per domain
+OPTIONS = {
+    "dirichlet": dict(
+        alpha=st.floats(0.01, 5), min_size=st.integers(0, 5), max_tries=st.just(64), shuffle_classes=st.booleans()
+    ),
     "iid": dict(stratified=st.booleans()),
-    "pat_grouped": dict(classes_per_client=st.integers(1, 5), balance=st.booleans(), fair=st.booleans(), min_size=st.sampled_from([0, 10])),
+    "pat_grouped": dict(
+        classes_per_client=st.integers(1, 5),
+        balance=st.booleans(),
+        fair=st.booleans(),
+        min_size=st.sampled_from([0, 10]),
+    ),
     "pat_balanced": dict(classes_per_client=st.integers(1, 5)),
     "random_classes": dict(classes_per_client=st.integers(1, 5), max_tries=st.just(20)),
     "ring": dict(classes_per_client=st.integers(1, 5), unequal=st.booleans()),
@@ -102,14 +111,19 @@ OPTIONS = {  # what else the property test below varies, beside the scheme's num
 @many(900)
 @given(st.data(), st.sampled_from(sorted(OPTIONS)), label_arrays(), st.integers(0, 2**31))
 def test_every_scheme_keeps_the_contract_or_says_why_not(data, scheme, labels, seed):
-    """A valid partition of everything (writer: less the small writers), the same on a second call; or an error with a reason in one line."""
+    """A valid partition of everything (writer: less the small writers), the same on a second call;
+    or an error with a reason in one line."""
     num_clients = data.draw(st.integers(1, min(12, len(labels))))
     parameters = {name: data.draw(values) for name, values in OPTIONS[scheme].items()}
     groups = None
     if SCHEMES[scheme].by == "groups":
         groups = np.random.default_rng(seed).integers(0, data.draw(st.integers(1, 6)), len(labels)) * 3
         sizes = np.unique(groups, return_counts=True)[1]
-        found = (sizes >= parameters["min_samples"]).sum() if scheme == "writer" else len(sizes) * parameters["clients_per_domain"]
+        found = (
+            (sizes >= parameters["min_samples"]).sum()
+            if scheme == "writer"
+            else len(sizes) * parameters["clients_per_domain"]
+        )
         num_clients = data.draw(st.sampled_from([num_clients, max(1, min(int(found), len(labels)))]))
     try:
         partition = make_partition(labels, num_clients, scheme, seed, groups=groups, **parameters)
@@ -146,7 +160,13 @@ def test_dirichlet_contract(data, labels, seed, alpha, cap, min_size):
 
 
 @many(300)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 12), st.integers(0, 2**31), st.floats(0.01, 5), st.booleans())
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=8),
+    st.integers(1, 12),
+    st.integers(0, 2**31),
+    st.floats(0.01, 5),
+    st.booleans(),
+)
 def test_dirichlet_counts_divide_every_class(class_sizes, num_clients, seed, alpha, cap):
     counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=cap, min_size=0)
     assert counts.shape == (num_clients, len(class_sizes)) and counts.dtype == np.int64
@@ -155,7 +175,9 @@ def test_dirichlet_counts_divide_every_class(class_sizes, num_clients, seed, alp
 
 
 @many(250)
-@given(st.lists(st.integers(1, 60), min_size=2, max_size=8), st.integers(2, 12), st.integers(0, 2**31), st.floats(0.01, 5))
+@given(
+    st.lists(st.integers(1, 60), min_size=2, max_size=8), st.integers(2, 12), st.integers(0, 2**31), st.floats(0.01, 5)
+)
 def test_cap_stops_clients_at_the_mean_size(class_sizes, num_clients, seed, alpha):
     """A client that holds at least n/N samples after classes 0..c-1 gets nothing of class c."""
     counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=True, min_size=0)
@@ -176,12 +198,17 @@ def test_without_cap_full_clients_get_more():
 @many(300)
 @given(st.data(), label_arrays(), st.integers(0, 2**31))
 def test_manual_contract(data, labels, seed):
-    """Each class goes to its owners only, in shares proportional to the weights within one sample; ownerless classes are dropped."""
+    """Each class goes to its owners only, in shares proportional to the weights within one sample;
+    ownerless classes are dropped."""
     classes = range(labels.max() + 1)
     num_clients = data.draw(st.integers(1, min(6, len(labels))))
-    label_sets = data.draw(st.lists(st.sets(st.sampled_from(classes), min_size=1), min_size=num_clients, max_size=num_clients))
+    label_sets = data.draw(
+        st.lists(st.sets(st.sampled_from(classes), min_size=1), min_size=num_clients, max_size=num_clients)
+    )
     weights = data.draw(st.none() | st.lists(st.floats(0.1, 10), min_size=num_clients, max_size=num_clients))
-    partition = make_partition(labels, num_clients, "manual", seed, label_sets=[sorted(s) for s in label_sets], weights=weights)
+    partition = make_partition(
+        labels, num_clients, "manual", seed, label_sets=[sorted(s) for s in label_sets], weights=weights
+    )
     check(partition, labels, num_clients, dropped=set(classes) - set().union(*label_sets))
     for c in classes:
         owners = [i for i, owned in enumerate(label_sets) if c in owned]
@@ -206,13 +233,25 @@ def test_manual_equal_shares_and_weights_by_hand():
     labels = np.array([0] * 7 + [1] * 4 + [2] * 3)
     sets = [[0], [0, 1], [0]]
     assert make_partition(labels, 3, "manual", 0, label_sets=sets).counts.tolist() == [[3, 0, 0], [2, 4, 0], [2, 0, 0]]
-    assert make_partition(labels, 3, "manual", 0, label_sets=sets, weights=[1, 1, 5]).counts.tolist() == [[1, 0, 0], [1, 4, 0], [5, 0, 0]]
+    assert make_partition(labels, 3, "manual", 0, label_sets=sets, weights=[1, 1, 5]).counts.tolist() == [
+        [1, 0, 0],
+        [1, 4, 0],
+        [5, 0, 0],
+    ]
 
 
 ALL = {"classes_per_client": 10}  # classes, for one client
 ONE = {
-    "dirichlet": {"min_size": 0}, "manual": {"label_sets": [range(10)]}, "iid": {}, "pat_grouped": ALL, "pat_balanced": ALL, "random_classes": ALL, "ring": ALL,
-    "shards": {}, "domain": {"clients_per_domain": 1}, "writer": {},
+    "dirichlet": {"min_size": 0},
+    "manual": {"label_sets": [range(10)]},
+    "iid": {},
+    "pat_grouped": ALL,
+    "pat_balanced": ALL,
+    "random_classes": ALL,
+    "ring": ALL,
+    "shards": {},
+    "domain": {"clients_per_domain": 1},
+    "writer": {},
 }
 
 
@@ -226,7 +265,7 @@ def test_every_scheme_is_covered_here():
     assert set(CASES) == set(ONE) == set(SCHEMES) == set(OPTIONS) | {"manual"}
 
 
-# recorded drawings: what has been published under a seed stays ---------------------------------------------------------
+# recorded drawings: what has been published under a seed stays --------------------------------------------------------
 
 DIGITS = load("digits").labels.numpy()
 SETS = [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7], [7, 8, 9, 0]]
@@ -262,7 +301,7 @@ def test_recorded_rare_partition():
     assert tries == 11029 and counts.sum(1).min() >= 40
 
 
-# randomness ------------------------------------------------------------------------------------------------------------
+# randomness -----------------------------------------------------------------------------------------------------------
 
 
 def parts(scheme, seed):
@@ -271,7 +310,8 @@ def parts(scheme, seed):
 
 @pytest.mark.parametrize("scheme", CASES)
 def test_samples_of_a_class_are_dealt_at_random(scheme):
-    """Not the first ones of the class to the first client: the owned part of a class is not one run of consecutive indices."""
+    """Not the first ones of the class to the first client: the owned part of a class is not one run of consecutive
+    indices."""
     partition = parts(scheme, 0)
     client = int(np.where(partition.counts < 100, partition.counts, 0).max(1).argmax())
     own = partition.clients[client]
@@ -300,22 +340,40 @@ def test_same_seed_same_partition_in_a_fresh_process():
     """Arrays and checksums do not depend on the process, its hash seed or its global generator."""
     code = (
         "import json, sys, numpy as np\nnp.random.seed(7)\nfrom fedlib.data.partition import make_partition\n"
-        "out, groups = {}, np.random.default_rng(0).integers(0, 4, 1000)\nfor scheme, parameters in json.load(sys.stdin).items():\n"
+        "out, groups = {}, np.random.default_rng(0).integers(0, 4, 1000)\n"
+        "for scheme, parameters in json.load(sys.stdin).items():\n"
         "    p = make_partition(np.repeat(np.arange(10), 100), 4, scheme, 5, groups=groups, **parameters)\n"
         "    out[scheme] = [p.checksum, [own.tolist() for own in p.clients]]\nprint(json.dumps(out))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run([sys.executable, "-c", code], input=json.dumps(CASES), env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(CASES),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     here = {scheme: [parts(scheme, 5).checksum, [own.tolist() for own in parts(scheme, 5).clients]] for scheme in CASES}
     assert json.loads(done.stdout) == here
 
 
 def test_checksum_sees_every_change_of_ownership():
     """Moving a sample, exchanging two clients and moving a boundary all change it; recomputing does not."""
-    def checksum(*clients):
-        return Partition("iid", tuple(np.array(own, dtype=np.int64) for own in clients), np.zeros((len(clients), 1), dtype=np.int64)).checksum
 
-    cases = [checksum([0, 1], [2, 3]), checksum([0, 2], [1, 3]), checksum([2, 3], [0, 1]), checksum([0, 1, 2], [3]), checksum([0, 1, 2, 3], [])]
+    def checksum(*clients):
+        return Partition(
+            "iid", tuple(np.array(own, dtype=np.int64) for own in clients), np.zeros((len(clients), 1), dtype=np.int64)
+        ).checksum
+
+    cases = [
+        checksum([0, 1], [2, 3]),
+        checksum([0, 2], [1, 3]),
+        checksum([2, 3], [0, 1]),
+        checksum([0, 1, 2], [3]),
+        checksum([0, 1, 2, 3], []),
+    ]
     assert len(set(cases)) == 5
     assert cases[0] == checksum([0, 1], [2, 3])
 
@@ -323,27 +381,33 @@ def test_checksum_sees_every_change_of_ownership():
 def test_sorted_labels_give_the_same_counts_as_shuffled_ones():
     """Counts depend on the class sizes and the seed only, not on the order of the samples."""
     shuffled = np.random.default_rng(0).permutation(EVEN)
-    assert np.array_equal(parts("dirichlet", 1).counts, make_partition(shuffled, 4, "dirichlet", 1, **CASES["dirichlet"]).counts)
+    assert np.array_equal(
+        parts("dirichlet", 1).counts, make_partition(shuffled, 4, "dirichlet", 1, **CASES["dirichlet"]).counts
+    )
 
 
-# the distribution ------------------------------------------------------------------------------------------------------
+# the distribution -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha, cap, expected, band", [(0.1, True, 461, 30), (0.5, True, 187, 15), (0.1, False, 542, 35), (0.5, False, 257, 20)])
+@pytest.mark.parametrize(
+    "alpha, cap, expected, band",
+    [(0.1, True, 461, 30), (0.5, True, 187, 15), (0.1, False, 542, 35), (0.5, False, 257, 20)],
+)
 def test_size_spread_of_pfedsim_table_4(alpha, cap, expected, band):
     """Std of the sizes of 100 clients on CIFAR-10's class sizes, mean over 40 seeds.
 
-    The paper prints 487 / 170 for alpha .1 / .5. The expectations are those of an independent simulation of the scheme (at
-    least 40 samples a client). One partition varies with std 47 / 15 with cap and 46 / 20 without, so the mean of 40 with 7.5 / 2.4
-    and 7.3 / 3.1; the expectations have errors of their own. Each band is about four to six of these, and the bands with and
-    without cap do not meet.
+    The paper prints 487 / 170 for alpha .1 / .5. The expectations are those of an independent simulation of the scheme
+    (at least 40 samples a client). One partition varies with std 47 / 15 with cap and 46 / 20 without, so the mean of
+    40 with 7.5 / 2.4 and 7.3 / 3.1; the expectations have errors of their own. Each band is about four to six of these,
+    and the bands with and without cap do not meet.
     """
     spread = [dirichlet_counts([6000] * 10, 100, seed, alpha, cap=cap)[0].sum(1).std() for seed in range(40)]
     assert abs(np.mean(spread) - expected) < band
 
 
 def reference_counts(class_sizes, num_clients, alpha, cap, generator):
-    """One try, written as in algorithm descriptions: class by class, p ~ Dir(alpha), full clients to zero, cut at the cumulative sums."""
+    """One try, written as in algorithm descriptions: class by class, p ~ Dir(alpha), full clients to zero,
+    cut at the cumulative sums."""
     sizes, columns = np.zeros(num_clients), []
     for class_size in class_sizes:
         p = generator.dirichlet([alpha] * num_clients)
@@ -359,18 +423,26 @@ def reference_counts(class_sizes, num_clients, alpha, cap, generator):
 @pytest.mark.parametrize("cap", [True, False])
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 def test_same_distribution_as_the_plain_loop(alpha, cap):
-    """Size spread, smallest client and label entropy agree with `reference_counts` within 4.5 standard errors over 400 draws each."""
+    """Size spread, smallest client and label entropy agree with `reference_counts` within 4.5 standard errors over 400
+    draws each."""
     class_sizes, generator = [120, 80, 200, 100], np.random.default_rng(5)
     ours = [dirichlet_counts(class_sizes, 8, seed, alpha, cap=cap, min_size=0)[0] for seed in range(400)]
     plain = [reference_counts(class_sizes, 8, alpha, cap, generator) for _ in range(400)]
-    for statistic in (lambda n: n.sum(1).std(), lambda n: n.sum(1).min(), lambda n: label_entropy(n).mean(), lambda n: n.sum(1)[-1], lambda n: n.sum(1)[0]):
+    for statistic in (
+        lambda n: n.sum(1).std(),
+        lambda n: n.sum(1).min(),
+        lambda n: label_entropy(n).mean(),
+        lambda n: n.sum(1)[-1],
+        lambda n: n.sum(1)[0],
+    ):
         a, b = np.array([statistic(n) for n in ours]), np.array([statistic(n) for n in plain])
         assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt((a.var() + b.var()) / 400) + 1e-9
 
 
 @pytest.mark.parametrize("cap", [True, False])
 def test_tiny_alpha(cap):
-    """At alpha = 0.01 gamma variates underflow to 0 and a class goes to about one client; at 10^3 everybody gets nearly the same."""
+    """At alpha = 0.01 gamma variates underflow to 0 and a class goes to about one client;
+    at 10^3 everybody gets nearly the same."""
     with within(20):
         partition = make_partition(EVEN, 20, "dirichlet", 0, alpha=0.01, cap=cap, min_size=0)
         check(partition, EVEN, 20)
@@ -386,18 +458,21 @@ def test_vanishing_alpha_does_not_hang(alpha):
 
 
 def test_empty_last_class_does_not_hang():
-    """All samples are given away before the empty class: every client is at the cap, and there is nothing left to divide."""
+    """All samples are given away before the empty class: every client is at the cap,
+    and there is nothing left to divide."""
     with within(3):
         counts, _ = dirichlet_counts([5, 0], 1, 0, 1.0, min_size=0)
     assert counts.tolist() == [[5, 0]]
 
 
-# infeasible and wrong requests ------------------------------------------------------------------------------------------
+# infeasible and wrong requests ----------------------------------------------------------------------------------------
 
 
 def test_too_few_samples_is_an_error_at_once():
     started = time.monotonic()
-    with pytest.raises(InfeasiblePartition, match=r"min_size = 40 for 100 clients needs 4000 samples; the data set has 1000"):
+    with pytest.raises(
+        InfeasiblePartition, match=r"min_size = 40 for 100 clients needs 4000 samples; the data set has 1000"
+    ):
         make_partition(EVEN, 100, "dirichlet", 0)
     assert time.monotonic() - started < 1
 
@@ -410,20 +485,32 @@ def test_infeasible_names_the_best_and_relax_returns_it():
     relaxed = make_partition(EVEN, 20, "dirichlet", 0, min_size=40, on_fail="relax", **arguments)
     best = relaxed.sizes.min()
     assert 0 < best < 40
-    assert f"smallest client of {best} samples" in str(caught.value) and "3000 tries" in str(caught.value) and "relax" in str(caught.value)
+    assert (
+        f"smallest client of {best} samples" in str(caught.value)
+        and "3000 tries" in str(caught.value)
+        and "relax" in str(caught.value)
+    )
     check(relaxed, EVEN, 20)
     assert make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best), **arguments).sizes.min() == best
     with pytest.raises(InfeasiblePartition):
         make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best) + 1, **arguments)
 
 
-# hopeless requests -----------------------------------------------------------------------------------------------------
+# hopeless requests ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("class_sizes, num_clients, alpha, min_size, most", [([180] * 10, 20, 0.05, 85, 40_000), ([180] * 10, 100, 0.1, 10, 2_000), ([6000] * 10, 100, 0.01, 40, 2_000)])
+@pytest.mark.parametrize(
+    "class_sizes, num_clients, alpha, min_size, most",
+    [([180] * 10, 20, 0.05, 85, 40_000), ([180] * 10, 100, 0.1, 10, 2_000), ([6000] * 10, 100, 0.01, 40, 2_000)],
+)
 def test_hopeless_requests_are_given_up_early(class_sizes, num_clients, alpha, min_size, most, capfd):
     """Of a million tries that are allowed few are needed; the message says what would have been accepted."""
-    with within(30), pytest.raises(InfeasiblePartition, match=r"at most 1 try in \de\+\d\d would be accepted.*on_fail='relax'") as caught:
+    with (
+        within(30),
+        pytest.raises(
+            InfeasiblePartition, match=r"at most 1 try in \de\+\d\d would be accepted.*on_fail='relax'"
+        ) as caught,
+    ):
         dirichlet_counts(class_sizes, num_clients, 0, alpha, min_size=min_size)
     assert int(str(caught.value).split(" tries")[0].split()[-1]) <= most
     assert capfd.readouterr() == ("", "")  # no progress bar where nobody watches
@@ -432,7 +519,8 @@ def test_hopeless_requests_are_given_up_early(class_sizes, num_clients, alpha, m
 @many(300)
 @given(st.lists(st.floats(0.02, 0.98), min_size=1, max_size=40), st.integers(0, 2**31))
 def test_acceptance_bound_holds_for_independent_clients(chances, seed):
-    """Client i is too small with chance p_i: the bound from 3,000 tries is not below the true chance of none, prod(1 - p_i)."""
+    """Client i is too small with chance p_i: the bound from 3,000 tries is not below the true chance of none,
+    prod(1 - p_i)."""
     small = np.random.default_rng(seed).random((3000, len(chances))) < np.array(chances)
     below = np.bincount(small.sum(1), minlength=len(chances) + 1)
     below[0] = 0  # the bound is used while nothing was accepted
@@ -440,15 +528,22 @@ def test_acceptance_bound_holds_for_independent_clients(chances, seed):
 
 
 @pytest.mark.parametrize("cap", [True, False])
-@pytest.mark.parametrize("class_sizes, num_clients, alpha, min_size", [([600] * 10, 10, 0.1, 380), ([600] * 10, 20, 0.05, 30), ([50, 900], 10, 0.3, 12), ([30] * 30, 20, 0.1, 28)])
+@pytest.mark.parametrize(
+    "class_sizes, num_clients, alpha, min_size",
+    [([600] * 10, 10, 0.1, 380), ([600] * 10, 20, 0.05, 30), ([50, 900], 10, 0.3, 12), ([30] * 30, 20, 0.1, 28)],
+)
 def test_acceptance_bound_holds_for_dirichlet_draws(class_sizes, num_clients, alpha, min_size, cap):
-    """From rejected tries, 400 at a time: never below half of the share of accepted ones among 10,000 (0.1 % to 10 %)."""
+    """From rejected tries, 400 at a time: never below half of the share of accepted ones among 10,000 (0.1 % to 10
+    %)."""
     limit = sum(class_sizes) / num_clients if cap else np.inf
     counts = dirichlet_tries(np.array(class_sizes), num_clients, alpha, limit, 10_000, np.random.default_rng(3))
     below = (counts.sum(0) < min_size).sum(1)
     truth = (below == 0).mean()
     assert 0.001 <= truth <= 0.1
-    bounds = [acceptance_bound(np.bincount(tries, minlength=num_clients + 1)) for tries in below[below > 0][:8000].reshape(-1, 400)]
+    bounds = [
+        acceptance_bound(np.bincount(tries, minlength=num_clients + 1))
+        for tries in below[below > 0][:8000].reshape(-1, 400)
+    ]
     assert len(bounds) == 20 and min(bounds) > truth / 2
 
 
@@ -459,7 +554,12 @@ def test_acceptance_bound_is_useful():
 
 
 def test_acceptance_bound_says_nothing_without_evidence():
-    assert acceptance_bound(np.zeros(5, dtype=int)) == acceptance_bound(np.array([0, 9, 9, 0, 0])) == acceptance_bound(np.array([0, 0, 1000])) == 1.0
+    assert (
+        acceptance_bound(np.zeros(5, dtype=int))
+        == acceptance_bound(np.array([0, 9, 9, 0, 0]))
+        == acceptance_bound(np.array([0, 0, 1000]))
+        == 1.0
+    )
 
 
 def test_returned_counts_can_be_changed():
@@ -471,10 +571,14 @@ def test_returned_counts_can_be_changed():
 
 
 def test_shuffled_classes_share_the_last_place():
-    """With the cap, the last class goes to fewer clients than the first, over 150 seeds; in a random order it does not."""
+    """With the cap, the last class goes to fewer clients than the first, over 150 seeds;
+    in a random order it does not."""
     owners = {}
     for shuffle in (False, True):
-        drawn = [dirichlet_counts([600] * 10, 20, seed, 0.5, min_size=0, shuffle_classes=shuffle)[0] > 0 for seed in range(150)]
+        drawn = [
+            dirichlet_counts([600] * 10, 20, seed, 0.5, min_size=0, shuffle_classes=shuffle)[0] > 0
+            for seed in range(150)
+        ]
         owners[shuffle] = np.mean(drawn, axis=0).sum(0)
     assert owners[False][0] - owners[False][9] > 3
     assert abs(owners[True][0] - owners[True][9]) < 1
@@ -487,13 +591,17 @@ def test_relax_also_for_more_than_there_is():
 
 
 def test_relax_changes_nothing_where_the_request_is_met():
-    strict, relaxed = (make_partition(EVEN, 10, "dirichlet", 4, alpha=0.5, min_size=30, on_fail=mode) for mode in ("raise", "relax"))
+    strict, relaxed = (
+        make_partition(EVEN, 10, "dirichlet", 4, alpha=0.5, min_size=30, on_fail=mode) for mode in ("raise", "relax")
+    )
     assert strict.checksum == relaxed.checksum and strict.sizes.min() >= 30
 
 
 def test_number_of_tries_is_counted():
     """An unlikely request needs several batches of tries; how many more were allowed does not matter."""
-    few, many_more = (make_partition(EVEN, 10, "dirichlet", 0, alpha=0.05, min_size=70, max_tries=most) for most in (50_000, 100_000))
+    few, many_more = (
+        make_partition(EVEN, 10, "dirichlet", 0, alpha=0.05, min_size=70, max_tries=most) for most in (50_000, 100_000)
+    )
     assert 32 < few.tries == many_more.tries and few.checksum == many_more.checksum
     assert make_partition(EVEN, 10, "dirichlet", 0, alpha=0.05, min_size=0).tries == 1
 
@@ -533,7 +641,9 @@ def test_number_of_clients_out_of_range(num_clients):
         make_partition(EVEN, num_clients, "iid", 0)
 
 
-@pytest.mark.parametrize("label_sets", [None, [], [[0]], [[0], [1], [2]], [[0], []], [[0], [10]], [[-1], [0]], [[0], [1, 1]]])
+@pytest.mark.parametrize(
+    "label_sets", [None, [], [[0]], [[0], [1], [2]], [[0], []], [[0], [10]], [[-1], [0]], [[0], [1, 1]]]
+)
 def test_label_sets_out_of_range(label_sets):
     with pytest.raises(BadValue, match="label_sets = "):
         make_partition(EVEN, 2, "manual", 0, label_sets=label_sets)

@@ -1,4 +1,5 @@
-"""Models of other clients: places, the pool, distances and mixtures by hand; what is wanted next is tested with pFedSV."""
+"""Models of other clients: places, the pool, distances and mixtures by hand;
+what is wanted next is tested with pFedSV."""
 
 from __future__ import annotations
 
@@ -35,14 +36,26 @@ def test_the_pool_remembers_only_where_asked():
     assert before.tolist() == [True, False, False]
 
 
-OWN, OTHERS = {"w": f64(0, 0), "rest": f64(5)}, {"w": torch.stack([f64(3, 4), f64(1, 1), f64(9, 9)]), "rest": f64(7, 8, 9)[:, None]}
+OWN, OTHERS = (
+    {"w": f64(0, 0), "rest": f64(5)},
+    {"w": torch.stack([f64(3, 4), f64(1, 1), f64(9, 9)]), "rest": f64(7, 8, 9)[:, None]},
+)
 
 
-@pytest.mark.parametrize(("own", "expected"), [
-    ("min_other", sqrt(2)), ("mean_other", (5 + sqrt(2)) / 2), ("prev", 2), ("eps", peers.NEAR), ("exclude_self", inf), ("none", 1),
-])
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ("min_other", sqrt(2)),
+        ("mean_other", (5 + sqrt(2)) / 2),
+        ("prev", 2),
+        ("eps", peers.NEAR),
+        ("exclude_self", inf),
+        ("none", 1),
+    ],
+)
 def test_distances_by_hand(own, expected):
-    """Received are (3, 4) and (1, 1) at 5 and the root of 2 from (0, 0); the third place is empty; the last start was (0, 2)."""
+    """Received are (3, 4) and (1, 1) at 5 and the root of 2 from (0, 0); the third place is empty;
+    the last start was (0, 2)."""
     models, there = peers.own_first(OWN, OTHERS, torch.tensor([True, True, False]))
     assert there.tolist() == [True, True, True, False] and models["rest"][:, 0].tolist() == [5, 7, 8, 9]
     found = peers.distances_with_own(models, there, ["w"], own, {"w": f64(0, 2)})
@@ -56,7 +69,8 @@ def test_the_own_distance_is_one_if_nobody_is_there(own):
 
 
 def test_mixtures_by_hand():
-    """Gains 1 and 3: a quarter of the own model and three quarters of the first other one; the own one where nobody gains."""
+    """Gains 1 and 3: a quarter of the own model and three quarters of the first other one;
+    the own one where nobody gains."""
     models, _ = peers.own_first(OWN, OTHERS, torch.tensor([True, True, True]))
     assert peers.mixture(models, f64(1, 3, 0, 0))["w"].tolist() == [2.25, 3]
     assert peers.mixture(models, f64(0, 0, 0, 0))["w"].tolist() == [0, 0]

@@ -24,7 +24,9 @@ def both(x, function):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(8, 6, 28, 28), (3, 2, 4, 10), (1, 1, 2, 2), (2, 3, 5, 8), (2, 3, 8, 5), (0, 3, 4, 4)])
+@pytest.mark.parametrize(
+    "shape", [(8, 6, 28, 28), (3, 2, 4, 10), (1, 1, 2, 2), (2, 3, 5, 8), (2, 3, 8, 5), (0, 3, 4, 4)]
+)
 def test_outputs_and_gradients_are_pytorchs(shape, dtype):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     for ours, theirs in zip(both(x, MaxPool2x2()), both(x, lambda x: functional.max_pool2d(x, 2))):

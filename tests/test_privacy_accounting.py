@@ -22,20 +22,34 @@ def second_opinion(accountant, sigma, rate, steps):
     return accountant.compose(dp_accounting.SelfComposedDpEvent(event, steps)).get_epsilon(1e-5)
 
 
-@pytest.mark.parametrize(("sigma", "steps", "expected"), [(1, 1, 4.377), (2, 1, 1.993), (1, 20, 28.373), (2, 20, 11.480)])
+@pytest.mark.parametrize(
+    ("sigma", "steps", "expected"), [(1, 1, 4.377), (2, 1, 1.993), (1, 20, 28.373), (2, 20, 11.480)]
+)
 def test_gaussian_releases_of_all_records(sigma, steps, expected):
     """Closed form; at δ(ε) itself the two tails differ by δ; looser bounds are larger."""
     exact = epsilon(sigma, 1, steps, bound="exact")
     assert exact == pytest.approx(expected, abs=2e-3)
     assert exact == pytest.approx(second_opinion(pld.PLDAccountant(), sigma, 1.0, steps), rel=2e-3)
-    assert exact < epsilon(sigma, 1, steps, bound="prv") * 1.001 < epsilon(sigma, 1, steps, bound="rdp") < epsilon(sigma, 1, steps, bound="classic")
+    assert (
+        exact
+        < epsilon(sigma, 1, steps, bound="prv") * 1.001
+        < epsilon(sigma, 1, steps, bound="rdp")
+        < epsilon(sigma, 1, steps, bound="classic")
+    )
 
 
-@pytest.mark.parametrize(("sigma", "rate", "steps", "classic", "tight"), [
-    (1, 0.01, 10_000, 7.469, 6.719), (2, 0.01, 10_000, 2.735, 2.353), (1, 0.02, 5000, 11.184, 10.229), (2, 0.02, 5000, 3.970, 3.491),
-])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "classic", "tight"),
+    [
+        (1, 0.01, 10_000, 7.469, 6.719),
+        (2, 0.01, 10_000, 2.735, 2.353),
+        (1, 0.02, 5000, 11.184, 10.229),
+        (2, 0.02, 5000, 3.970, 3.491),
+    ],
+)
 def test_sampled_steps(sigma, rate, steps, classic, tight):
-    """Known values of integer orders; fractional ones, which we have as well, can only be better. The second library agrees."""
+    """Known values of integer orders; fractional ones, which we have as well, can only be better.
+    The second library agrees."""
     found = epsilon(sigma, rate, steps, bound="classic"), epsilon(sigma, rate, steps)
     assert 0.985 * classic < found[0] <= classic + 1e-3 and 0.985 * tight < found[1] <= tight + 1e-3
     assert found[1] == pytest.approx(second_opinion(rdp.RdpAccountant(list(ORDERS)), sigma, rate, steps), rel=1e-3)
@@ -50,13 +64,23 @@ def test_more_noise_fewer_steps_and_rarer_samples_cost_less():
     for better, worse in [((2, 0.1, 50), (1, 0.1, 50)), ((1, 0.1, 50), (1, 0.1, 51)), ((1, 0.1, 50), (1, 0.11, 50))]:
         assert epsilon(*better) < epsilon(*worse)
     assert epsilon(1, 0.1, 50, delta=1e-4) < epsilon(1, 0.1, 50)
-    assert epsilon(1, 0.1, 0) == 0 and epsilon(0, 0.1, 1) == inf and epsilon(1000.0, 1, 1, delta=0.1, bound="exact") == 0
+    assert (
+        epsilon(1, 0.1, 0) == 0 and epsilon(0, 0.1, 1) == inf and epsilon(1000.0, 1, 1, delta=0.1, bound="exact") == 0
+    )
 
 
-@pytest.mark.parametrize(("arguments", "named"), [
-    ((-1, 0.1, 1), "sigma = -1"), ((1, 0, 1), "rate = 0"), ((1, 1.1, 1), "rate"), ((1, 0.1, 1.5), "steps"), ((1, 0.1, 1, 0), "delta = 0"),
-    ((1, 0.1, 1, 1e-5, "rpd"), "rdp"), ((1, 0.1, 1, 1e-5, "exact"), "rate is below 1"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((-1, 0.1, 1), "sigma = -1"),
+        ((1, 0, 1), "rate = 0"),
+        ((1, 1.1, 1), "rate"),
+        ((1, 0.1, 1.5), "steps"),
+        ((1, 0.1, 1, 0), "delta = 0"),
+        ((1, 0.1, 1, 1e-5, "rpd"), "rdp"),
+        ((1, 0.1, 1, 1e-5, "exact"), "rate is below 1"),
+    ],
+)
 def test_values_out_of_range(arguments, named):
     with pytest.raises(BadValue, match=named):
         epsilon(*arguments)
@@ -76,17 +100,34 @@ def test_budgets_of_a_run():
     assert set(np.bincount(joined, minlength=4)) - {0, 1} and len(set(sizes)) > 1
 
 
-@pytest.mark.parametrize("changes", [dict(), dict(privacy="unclipped", noise_sigma=5), dict(privacy="record", noise_sigma=0), dict(privacy="unclipped_relative", noise_sigma=5)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(),
+        dict(privacy="unclipped", noise_sigma=5),
+        dict(privacy="record", noise_sigma=0),
+        dict(privacy="unclipped_relative", noise_sigma=5),
+    ],
+)
 def test_without_noise_or_without_a_bound_nothing_is_guaranteed(changes):
     assert set(budgets(tiny("fedavg", model="lenet5", join_ratio=1.0, **changes))) == {inf}
 
 
 def test_the_printed_budgets():
-    """Table 4: FedAvg's pair on CIFAR-10 and three others have a reading within their ±; the rest has none, and equal σ means equal ε."""
+    """Table 4: FedAvg's pair on CIFAR-10 and three others have a reading within their ±; the rest has none,
+    and equal σ means equal ε."""
     rows = table4(tuple(reading for reading in READINGS if reading.bound != "prv"))
     fits = {(row["method"], row["printed_1"], row["dataset"]) for row in rows if row["off"] <= 1}
-    assert fits == {("fedavg", 11.28, "cifar10"), ("fedavg", 8.47, "cifar100"), ("pfedsv", 5.97, "cifar10"), ("pfedsv", 5.97, "cifar100")}
-    assert all({row["epsilon_1"] for row in rows if row["reading"] == reading.name} in ({reading.epsilon(1.0)}, set()) for reading in READINGS)
+    assert fits == {
+        ("fedavg", 11.28, "cifar10"),
+        ("fedavg", 8.47, "cifar100"),
+        ("pfedsv", 5.97, "cifar10"),
+        ("pfedsv", 5.97, "cifar100"),
+    }
+    assert all(
+        {row["epsilon_1"] for row in rows if row["reading"] == reading.name} in ({reading.epsilon(1.0)}, set())
+        for reading in READINGS
+    )
     classic = READINGS[0]
     assert abs(classic.epsilon(1.0) - 11.28) < 0.32 and abs(classic.epsilon(2.0) - 3.64) > 2 * 0.13
     assert not any(Reading("all", 1.0, 20, "exact").epsilon(sigma) < 11.3 for sigma in (1.0, 2.0))

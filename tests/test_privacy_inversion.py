@@ -1,4 +1,5 @@
-"""Gradient inversion: by hand where there is a formula, labels read off, digits recovered, noise in the way, the same again from the seed."""
+"""Gradient inversion: by hand where there is a formula, labels read off, digits recovered, noise in the way,
+the same again from the seed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def images_of(indices, dtype=torch.float64):
 
 
 def test_a_linear_layer_by_hand():
-    """dL/dW[c] = (p_c - e_y,c) x and dL/db[c] = p_c - e_y,c: any row divided by its bias gradient is the image, whatever the class."""
+    """dL/dW[c] = (p_c - e_y,c) x and dL/db[c] = p_c - e_y,c: any row divided by its bias gradient is the image,
+    whatever the class."""
     client = victim(linear(), DIGITS)
     u, y = images_of([11])
     g = signal(client, u, y)
@@ -71,7 +73,8 @@ def test_the_label_of_a_single_image_is_read_off(name):
 
 @pytest.mark.parametrize("plan", [((0,),), ((0, 1, 2),), ((0, 1), (2,), (1, 2, 0))])
 def test_the_attacker_simulates_what_the_client_does(plan):
-    """One step of one image, of a batch, and several steps: the simulated signal is the client's, so that the true images reach objective 0."""
+    """One step of one image, of a batch, and several steps: the simulated signal is the client's,
+    so that the true images reach objective 0."""
     client = victim(build("lenet5", DIGITS.shape, 10).to(torch.device("cpu"), torch.float64), DIGITS, plan=plan, lr=0.3)
     u, y = images_of([5, 100, 77][: client.images])
     g, logs = signal(client, u, y), torch.nn.functional.one_hot(y, 10).double().log()
@@ -98,8 +101,12 @@ def test_soft_labels_are_found_along_with_the_image():
 
 
 def test_cosine_matching_recovers_a_digit_from_a_network_with_relus_and_pooling():
-    found, originals, rows = study(victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60))
-    assert rows[0]["ssim"] > 0.75 and rows[0]["label_right"] and found.images.shape == originals.shape == (1, 1, 1, 16, 16)
+    found, originals, rows = study(
+        victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60)
+    )
+    assert (
+        rows[0]["ssim"] > 0.75 and rows[0]["label_right"] and found.images.shape == originals.shape == (1, 1, 1, 16, 16)
+    )
 
 
 def test_several_steps_and_several_images_with_known_labels():
@@ -124,11 +131,17 @@ def test_several_mechanisms_in_one_stack_are_each_on_its_own():
     client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15)
     mechanisms = [Mechanism(), Mechanism("record", 0.0, 1.0), Mechanism("record", 1.0, 1.0)]
     found, originals, rows = study(client, DIGITS, FEW, attack, mechanisms, seed=4)
-    assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [(0, "none", 0.0), (0, "record", 0.0), (0, "record", 1.0)]
+    assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [
+        (0, "none", 0.0),
+        (0, "record", 0.0),
+        (0, "record", 1.0),
+    ]
     for k, mechanism in enumerate(mechanisms):
         alone, own, own_rows = study(client, DIGITS, FEW, attack, [mechanism], seed=4)
         assert same(originals[2 * k : 2 * k + 2], own)
-        assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx([row["psnr"] for row in own_rows], abs=0.5)
+        assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx(
+            [row["psnr"] for row in own_rows], abs=0.5
+        )
 
 
 def test_of_several_restarts_the_lowest_objective_is_kept():
@@ -140,7 +153,8 @@ def test_of_several_restarts_the_lowest_objective_is_kept():
 
 
 def test_scores_by_hand():
-    """A constant error of 0.1: MSE 0.01, PSNR 20 dB; images of a batch are matched in the best order; equal ones have SSIM 1."""
+    """A constant error of 0.1: MSE 0.01, PSNR 20 dB; images of a batch are matched in the best order;
+    equal ones have SSIM 1."""
     g = torch.Generator().manual_seed(0)
     true = torch.rand(1, 2, 3, 16, 16, generator=g).double() * 0.8
     out = score(true, (true + 0.1).flip(1))

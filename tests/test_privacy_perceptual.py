@@ -37,10 +37,17 @@ def test_pictures_do_not_influence_each_other_and_grey_is_three_equal_channels(m
     assert whole.shape == (7,) and whole.dtype == np.float64
     monkeypatch.setattr(perceptual, "AT_ONCE", 3)
     np.testing.assert_allclose(perceptual.distances(images, images.flip(0)), whole, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(perceptual.distances(images.expand(-1, 3, -1, -1), images.flip(0).expand(-1, 3, -1, -1)), whole, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        perceptual.distances(images.expand(-1, 3, -1, -1), images.flip(0).expand(-1, 3, -1, -1)),
+        whole,
+        rtol=1e-4,
+        atol=1e-6,
+    )
 
 
-@pytest.mark.parametrize(("a", "b"), [((2, 1, 16, 16), (3, 1, 16, 16)), ((2, 2, 16, 16),) * 2, ((1, 16, 16),) * 2, ((0, 1, 16, 16),) * 2])
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 1, 16, 16), (3, 1, 16, 16)), ((2, 2, 16, 16),) * 2, ((1, 16, 16),) * 2, ((0, 1, 16, 16),) * 2]
+)
 def test_other_shapes_are_refused(a, b):
     with pytest.raises(BadValue, match="shapes"):
         perceptual.distances(np.zeros(a), np.zeros(b))

@@ -33,7 +33,7 @@ def hands(counts) -> list[tuple[int, ...]]:
     return [tuple(np.flatnonzero(row).tolist()) for row in counts]
 
 
-# pat_grouped -----------------------------------------------------------------------------------------------------------
+# pat_grouped ----------------------------------------------------------------------------------------------------------
 
 
 def test_grouped_makes_five_groups_of_four():
@@ -49,7 +49,9 @@ def test_grouped_makes_five_groups_of_four():
 )
 def test_grouped_leaves_some_clients_with_fewer_classes(labels, classes_per_client, short):
     """20 clients. 3 of 10 classes: two clients have one; 4: four clients have two. {classes: clients}."""
-    owned = Counter(map(len, hands(drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0))))
+    owned = Counter(
+        map(len, hands(drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0)))
+    )
     assert owned == {classes_per_client: 20 - sum(short.values()), **short}
 
 
@@ -63,7 +65,8 @@ def test_grouped_two_clients_short(num_classes, classes_per_client):
 @many(150)
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 2**31))
 def test_grouped_shares(num_clients, classes_per_client, seed):
-    """All but the last of a class's g owners have from max(n/10g, 40/C) to below n/g, the last more than each of them."""
+    """All but the last of a class's g owners have from max(n/10g, 40/C) to below n/g,
+    the last more than each of them."""
     try:
         counts = drawn(TEN, num_clients, "pat_grouped", seed, classes_per_client=classes_per_client)
     except InfeasiblePartition as error:
@@ -116,12 +119,14 @@ def test_balance_gives_equal_shares():
 def test_a_class_too_small_for_unequal_shares_is_named():
     """10 samples for 5 owners with at least 40/10 = 4 each: impossible; equal shares are not."""
     labels = np.repeat(np.arange(10), 10)
-    with pytest.raises(InfeasiblePartition, match="10 samples cannot be divided unequally over 4 clients with at least 4"):
+    with pytest.raises(
+        InfeasiblePartition, match="10 samples cannot be divided unequally over 4 clients with at least 4"
+    ):
         drawn(labels, 20, "pat_grouped")
     assert drawn(labels, 20, "pat_grouped", balance=True).sum() == 100
 
 
-# pat_balanced, random_classes ------------------------------------------------------------------------------------------
+# pat_balanced, random_classes -----------------------------------------------------------------------------------------
 
 
 @many(150)
@@ -176,7 +181,8 @@ def test_random_classes_drops_with_a_warning():
 
 
 def test_random_classes_resample_until_covered():
-    """Six clients with 3 of 10 classes cover them rarely: several tries, no warning. 10 with 1: hopeless, and told so."""
+    """Six clients with 3 of 10 classes cover them rarely: several tries, no warning. 10 with 1: hopeless,
+    and told so."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         partition = make_partition(TEN, 6, "random_classes", 0, classes_per_client=3)
@@ -185,11 +191,12 @@ def test_random_classes_resample_until_covered():
         make_partition(TEN, 10, "random_classes", 0, classes_per_client=1, max_tries=50)
 
 
-# ring ------------------------------------------------------------------------------------------------------------------
+# ring -----------------------------------------------------------------------------------------------------------------
 
 
 def test_ring_of_ten():
-    """10 clients, 10 classes, 2 each: every class on two clients, every client shares one class with each of two others, in cycles of at least 3."""
+    """10 clients, 10 classes, 2 each: every class on two clients,
+    every client shares one class with each of two others, in cycles of at least 3."""
     lengths = Counter()
     for seed in range(60):
         own = hands(drawn(TEN, 10, "ring", seed))
@@ -210,9 +217,13 @@ def test_ring_of_ten():
     assert min(lengths) >= 3 and lengths[10] > 10
 
 
-@pytest.mark.parametrize("labels, num_clients, classes_per_client, owners", [(TEN, 100, 2, 20), (HUNDRED, 10, 20, 2), (HUNDRED, 100, 2, 2), (TEN, 45, 2, 9)])
+@pytest.mark.parametrize(
+    "labels, num_clients, classes_per_client, owners",
+    [(TEN, 100, 2, 20), (HUNDRED, 10, 20, 2), (HUNDRED, 100, 2, 2), (TEN, 45, 2, 9)],
+)
 def test_ring_owners(labels, num_clients, classes_per_client, owners):
-    """pFedSV's settings: every class on N C_k / C clients, parts of a class equal; no two clients alike where there are enough different hands."""
+    """pFedSV's settings: every class on N C_k / C clients, parts of a class equal;
+    no two clients alike where there are enough different hands."""
     counts = drawn(labels, num_clients, "ring", classes_per_client=classes_per_client)
     assert set((counts > 0).sum(0).tolist()) == {owners}
     assert {len(hand) for hand in hands(counts)} == {classes_per_client}
@@ -236,7 +247,8 @@ def test_ring_unequal():
 @many(250)
 @given(st.integers(1, 9), st.data(), st.integers(0, 2**31))
 def test_hands_are_distinct_whenever_possible(num_classes, data, seed):
-    """Loads as asked; no class twice in a hand; no hand twice while there are enough, up to using every possible hand."""
+    """Loads as asked; no class twice in a hand; no hand twice while there are enough,
+    up to using every possible hand."""
     size = data.draw(st.integers(1, min(4, num_classes)))
     possible = len(list(combinations(range(num_classes), size)))
     number = data.draw(st.integers(1, min(possible + 3, 60)))
@@ -250,7 +262,7 @@ def test_hands_are_distinct_whenever_possible(num_classes, data, seed):
         assert len({tuple(sorted(hand)) for hand in dealt.tolist()}) == number
 
 
-# shards, iid -----------------------------------------------------------------------------------------------------------
+# shards, iid ----------------------------------------------------------------------------------------------------------
 
 
 @many(150)
@@ -273,7 +285,9 @@ def test_shards_of_one_class_each():
 
 
 def test_too_many_shards_is_an_error():
-    with pytest.raises(InfeasiblePartition, match="1000 clients with s = 2 shards need 2000 samples; the data set has 1800"):
+    with pytest.raises(
+        InfeasiblePartition, match="1000 clients with s = 2 shards need 2000 samples; the data set has 1800"
+    ):
         drawn(TEN, 1000, "shards")
 
 
@@ -289,7 +303,7 @@ def test_stratified_iid(class_sizes, num_clients, seed):
     assert counts.sum(1).max() - counts.sum(1).min() <= 1
 
 
-# domain, writer --------------------------------------------------------------------------------------------------------
+# domain, writer -------------------------------------------------------------------------------------------------------
 
 DOMAINS = np.repeat([0, 1, 2], [700, 603, 497])
 
@@ -309,7 +323,15 @@ def test_domains_are_cut_at_random():
     domains = np.tile([0, 1], 900)
     counts = drawn(labels, 10, "domain", groups=domains, clients_per_domain=5)
     assert np.abs(counts - 18).max() < 5 * np.sqrt(18)
-    assert len({make_partition(labels, 10, "domain", seed, groups=domains, clients_per_domain=5).checksum for seed in range(20)}) == 20
+    assert (
+        len(
+            {
+                make_partition(labels, 10, "domain", seed, groups=domains, clients_per_domain=5).checksum
+                for seed in range(20)
+            }
+        )
+        == 20
+    )
 
 
 def test_domain_names_the_right_number_of_clients():
@@ -331,11 +353,15 @@ def test_writers_are_clients_and_small_ones_are_dropped():
 
 
 def test_writer_names_the_right_number_of_clients():
-    with pytest.raises(BadValue, match=r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer with pick"):
+    with pytest.raises(
+        BadValue, match=r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer with pick"
+    ):
         make_partition(TEN, 100, "writer", 0, groups=WRITERS, min_samples=10)
     with pytest.raises(BadValue, match="num_clients = 4 .*expected at most 3"):
         make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=10, pick=True)
-    with pytest.raises(InfeasiblePartition, match="no writer has min_samples = 2000 samples; the largest of 5 has 1000"):
+    with pytest.raises(
+        InfeasiblePartition, match="no writer has min_samples = 2000 samples; the largest of 5 has 1000"
+    ):
         make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=2000)
 
 
@@ -366,15 +392,30 @@ def test_groups_of_clients_are_noted_for_every_scheme():
     assert make_partition(TEN, 4, "iid", 0).groups is None
 
 
-# parameters ------------------------------------------------------------------------------------------------------------
+# parameters -----------------------------------------------------------------------------------------------------------
 
 WRONG = [
-    *((scheme, "classes_per_client", 0, "at least 1") for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")),
-    *((scheme, "classes_per_client", 11, "1 to the 10 classes") for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")),
-    ("pat_grouped", "min_size", -1, "0 or more"), ("pat_grouped", "fair", 1, "true or false"), ("random_classes", "uncovered", "ignore", "resample, drop"),
-    ("random_classes", "max_tries", 0, "1 or more"), ("ring", "unequal", "yes", "true or false"), ("shards", "s", 0, "at least 1"), ("shards", "s", 1.5, "integer"),
-    ("domain", "clients_per_domain", 0, "at least 1"), ("writer", "min_samples", 0, "at least 1"), ("writer", "pick", 2, "true or false"),
-    ("iid", "stratified", "no", "true or false"), ("dirichlet", "shuffle_classes", 0, "true or false"), ("manual", "label_sets", "ab", "list or none"),
+    *(
+        (scheme, "classes_per_client", 0, "at least 1")
+        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
+    ),
+    *(
+        (scheme, "classes_per_client", 11, "1 to the 10 classes")
+        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
+    ),
+    ("pat_grouped", "min_size", -1, "0 or more"),
+    ("pat_grouped", "fair", 1, "true or false"),
+    ("random_classes", "uncovered", "ignore", "resample, drop"),
+    ("random_classes", "max_tries", 0, "1 or more"),
+    ("ring", "unequal", "yes", "true or false"),
+    ("shards", "s", 0, "at least 1"),
+    ("shards", "s", 1.5, "integer"),
+    ("domain", "clients_per_domain", 0, "at least 1"),
+    ("writer", "min_samples", 0, "at least 1"),
+    ("writer", "pick", 2, "true or false"),
+    ("iid", "stratified", "no", "true or false"),
+    ("dirichlet", "shuffle_classes", 0, "true or false"),
+    ("manual", "label_sets", "ab", "list or none"),
 ]
 
 

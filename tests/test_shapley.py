@@ -48,7 +48,7 @@ def solvers(players, seed):
         yield lambda game, drawn=drawn, how=how: from_permutations(game, drawn, drawn_together(how, players))[0]
 
 
-# by hand ---------------------------------------------------------------------------------------------------------------
+# by hand --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_game_of_two_by_hand():
@@ -57,13 +57,14 @@ def test_a_game_of_two_by_hand():
 
 
 def test_a_value_of_the_empty_coalition_is_taken_off():
-    """v(empty) = 2, v(1) = 4, v(2) = 1, v(12) = 9: psi_1 = ((4 - 2) + (9 - 1))/2 = 5, psi_2 = ((1 - 2) + (9 - 4))/2 = 2; sum 9 - 2."""
+    """v(empty) = 2, v(1) = 4, v(2) = 1, v(12) = 9: psi_1 = ((4 - 2) + (9 - 1))/2 = 5,
+    psi_2 = ((1 - 2) + (9 - 4))/2 = 2; sum 9 - 2."""
     assert exact(table_game([2, 4, 1, 9]), 2).tolist() == [5, 2]
 
 
 def test_the_glove_game():
-    """Players 1, 2 have a left glove, 3 a right one; a pair is worth 1. psi = 1/6, 1/6, 2/3 (by the six orders: 3 earns the pair
-    unless it comes first, which is 4 of 6; 1 earns it in the order 3 1 2, and 2 in 3 2 1)."""
+    """Players 1, 2 have a left glove, 3 a right one; a pair is worth 1. psi = 1/6, 1/6, 2/3 (by the six orders: 3 earns
+    the pair unless it comes first, which is 4 of 6; 1 earns it in the order 3 1 2, and 2 in 3 2 1)."""
     game = table_game([0, 0, 0, 0, 0, 1, 1, 1])
     torch.testing.assert_close(exact(game, 3), torch.tensor([1 / 6, 1 / 6, 2 / 3], dtype=torch.float64))
 
@@ -98,7 +99,7 @@ def test_weights_of_coalitions():
         assert exact_weights(players).sum(1).abs().max() < 1e-14
 
 
-# axioms ----------------------------------------------------------------------------------------------------------------
+# axioms ---------------------------------------------------------------------------------------------------------------
 
 
 @HOW_MANY
@@ -132,13 +133,16 @@ def test_symmetry(players, seed):
 @HOW_MANY
 @given(st.integers(2, 7), st.integers(0, 10**6))
 def test_null_player(players, seed):
-    """Who changes no coalition's value gets nothing, from estimates too, and the others get what they get without it."""
+    """Who changes no coalition's value gets nothing, from estimates too,
+    and the others get what they get without it."""
     inner, null = random_game(players - 1, seed), seed % players
     others = [j for j in range(players) if j != null]
     for solve in solvers(players, seed):
         values = solve(lambda members: inner(members[:, others]))
         assert abs(float(values[null])) < 1e-12
-    torch.testing.assert_close(exact(lambda members: inner(members[:, others]), players)[others], exact(inner, players - 1))
+    torch.testing.assert_close(
+        exact(lambda members: inner(members[:, others]), players)[others], exact(inner, players - 1)
+    )
 
 
 @HOW_MANY
@@ -174,12 +178,13 @@ def test_absent_players(players, seed):
     assert float(estimated.sum()) == pytest.approx(float(whole), abs=1e-12)
 
 
-# estimates -------------------------------------------------------------------------------------------------------------
+# estimates ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_standard_errors_are_those_of_the_estimates(how):
-    """Over 100 games of six players: (estimate - truth)/error has spread 1, and 95 % of it lies within 2; errors shrink as 1/sqrt(Q)."""
+    """Over 100 games of six players: (estimate - truth)/error has spread 1, and 95 % of it lies within 2;
+    errors shrink as 1/sqrt(Q)."""
     scores, ratios = [], []
     for seed in range(100):
         game = random_game(6, seed)
@@ -193,7 +198,8 @@ def test_standard_errors_are_those_of_the_estimates(how):
 
 
 def test_antithetic_pairs_are_exact_for_games_of_pairs():
-    """v(X) = sum over pairs in X: a player earns its pairs with predecessors, in the reverse order those with all others."""
+    """v(X) = sum over pairs in X: a player earns its pairs with predecessors,
+    in the reverse order those with all others."""
     weights = torch.triu(torch.rand(7, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), 1)
 
     def pairs(members):
@@ -252,20 +258,28 @@ def test_more_than_twelve_players_are_estimated():
     assert few.errors.tolist() == [0.0] * 3
 
 
-@pytest.mark.parametrize("call", [
-    lambda g: exact(g, 13), lambda g: exact(g, 0), lambda g: shapley(g, 0), lambda g: shapley(g, 3, 5, "latin"), lambda g: shapley(g, 3, 0),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: exact(g, 13),
+        lambda g: exact(g, 0),
+        lambda g: shapley(g, 0),
+        lambda g: shapley(g, 3, 5, "latin"),
+        lambda g: shapley(g, 3, 0),
+    ],
+)
 def test_values_out_of_range_are_refused(call):
     with pytest.raises(BadValue):
         call(random_game(3, 0))
 
 
-# under vmap ------------------------------------------------------------------------------------------------------------
+# under vmap -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [2, 12])
 def test_many_games_in_one_stack(count):
-    """Three games of five players, some absent; `count` permutations: 2 are walked along, 12 are looked up in the table of coalitions."""
+    """Three games of five players, some absent; `count` permutations: 2 are walked along,
+    12 are looked up in the table of coalitions."""
     worth = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     present = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 0, 0]], dtype=torch.bool)
     drawn = torch.stack([draw_permutations(np.random.default_rng(k), count, 5) for k in range(3)])

@@ -25,7 +25,8 @@ from fedlib.algorithms.parts.similarity import (
 from fedlib.base import tree
 from fedlib.data.describe import label_cosine
 from fedlib.data.partition import make_partition
-from fedlib.engine.simulate import set_up, simulate
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.measures import final_models as measures
 from fedlib.spec import RunSpec
 
@@ -40,7 +41,7 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-# CKA -------------------------------------------------------------------------------------------------------------------
+# CKA ------------------------------------------------------------------------------------------------------------------
 
 many = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 sizes = st.tuples(st.integers(3, 20), st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
@@ -100,7 +101,8 @@ def test_cka_flattens_maps_and_computes_in_float64():
 @pytest.mark.parametrize("level", [0.0, 0.1, 7.0, 1e4])
 @pytest.mark.parametrize("wide", [3, 4000])
 def test_constant_activations_give_zero_and_warn(level, wide):
-    """Undefined (zero norm): 0 with a warning, on either side and on both, whatever the constant and its rounding errors."""
+    """Undefined (zero norm): 0 with a warning, on either side and on both,
+    whatever the constant and its rounding errors."""
     constant = (level * normal(1, wide)).expand(101, wide)
     for x, y in ((constant, normal(101, 5)), (normal(101, 5), constant), (constant, constant)):
         with pytest.warns(UserWarning, match="constant"):
@@ -113,15 +115,19 @@ def test_small_activations_are_not_constant():
     assert linear_cka(x, 1e-12 * x) == pytest.approx(1)
 
 
-# classifiers -----------------------------------------------------------------------------------------------------------
+# classifiers ----------------------------------------------------------------------------------------------------------
 
 
 def test_class_cosines_are_pytorch_s():
     a, b = normal(3, 4, 6), normal(2, 4, 6, seed=1)
     cosines = class_cosines(a, b)
     assert cosines.shape == (3, 2, 4) and cosines.dtype == torch.float64
-    torch.testing.assert_close(cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0)
+    torch.testing.assert_close(
+        cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9
+    )
+    torch.testing.assert_close(
+        class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0
+    )
 
 
 def test_class_cosines_by_hand():
@@ -136,18 +142,22 @@ def test_class_vectors_with_and_without_bias():
     theta = {"head.weight": normal(5, 3, 4), "head.bias": normal(5, 3, seed=1)}
     assert torch.equal(class_vectors(theta), theta["head.weight"])
     vectors = class_vectors(theta, bias=True)
-    assert vectors.shape == (5, 3, 5) and torch.equal(vectors[..., :4], theta["head.weight"]) and torch.equal(vectors[..., 4], theta["head.bias"])
+    assert (
+        vectors.shape == (5, 3, 5)
+        and torch.equal(vectors[..., :4], theta["head.weight"])
+        and torch.equal(vectors[..., 4], theta["head.bias"])
+    )
 
 
-# data ------------------------------------------------------------------------------------------------------------------
+# data -----------------------------------------------------------------------------------------------------------------
 
 
 def test_data_similarity_of_the_four_clients():
     """pFedSim Eq. 1 with 60 samples of each class, divided equally.
 
-    i, i' own {0..4}, j {2..6}, k {5..9}: classes 0, 1 are shared by 2 clients (30 each), 2..4 by 3 (20), 5, 6 by 2 (30), 7..9 are
-    k's (60). So i and i' have 2*30 + 3*20 = 120, j 3*20 + 2*30 = 120, k 2*30 + 3*60 = 240. Common labels: (i, i') all: 1.
-    (i, j) {2, 3, 4}: 6*20 / 240 = 1/2. (j, k) {5, 6}: 4*30 / 360 = 1/3. (i, k) none: 0.
+    i, i' own {0..4}, j {2..6}, k {5..9}: classes 0, 1 are shared by 2 clients (30 each), 2..4 by 3 (20), 5, 6 by 2
+    (30), 7..9 are k's (60). So i and i' have 2*30 + 3*20 = 120, j 3*20 + 2*30 = 120, k 2*30 + 3*60 = 240. Common
+    labels: (i, i') all: 1. (i, j) {2, 3, 4}: 6*20 / 240 = 1/2. (j, k) {5, 6}: 4*30 / 360 = 1/3. (i, k) none: 0.
     """
     counts = make_partition(np.repeat(np.arange(10), 60), 4, "manual", 0, label_sets=FOUR).counts
     i, i2, j, k = counts
@@ -160,7 +170,7 @@ def test_data_similarity_counts_samples_not_labels():
     assert data_similarity([8, 1, 0], [0, 3, 4]) == 4 / 16
 
 
-# measures of other papers ----------------------------------------------------------------------------------------------
+# measures of other papers ---------------------------------------------------------------------------------------------
 
 
 def test_model_difference_by_hand():
@@ -179,7 +189,8 @@ def test_model_difference_by_hand():
 
 
 def test_wasserstein_by_hand():
-    """Layer 1: means differ by (3, 0), stds by (0, 4): sqrt(9 + 16) = 5. Layer 2: mean 2, std 0: 2. The layers add up: 1 / 7."""
+    """Layer 1: means differ by (3, 0), stds by (0, 4): sqrt(9 + 16) = 5. Layer 2: mean 2, std 0: 2. The layers add up:
+    1 / 7."""
     a = [(tensor(1, 1), tensor(2, 5)), (tensor(0), tensor(1))]
     b = [(tensor(4, 1), tensor(2, 1)), (tensor(-2), tensor(1))]
     assert wasserstein_similarity(a, b) == wasserstein_similarity(b, a) == pytest.approx(1 / 7)
@@ -187,8 +198,12 @@ def test_wasserstein_by_hand():
 
 
 def test_loss_difference_by_hand():
-    """Own loss 0.5, the other model's 2 on the same data; models (0, 0 | 1) and (2, -1 | 3) are sqrt(4 + 1 + 4) = 3 apart: -1/2."""
-    own, other = {"w": tensor(0, 0), "v": tensor(1), "running": tensor(0)}, {"w": tensor(2, -1), "v": tensor(3), "running": tensor(50)}
+    """Own loss 0.5, the other model's 2 on the same data; models (0, 0 | 1) and (2, -1 | 3) are sqrt(4 + 1 + 4)
+    = 3 apart: -1/2."""
+    own, other = (
+        {"w": tensor(0, 0), "v": tensor(1), "running": tensor(0)},
+        {"w": tensor(2, -1), "v": tensor(3), "running": tensor(50)},
+    )
     assert loss_difference_similarity(0.5, 2.0, own, other, ("w", "v")) == pytest.approx(-0.5)
     assert loss_difference_similarity(2.0, 0.5, own, other, ("w", "v")) == pytest.approx(0.5)
     assert loss_difference_similarity(1.0, 1.0, own, own, ("w", "v")) == 0
@@ -207,9 +222,17 @@ def test_norm_statistics_pool_samples_and_positions():
         np.testing.assert_allclose(std, z.std((0, 2, 3)), rtol=1e-9)
 
 
-# end to end ------------------------------------------------------------------------------------------------------------
+# end to end -----------------------------------------------------------------------------------------------------------
 
-TINY = dict(num_clients=4, scheme="manual", partition={"label_sets": FOUR}, rounds=1, join_ratio=1.0, local_epochs=1, eval_every=1)
+TINY = dict(
+    num_clients=4,
+    scheme="manual",
+    partition={"label_sets": FOUR},
+    rounds=1,
+    join_ratio=1.0,
+    local_epochs=1,
+    eval_every=1,
+)
 SPEC = RunSpec("local", measures=("cka", "client_similarity"), **TINY)
 
 
@@ -219,7 +242,8 @@ def result():
 
 
 def test_cka_of_a_run(result):
-    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the same."""
+    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the
+    same."""
     cka = result.arrays["cka"]
     assert cka.shape == (5, 4, 4)
     np.testing.assert_allclose(np.diagonal(cka, axis1=1, axis2=2), 1, rtol=1e-12)
@@ -231,14 +255,20 @@ def test_cka_of_a_run(result):
 def test_client_similarity_of_a_run(result):
     """Shapes, diagonals, symmetry (all but ldb), ranges; the data similarity is that of the partition."""
     out, own = result.arrays, np.eye(4, dtype=bool)
-    assert all(out[name].shape == (4, 4) for name in ("data", "cs", "mdb", "wdb", "ldb")) and out["cs_by_class"].shape == (4, 4, 10)
+    assert all(out[name].shape == (4, 4) for name in ("data", "cs", "mdb", "wdb", "ldb")) and out[
+        "cs_by_class"
+    ].shape == (4, 4, 10)
     for name in ("data", "cs", "mdb", "wdb"):
         np.testing.assert_allclose(out[name], out[name].T, rtol=1e-12)
     assert np.abs(out["ldb"] - out["ldb"].T)[~own].min() > 0
     assert (out["data"][own] == 1).all() and out["cs"][own] == pytest.approx([1] * 4, abs=1e-6)
     assert all(np.isnan(out[name][own]).all() and np.isfinite(out[name][~own]).all() for name in ("mdb", "wdb", "ldb"))
     np.testing.assert_allclose(out["cs"], out["cs_by_class"].mean(-1), rtol=1e-12)
-    assert (np.abs(out["mdb"][~own]) <= 1).all() and (out["wdb"][~own] > 0).all() and (np.abs(out["cs_by_class"]) <= 1 + 1e-9).all()
+    assert (
+        (np.abs(out["mdb"][~own]) <= 1).all()
+        and (out["wdb"][~own] > 0).all()
+        and (np.abs(out["cs_by_class"]) <= 1 + 1e-9).all()
+    )
     expected = [[data_similarity(a, b) for b in result.arrays["counts"]] for a in result.arrays["counts"]]
     np.testing.assert_allclose(out["data"], expected)
     assert out["data"][0, 1] == 1 and out["data"][0, 3] == 0 and 0 < out["data"][2, 3] < out["data"][0, 2] < 1
@@ -271,11 +301,14 @@ def test_cka_measure_is_linear_cka_of_layer_outputs(two_models):
     for layer in range(5):
         assert cka[layer, 0, 2] == pytest.approx(1, abs=1e-9)
         for i, j in ((0, 1), (3, 1), (2, 3)):
-            assert cka[layer, i, j] == pytest.approx(feature_cka(outputs[i][layer].double(), outputs[j][layer].double()), rel=1e-6)
+            assert cka[layer, i, j] == pytest.approx(
+                feature_cka(outputs[i][layer].double(), outputs[j][layer].double()), rel=1e-6
+            )
 
 
 def test_client_similarity_measure_directly(two_models):
-    """ldb[a, b] = (loss of a's model - loss of b's model, on a's test part) / distance; wdb on each client's own training part."""
+    """ldb[a, b] = (loss of a's model - loss of b's model, on a's test part) / distance;
+    wdb on each client's own training part."""
     run, thetas = two_models
     out = measures.client_similarity(run, tree.stack(thetas))
     model = run.work.model
@@ -285,10 +318,17 @@ def test_client_similarity_measure_directly(two_models):
         flat = [torch.cat([thetas[i][name].flatten() for name in model.trainable]).double() for i in (a, b)]
         start = torch.cat([model.theta0[name].flatten() for name in model.trainable]).double()
         assert out["ldb"][a, b] == pytest.approx((losses[0] - losses[1]) / (flat[0] - flat[1]).norm().item(), rel=1e-3)
-        assert out["mdb"][a, b] == pytest.approx(torch.nn.functional.cosine_similarity(flat[0] - start, flat[1] - start, dim=0).item(), rel=1e-5)
-        stats = [norm_statistics(model, thetas[i], run.work.source.batch(torch.from_numpy(run.work.parts[i]["train"])).x) for i in (a, b)]
+        assert out["mdb"][a, b] == pytest.approx(
+            torch.nn.functional.cosine_similarity(flat[0] - start, flat[1] - start, dim=0).item(), rel=1e-5
+        )
+        stats = [
+            norm_statistics(model, thetas[i], run.work.source.batch(torch.from_numpy(run.work.parts[i]["train"])).x)
+            for i in (a, b)
+        ]
         assert out["wdb"][a, b] == pytest.approx(wasserstein_similarity(*stats), rel=1e-6)
-    assert out["cs"][0, 2] == pytest.approx(1, abs=1e-6) and out["mdb"][0, 2] == pytest.approx(1) and out["ldb"][0, 2] == 0
+    assert (
+        out["cs"][0, 2] == pytest.approx(1, abs=1e-6) and out["mdb"][0, 2] == pytest.approx(1) and out["ldb"][0, 2] == 0
+    )
     assert out["cs"][0, 1] < 0.9 and out["wdb"][0, 2] < 1e6
 
 
@@ -296,7 +336,9 @@ def test_probe_images_are_nobody_s_training_images(two_models):
     """Sorted, distinct, from the test parts only, every class present, the same for every seed of a spec."""
     run, _ = two_models
     probe = measures.probe_images(run)
-    assert np.array_equal(probe, np.unique(probe)) and len(probe) == min(measures.PROBE, sum(len(p["test"]) for p in run.work.parts))
+    assert np.array_equal(probe, np.unique(probe)) and len(probe) == min(
+        measures.PROBE, sum(len(p["test"]) for p in run.work.parts)
+    )
     assert not np.isin(probe, np.concatenate([p["train"] for p in run.work.parts])).any()
     assert set(run.work.source.labels[torch.from_numpy(probe)].tolist()) == set(range(10))
     assert np.array_equal(probe, measures.probe_images(set_up(SPEC.but(seed=5), "serial")))
@@ -307,11 +349,12 @@ def test_probe_is_limited(two_models, monkeypatch):
     assert len(measures.probe_images(two_models[0])) == 50
 
 
-# whole models ----------------------------------------------------------------------------------------------------------
+# whole models ---------------------------------------------------------------------------------------------------------
 
 
 def test_products_and_distances_of_models_by_hand():
-    """a = (3, 4 | 0), (0, 0 | 1), b = (0, 4 | 2) in two leaves; a third leaf is not named: products 16, 2; distances 9 + 0 + 4, 0 + 16 + 1."""
+    """a = (3, 4 | 0), (0, 0 | 1), b = (0, 4 | 2) in two leaves; a third leaf is not named: products 16, 2;
+    distances 9 + 0 + 4, 0 + 16 + 1."""
     a = {"x": tensor([3, 4], [0, 0]), "y": tensor([0], [1]), "z": tensor([7], [8])}
     b = {"x": tensor([0, 4]), "y": tensor([2]), "z": tensor([9])}
     assert products(a, b, ("x", "y")).tolist() == [[16], [2]]

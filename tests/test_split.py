@@ -1,4 +1,5 @@
-"""The split of every client's samples into parts, how a run uses it, and the ids of runs that do not use its options."""
+"""The split of every client's samples into parts, how a run uses it,
+and the ids of runs that do not use its options."""
 
 import dataclasses
 import hashlib
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.data.split import carve_validation, split_client, split_clients
-from fedlib.engine.simulate import set_up, simulate
+from fedlib.engine.setup import set_up
+from fedlib.engine.simulate import simulate
 from fedlib.runs.sweep import check_inputs
 from fedlib.spec import RunSpec
 
@@ -43,7 +45,10 @@ def test_contract(indices, fraction, seed, client):
     assert np.array_equal(train, again[0]) and np.array_equal(test, again[1])
 
 
-@pytest.mark.parametrize("size, fraction, tests", [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)])
+@pytest.mark.parametrize(
+    "size, fraction, tests",
+    [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)],
+)
 def test_sizes(size, fraction, tests):
     train, test = split_client(np.arange(size), fraction, 0, 0)
     assert (len(train), len(test)) == (size - tests, tests)
@@ -57,8 +62,11 @@ def test_every_client_and_seed_has_its_own_draw():
 
 
 def test_draws_of_two_clients_are_not_aligned():
-    """Two independent halves of 100 share about 25 samples (std 2.5); equal or complementary ones would share 50 or 0."""
-    shared = [len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)]
+    """Two independent halves of 100 share about 25 samples (std 2.5);
+    equal or complementary ones would share 50 or 0."""
+    shared = [
+        len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)
+    ]
     assert 24 < np.mean(shared) < 26 and min(shared) > 10 and max(shared) < 40
 
 
@@ -91,19 +99,24 @@ def test_too_few_samples_names_the_client(size):
         split_client(OWN[:size], 0.5, 0, 7)
 
 
-# recorded splits: what has been published under a seed stays ------------------------------------------------------------
+# recorded splits: what has been published under a seed stays ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("fraction, seed, client, digest", [(0.5, 0, 0, "6d92d73d073e0d73"), (0.25, 3, 7, "fb2bdd96e5f5b28b"), (0.2, 1, 99, "9ed9bc037781d184")])
+@pytest.mark.parametrize(
+    "fraction, seed, client, digest",
+    [(0.5, 0, 0, "6d92d73d073e0d73"), (0.25, 3, 7, "fb2bdd96e5f5b28b"), (0.2, 1, 99, "9ed9bc037781d184")],
+)
 def test_recorded_splits(fraction, seed, client, digest):
     train, test = split_client(OWN, fraction, seed, client)
     assert hashlib.sha256(train.tobytes() + b"|" + test.tobytes()).hexdigest()[:16] == digest
 
 
-# all clients: validation, strata, what is tested ------------------------------------------------------------------------
+# all clients: validation, strata, what is tested ----------------------------------------------------------------------
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
-SKEWED = [own[LABELS[own] >= i] for i, own in enumerate(np.array_split(np.random.default_rng(1).permutation(400), 4))]  # client i has classes i..4
+SKEWED = [
+    own[LABELS[own] >= i] for i, own in enumerate(np.array_split(np.random.default_rng(1).permutation(400), 4))
+]  # client i has classes i..4
 
 
 def test_without_options_it_is_the_plain_split():
@@ -114,9 +127,16 @@ def test_without_options_it_is_the_plain_split():
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.lists(st.integers(3, 30), min_size=1, max_size=6), st.floats(0.05, 0.6), st.floats(0.05, 0.9), st.booleans(), st.integers(0, 2**31))
+@given(
+    st.lists(st.integers(3, 30), min_size=1, max_size=6),
+    st.floats(0.05, 0.6),
+    st.floats(0.05, 0.9),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
 def test_validation_contract(sizes, test_fraction, val_fraction, stratified, seed):
-    """Disjoint, complete, each of at least one sample; the test part is that without validation; val_fraction of the rest."""
+    """Disjoint, complete, each of at least one sample; the test part is that without validation;
+    val_fraction of the rest."""
     clients = np.split(np.random.default_rng(seed).permutation(sum(sizes)), np.cumsum(sizes)[:-1])
     labels = np.random.default_rng(seed + 1).integers(0, 4, sum(sizes))
     plain = split_clients(clients, labels, seed, test_fraction, stratified=stratified)
@@ -130,11 +150,16 @@ def test_validation_contract(sizes, test_fraction, val_fraction, stratified, see
         assert min(map(len, own.values())) >= 1
         assert np.array_equal(np.sort(np.concatenate([own["train"], own["val"], own["test"]])), np.sort(indices))
         assert all(np.array_equal(part, np.sort(part)) for part in own.values())
-        assert abs(len(own["val"]) - val_fraction * len(before["train"])) <= 0.5 or len(own["val"]) == 1 or len(own["train"]) == 1
+        assert (
+            abs(len(own["val"]) - val_fraction * len(before["train"])) <= 0.5
+            or len(own["val"]) == 1
+            or len(own["train"]) == 1
+        )
 
 
 def test_validation_has_a_draw_of_its_own():
-    """It is not the samples that a larger test part would take: 20 clients, 50 of 100 left, 25 each; about half in common by chance."""
+    """It is not the samples that a larger test part would take: 20 clients, 50 of 100 left, 25 each;
+    about half in common by chance."""
     shared = []
     for client in range(20):
         train, _ = split_client(OWN, 0.5, 0, client)
@@ -171,7 +196,8 @@ def test_stratified_by_hand():
 
 
 def test_ties_between_classes_are_broken_at_random():
-    """A fifth of two samples of each of five classes: two of the ten are tested, of different classes, all pairs of classes alike."""
+    """A fifth of two samples of each of five classes: two of the ten are tested, of different classes,
+    all pairs of classes alike."""
     labels = np.repeat(np.arange(5), 2)
     tested = [tuple(labels[split_client(np.arange(10), 0.2, seed, 0, labels)[1]]) for seed in range(300)]
     assert all(a != b for a, b in tested)
@@ -191,7 +217,8 @@ def test_one_pool_for_everyone(stratified):
 
 @pytest.mark.parametrize("val_fraction", [0, 0.5])
 def test_owned_classes_equally_often(val_fraction):
-    """owned_uniform: from the pool, as many of each class of the client as of its rarest there; validation changes nothing."""
+    """owned_uniform: from the pool, as many of each class of the client as of its rarest there;
+    validation changes nothing."""
     matched = split_clients(SKEWED, LABELS, 0, 0.25)
     parts = split_clients(SKEWED, LABELS, 0, 0.25, test_distribution="owned_uniform", val_fraction=val_fraction)
     pool = np.concatenate([own["test"] for own in matched])
@@ -205,8 +232,10 @@ def test_owned_classes_equally_often(val_fraction):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(val_fraction=-0.1), "val_fraction = -0.1 .*from 0 to below 1"), (dict(val_fraction=1.0), "val_fraction = 1.0 "),
-        (dict(val_fraction=float("nan")), "val_fraction = nan"), (dict(test_distribution="glob"), "'glob'; did you mean global.*matched, global, owned_uniform"),
+        (dict(val_fraction=-0.1), "val_fraction = -0.1 .*from 0 to below 1"),
+        (dict(val_fraction=1.0), "val_fraction = 1.0 "),
+        (dict(val_fraction=float("nan")), "val_fraction = nan"),
+        (dict(test_distribution="glob"), "'glob'; did you mean global.*matched, global, owned_uniform"),
     ],
 )
 def test_options_out_of_range(change, message):
@@ -217,16 +246,10 @@ def test_options_out_of_range(change, message):
             RunSpec("fedavg", **change)
 
 
-# in a run ---------------------------------------------------------------------------------------------------------------
+# in a run -------------------------------------------------------------------------------------------------------------
 
 NEW = dict(stratified=True, test_distribution="global")
 DIGITS = load("digits")
-
-
-def with_validation(spec: RunSpec, fraction: float) -> RunSpec:
-    """The spec as a method with a field `val_fraction` would have it."""
-    object.__setattr__(spec, "hyper", {**spec.hyper, "val_fraction": fraction})
-    return spec
 
 
 def test_a_run_is_divided_as_its_fields_say():
@@ -244,7 +267,7 @@ def test_a_run_is_divided_as_its_fields_say():
 def test_validation_is_carved_for_methods_that_ask_for_it():
     """A quarter of the training part, with the same test part as all other methods."""
     _, plain = tiny("fedavg").divide(DIGITS)
-    _, parts = with_validation(tiny("fedavg"), 0.25).divide(DIGITS)
+    _, parts = tiny("fedfomo", hyper={"val_fraction": 0.25}).divide(DIGITS)
     for before, own in zip(plain, parts, strict=True):
         assert list(own) == ["train", "test", "val"] and np.array_equal(own["test"], before["test"])
         assert np.array_equal(np.sort(np.concatenate([own["train"], own["val"]])), before["train"])
@@ -255,8 +278,14 @@ def test_validation_is_carved_for_methods_that_ask_for_it():
 def test_groups_of_the_data_set_reach_the_scheme(scheme):
     """Two domains of two clients; or three writers."""
     by_thirds = torch.arange(1797) // 600
-    data = dataclasses.replace(DIGITS, groups=by_thirds.clamp(max=1) if scheme == "domain" else by_thirds, group_names=("a", "b", "c"))
-    options = dict(num_clients=4, partition={"clients_per_domain": 2}) if scheme == "domain" else dict(num_clients=3, partition={})
+    data = dataclasses.replace(
+        DIGITS, groups=by_thirds.clamp(max=1) if scheme == "domain" else by_thirds, group_names=("a", "b", "c")
+    )
+    options = (
+        dict(num_clients=4, partition={"clients_per_domain": 2})
+        if scheme == "domain"
+        else dict(num_clients=3, partition={})
+    )
     partition, parts = tiny("fedavg", scheme=scheme, **options).divide(data)
     assert partition.groups.tolist() == ([0, 0, 1, 1] if scheme == "domain" else [0, 1, 2])
     assert sum(len(own["train"]) + len(own["test"]) for own in parts) == 1797
@@ -265,7 +294,10 @@ def test_groups_of_the_data_set_reach_the_scheme(scheme):
 @pytest.mark.parametrize("test_distribution", ["global", "owned_uniform"])
 def test_training_does_not_depend_on_what_is_tested(test_distribution):
     """After a round all models are the same, bit for bit."""
-    specs = [tiny("pfedsim", rounds=1, test_distribution=name, measures=("client_similarity",)) for name in ("matched", test_distribution)]
+    specs = [
+        tiny("pfedsim", rounds=1, test_distribution=name, measures=("client_similarity",))
+        for name in ("matched", test_distribution)
+    ]
     matched, other = (simulate(spec).arrays for spec in specs)
     assert np.array_equal(matched["cs_by_class"], other["cs_by_class"])
     assert not np.array_equal(matched["tests"], other["tests"])
@@ -273,7 +305,10 @@ def test_training_does_not_depend_on_what_is_tested(test_distribution):
 
 def test_backends_agree_on_one_pool_for_everyone():
     """All clients have as many test samples, so that the mean over clients is the share of all."""
-    serial, stacked = (simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend) for backend in ("serial", "vmap"))
+    serial, stacked = (
+        simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend)
+        for backend in ("serial", "vmap")
+    )
     assert np.abs(serial.arrays["correct"] - stacked.arrays["correct"]).sum() <= 2
     assert abs(serial.final("pooled") - serial.final("client_mean")) < 1e-12
     assert (serial.arrays["tests"] == serial.arrays["tests"][0]).all()
@@ -284,17 +319,22 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
     with pytest.raises(BadValue, match="scheme = 'domain' .*groups"):
         check_inputs([tiny("fedavg", scheme="domain", partition={})])
     with pytest.raises(BadValue, match=r"client \d+ has 1 training sample"):
-        check_inputs([with_validation(tiny("fedavg", num_clients=599, scheme="iid", partition={}, test_fraction=0.5), 0.5)])
+        many = dict(num_clients=599, scheme="iid", partition={}, test_fraction=0.5)
+        check_inputs([tiny("fedfomo", hyper={"val_fraction": 0.5}, **many)])
 
 
-# run ids ----------------------------------------------------------------------------------------------------------------
+# run ids --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "spec, id",
     [
-        (dict(method="pfedsim"), "420d5d5314c90027"), (dict(method="fedavg", scheme="iid", num_clients=5), "c3aedc74569ac209"),
-        (dict(method="local", scheme="manual", num_clients=2, partition={"label_sets": [[0, 1], [1, 2]]}), "8f6dfa9d72ea44d9"),
+        (dict(method="pfedsim"), "420d5d5314c90027"),
+        (dict(method="fedavg", scheme="iid", num_clients=5), "c3aedc74569ac209"),
+        (
+            dict(method="local", scheme="manual", num_clients=2, partition={"label_sets": [[0, 1], [1, 2]]}),
+            "8f6dfa9d72ea44d9",
+        ),
         (dict(method="fedper", partition={"alpha": 0.5, "cap": False}, model_options={"pools": 2}), "8b944da7ad8f76fe"),
     ],
     ids=str,
@@ -318,8 +358,10 @@ def test_ids_of_committed_results_stay():
 @pytest.mark.parametrize(
     "base, change",
     [
-        *(({}, {name: value}) for name, value in NEW.items()), ({}, {"test_distribution": "owned_uniform"}),
-        ({}, {"partition": {"alpha": 0.5, "min_size": 2, "shuffle_classes": True}}), ({"scheme": "iid", "partition": {}}, {"partition": {"stratified": True}}),
+        *(({}, {name: value}) for name, value in NEW.items()),
+        ({}, {"test_distribution": "owned_uniform"}),
+        ({}, {"partition": {"alpha": 0.5, "min_size": 2, "shuffle_classes": True}}),
+        ({"scheme": "iid", "partition": {}}, {"partition": {"stratified": True}}),
     ],
     ids=str,
 )

@@ -16,9 +16,9 @@ from helpers import exact, tiny
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.engine import checkpoint
-from fedlib.engine import simulate as engine
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
+from fedlib.runs.run import get_or_run, get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -38,16 +38,35 @@ WRONG = [
     *(("num_clients", v, "integer") for v in (0, -1, 2.5, "4", True, None, NAN, INF)),
     *((name, v, "integer") for name in ("rounds", "local_epochs", "batch_size", "eval_every") for v in (0, 1.5, "1")),
     *((name, v, "integer") for name in ("seed", "partition_seed") for v in (-1, 1.5, "a", True, None)),
-    *(("test_fraction", v, "number between 0 and 1") for v in (0, 1, -0.5)), *(("test_fraction", v, "number") for v in (NAN, "a", None)),
-    *(("join_ratio", v, "number above 0 and up to 1") for v in (0, 1.01)), *(("join_ratio", v, "number") for v in (NAN, "x", None)),
-    *(("lr", v, "positive number") for v in (0, -0.1)), *(("lr", v, "number") for v in (NAN, INF, "a", None)),
-    ("bn_stats", "none", "local, global, reset"), ("precision", "float16", "float32, float64"), ("method", "fedsgd", "fedavg"), ("method", None, ""),
-    ("scheme", "dirichlte", "dirichlet"), ("model", "lenet", "lenet5_bn"), ("measures", ("ckaa",), "cka"), ("eval_points", ("recv",), "glob, agg, post, ft(K)"),
-    ("eval_points", ("ft",), "ft(K)"), ("eval_points", ("ft(0)",), "ft(K)"), ("eval_points", ("post", "ft(x)"), "ft(K)"),
-    ("hyper", {"rhoo": 0.5}, "rho"), ("hyper", {"rho": 1.5}, "0 to 1"), ("hyper", {"rho": "x"}, "number"), ("hyper", {"rho": None}, "number"),
-    ("hyper", {"max_age": "old"}, "an integer or none"), ("hyper", {"phi_cap": "x"}, "number"), ("hyper", {"phi_self": [1]}, "a number or a name or none"),
-    ("hyper", {"phi_bias": 1}, "true or false"), ("partition", {"alhpa": 0.1}, "alpha"), ("partition", {"alpha": "x"}, "number"),
-    ("model_options", {"pool": 2}, "pools"), ("model_options", {"pools": 1.5}, "integer"),
+    *(("test_fraction", v, "number between 0 and 1") for v in (0, 1, -0.5)),
+    *(("test_fraction", v, "number") for v in (NAN, "a", None)),
+    *(("join_ratio", v, "number above 0 and up to 1") for v in (0, 1.01)),
+    *(("join_ratio", v, "number") for v in (NAN, "x", None)),
+    *(("lr", v, "positive number") for v in (0, -0.1)),
+    *(("lr", v, "number") for v in (NAN, INF, "a", None)),
+    ("bn_stats", "none", "local, global, reset"),
+    ("precision", "float16", "float32, float64"),
+    ("method", "fedsgd", "fedavg"),
+    ("method", None, ""),
+    ("scheme", "dirichlte", "dirichlet"),
+    ("model", "lenet", "lenet5_bn"),
+    ("measures", ("ckaa",), "cka"),
+    ("eval_points", ("recv",), "glob, agg, post, ft(K)"),
+    ("eval_points", ("ft",), "ft(K)"),
+    ("eval_points", ("ft(0)",), "ft(K)"),
+    ("eval_points", ("post", "ft(x)"), "ft(K)"),
+    ("hyper", {"rhoo": 0.5}, "rho"),
+    ("hyper", {"rho": 1.5}, "0 to 1"),
+    ("hyper", {"rho": "x"}, "number"),
+    ("hyper", {"rho": None}, "number"),
+    ("hyper", {"max_age": "old"}, "an integer or none"),
+    ("hyper", {"phi_cap": "x"}, "number"),
+    ("hyper", {"phi_self": [1]}, "a number or a name or none"),
+    ("hyper", {"phi_bias": 1}, "true or false"),
+    ("partition", {"alhpa": 0.1}, "alpha"),
+    ("partition", {"alpha": "x"}, "number"),
+    ("model_options", {"pool": 2}, "pools"),
+    ("model_options", {"pools": 1.5}, "integer"),
 ]
 
 
@@ -65,7 +84,9 @@ def test_wrong_fields_are_refused_at_once(field, value, accepted):
 @pytest.mark.parametrize(
     ("change", "value"),
     [
-        (dict(partition={"alpha": -1}), -1), (dict(partition={"min_size": -3}), -3), (dict(partition={"on_fail": "cry"}), "cry"),
+        (dict(partition={"alpha": -1}), -1),
+        (dict(partition={"min_size": -3}), -3),
+        (dict(partition={"on_fail": "cry"}), "cry"),
         (dict(model_options={"pools": 3}), 3),
     ],
     ids=str,
@@ -77,7 +98,9 @@ def test_values_of_scheme_and_model_parameters_are_refused_at_once(change, value
     assert repr(value) in str(error.value)
 
 
-@pytest.mark.parametrize("change", [dict(num_clients=1798), dict(partition={"alpha": -1}), dict(model_options={"pools": 3})], ids=str)
+@pytest.mark.parametrize(
+    "change", [dict(num_clients=1798), dict(partition={"alpha": -1}), dict(model_options={"pools": 3})], ids=str
+)
 def test_values_that_do_not_fit_the_data_are_refused_before_training(change):
     with pytest.raises((BadValue, InfeasiblePartition)):
         simulate(tiny("fedavg", **change), progress=lambda _: pytest.fail("training began"))
@@ -97,33 +120,72 @@ def test_hyper_parameters_are_filled_in_and_part_of_the_id():
 
 def test_every_field_is_part_of_the_id():
     other = dict(
-        method="fedper", hyper={}, dataset="mnist", scheme="iid", partition={}, num_clients=5, test_fraction=0.5, model_options={"pools": 2}, join_ratio=0.25,
-        rounds=4, local_epochs=2, batch_size=8, lr=0.1, bn_stats="global", precision="float64", eval_every=2, eval_points=("post",), measures=("cka",), seed=1,
+        method="fedper",
+        hyper={},
+        dataset="mnist",
+        scheme="iid",
+        partition={},
+        num_clients=5,
+        test_fraction=0.5,
+        model_options={"pools": 2},
+        join_ratio=0.25,
+        rounds=4,
+        local_epochs=2,
+        batch_size=8,
+        lr=0.1,
+        bn_stats="global",
+        precision="float64",
+        eval_every=2,
+        eval_points=("post",),
+        measures=("cka",),
+        seed=1,
         partition_seed=1,
     )
     base = tiny("local")
-    changed = [base.but(**{"partition": {}, name: value} if name == "scheme" else {name: value}) for name, value in other.items() if name != "hyper"]
+    changed = [
+        base.but(**{"partition": {}, name: value} if name == "scheme" else {name: value})
+        for name, value in other.items()
+        if name != "hyper"
+    ]
     assert len({base.id, *(spec.id for spec in changed)}) == len(other)
 
 
 def test_the_id_is_the_same_in_another_process_and_in_another_order():
     """Another hash seed, fields and parameters in reverse order."""
-    spec = tiny("pfedsim", hyper={"rho": 0.25, "phi": "eq3"}, partition={"alpha": 0.5, "min_size": 2, "cap": False}, model_options={"pools": 2})
+    spec = tiny(
+        "pfedsim",
+        hyper={"rho": 0.25, "phi": "eq3"},
+        partition={"alpha": 0.5, "min_size": 2, "cap": False},
+        model_options={"pools": 2},
+    )
     values = spec.to_dict()
     reverse = {k: dict(reversed(v.items())) if isinstance(v, dict) else v for k, v in reversed(values.items())}
     assert RunSpec.from_dict(reverse).id == spec.id
     code = f"from fedlib.spec import RunSpec; print(RunSpec.from_dict({reverse!r}).id)"
-    child = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "77"}, capture_output=True, text=True, check=True)
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert child.stdout.strip() == spec.id
 
 
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (dict(hyper={"rho": 1}), dict(hyper={"rho": 1.0})), (dict(hyper={"phi_self": 2}), dict(hyper={"phi_self": 2.0})),
-        (dict(hyper={"max_age": 2}), dict(hyper={"max_age": 2.0})), (dict(rounds=20), dict(rounds=20.0)),
-        (dict(partition={"alpha": 1}), dict(partition={"alpha": 1.0})), (dict(join_ratio=1), dict(join_ratio=1.0)), (dict(lr=1), dict(lr=1.0)),
-        (dict(scheme="manual", partition={"label_sets": [(0, 1)]}, num_clients=1), dict(scheme="manual", partition={"label_sets": ([0, 1],)}, num_clients=1)),
+        (dict(hyper={"rho": 1}), dict(hyper={"rho": 1.0})),
+        (dict(hyper={"phi_self": 2}), dict(hyper={"phi_self": 2.0})),
+        (dict(hyper={"max_age": 2}), dict(hyper={"max_age": 2.0})),
+        (dict(rounds=20), dict(rounds=20.0)),
+        (dict(partition={"alpha": 1}), dict(partition={"alpha": 1.0})),
+        (dict(join_ratio=1), dict(join_ratio=1.0)),
+        (dict(lr=1), dict(lr=1.0)),
+        (
+            dict(scheme="manual", partition={"label_sets": [(0, 1)]}, num_clients=1),
+            dict(scheme="manual", partition={"label_sets": ([0, 1],)}, num_clients=1),
+        ),
     ],
     ids=str,
 )
@@ -133,7 +195,10 @@ def test_equal_settings_have_equal_ids(a, b):
 
 
 def test_specifications_survive_json():
-    for spec in (RunSpec("local"), tiny("pfedsim", hyper={"phi_self": "eq3", "max_age": 3}, eval_points=("agg", "ft(2)"), measures=("cka",))):
+    for spec in (
+        RunSpec("local"),
+        tiny("pfedsim", hyper={"phi_self": "eq3", "max_age": 3}, eval_points=("agg", "ft(2)"), measures=("cka",)),
+    ):
         again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
         assert again == spec and again.id == spec.id and again.eval_points == spec.eval_points
 
@@ -152,7 +217,16 @@ def test_a_specification_does_not_follow_the_callers_dicts():
 def fake(spec: RunSpec) -> RunResult:
     arrays = {"correct": np.arange(6).reshape(2, 3), "cka": np.array([[1.0, np.nan]])}
     history = [{"round": spec.rounds, "point": "post", "headline": True, "pooled": 1 / 3, "loss": NAN}]
-    return RunResult(spec, "finished", history, {"checksum": "ab"}, {"up": {"floats": 10**12, "bytes": 4}}, {"wall": 0.1}, {"commit": "c"}, arrays)
+    return RunResult(
+        spec,
+        "finished",
+        history,
+        {"checksum": "ab"},
+        {"up": {"floats": 10**12, "bytes": 4}},
+        {"wall": 0.1},
+        {"commit": "c"},
+        arrays,
+    )
 
 
 def test_put_and_get(tmp_path):
@@ -161,7 +235,12 @@ def test_put_and_get(tmp_path):
     store.put(fake(spec))
     found = store.get(spec)
     assert found.spec == spec and found.final() == 1 / 3 and np.isnan(found.final("loss"))
-    assert (found.communication, found.partition, found.seconds, found.provenance) == (fake(spec).communication, {"checksum": "ab"}, {"wall": 0.1}, {"commit": "c"})
+    assert (found.communication, found.partition, found.seconds, found.provenance) == (
+        fake(spec).communication,
+        {"checksum": "ab"},
+        {"wall": 0.1},
+        {"commit": "c"},
+    )
     for name, array in fake(spec).arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array)
         assert found.arrays[name].dtype == array.dtype
@@ -175,21 +254,24 @@ def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch)
     first, second = (tiny("local", rounds=1, seed=seed) for seed in (0, 1))
     base.put(fake(first))
     before = {path: path.read_bytes() for path in base.folder.iterdir()}
-    monkeypatch.setattr("fedlib.engine.simulate.simulate_together", lambda specs, **_: [fake(spec) for spec in specs])
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda specs, **_: [fake(spec) for spec in specs])
     assert more.path(first).parent == base.folder and more.path(second).parent == more.folder
-    assert [r.spec for r in more.get_or_run_together([first, second])] == [first, second]
-    assert sorted(path.name for path in more.folder.iterdir() if path.is_file()) == [f"{second.id}.json", f"{second.id}.npz"]
+    assert [r.spec for r in get_or_run_together([first, second], more)] == [first, second]
+    assert sorted(path.name for path in more.folder.iterdir() if path.is_file()) == [
+        f"{second.id}.json",
+        f"{second.id}.npz",
+    ]
     assert {path: path.read_bytes() for path in base.folder.iterdir()} == before
     assert base.get(second) is None
 
 
 def test_get_or_run_runs_once(tmp_path, monkeypatch):
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
-    first = store.get_or_run(spec)
+    first = get_or_run(spec, store)
     assert exact(first) == exact(simulate(spec)) and first.provenance["commit"]
     stamp = store.path(spec).stat().st_mtime_ns
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("ran again"))
-    assert exact(store.get_or_run(spec)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *_, **__: pytest.fail("ran again"))
+    assert exact(get_or_run(spec, store)) == exact(first) and store.path(spec).stat().st_mtime_ns == stamp
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
 
@@ -215,7 +297,12 @@ def replaced(content):
 
 @pytest.mark.parametrize(
     "damage",
-    [truncated, flipped, rewritten, *map(replaced, (b"", b"\xff\xfe\x00", b"[]", b"{}", b"null", b"3", b'"x"', b'{"sha256": "0"}'))],
+    [
+        truncated,
+        flipped,
+        rewritten,
+        *map(replaced, (b"", b"\xff\xfe\x00", b"[]", b"{}", b"null", b"3", b'"x"', b'{"sha256": "0"}')),
+    ],
     ids=lambda d: getattr(d, "__name__", "x") if getattr(d, "__name__", "") != "<lambda>" else "content",
 )
 def test_damaged_json_is_kept_aside_and_run_again(tmp_path, damage):
@@ -224,13 +311,15 @@ def test_damaged_json_is_kept_aside_and_run_again(tmp_path, damage):
     damage(store.path(spec))
     content = store.path(spec).read_bytes()
     with pytest.warns(UserWarning, match="damaged"):
-        again = store.get_or_run(spec)
+        again = get_or_run(spec, store)
     assert again.final() != 1 / 3 and exact(store.get(spec)) == exact(again)
     aside = list(store.folder.glob("*.damaged*"))
     assert [p.read_bytes() for p in aside if ".json" in p.name] == [content]
 
 
-@pytest.mark.parametrize("damage", [truncated, flipped, os.unlink, replaced(b"")], ids=["truncated", "flipped", "missing", "empty"])
+@pytest.mark.parametrize(
+    "damage", [truncated, flipped, os.unlink, replaced(b"")], ids=["truncated", "flipped", "missing", "empty"]
+)
 def test_damaged_arrays_are_noticed_and_run_again(tmp_path, damage):
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
     store.put(fake(spec))
@@ -238,7 +327,7 @@ def test_damaged_arrays_are_noticed_and_run_again(tmp_path, damage):
     with pytest.warns(UserWarning, match="damaged"):
         assert store.get(spec) is None
     assert store.get(spec) is None  # without another warning
-    again = store.get_or_run(spec)
+    again = get_or_run(spec, store)
     assert "cka" not in again.arrays and exact(store.get(spec)) == exact(again)
     assert list(store.folder.glob("*.damaged*"))
 
@@ -262,7 +351,8 @@ def test_pickled_arrays_are_not_loaded(tmp_path):
 
 
 def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    """The disk is full at the last step, the renaming of the JSON: no result, no rubbish, and the run can be stored later."""
+    """The disk is full at the last step, the renaming of the JSON: no result, no rubbish,
+    and the run can be stored later."""
     store, spec = Store("quick", tmp_path), tiny("local", rounds=1)
 
     def full(source, target, rename=os.replace):
@@ -280,10 +370,11 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 CHILD = """
 import json, sys
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 rounds = []
-result = Store("quick", sys.argv[2]).get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), progress=rounds.append)
+result = get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), Store("quick", sys.argv[2]), progress=rounds.append)
 print(json.dumps([rounds, result.history]))
 """
 
@@ -302,6 +393,7 @@ KILLER = """
 import json, os, random, signal, sys, time, warnings
 import torch
 torch.set_num_threads(1)
+from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
@@ -316,7 +408,7 @@ for values, kills, name in jobs:
         if child == 0:
             os.close(read)
             try:
-                store.get_or_run(spec, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
+                get_or_run(spec, store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
             except KeyboardInterrupt:
                 os._exit(3)
             except BaseException:
@@ -334,9 +426,10 @@ for values, kills, name in jobs:
         status = os.waitpid(child, 0)[1]
         os.close(read)
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
-    result = store.get_or_run(spec, checkpoint_every=0, progress=rounds.append)
+    result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
     arrays = {key: array.tolist() for key, array in result.arrays.items()}
-    report.append([starts + rounds[:1], [result.status, result.history, result.partition, result.communication, arrays]])
+    numbers = [result.status, result.history, result.partition, result.communication, arrays]
+    report.append([starts + rounds[:1], numbers])
 print(json.dumps(report))
 """
 
@@ -345,7 +438,12 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="NO FORK ON THIS SYST
 
 def killed(root, *jobs: tuple[RunSpec, int, str]) -> list:
     """For every (run, kills, signal): the rounds at which it was (re)started, and its final numbers."""
-    command = [sys.executable, "-c", KILLER, json.dumps([str(root), 1, [(spec.to_dict(), kills, signal) for spec, kills, signal in jobs]])]
+    command = [
+        sys.executable,
+        "-c",
+        KILLER,
+        json.dumps([str(root), 1, [(spec.to_dict(), kills, signal) for spec, kills, signal in jobs]]),
+    ]
     child = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert child.returncode == 0, child.stderr[-3000:]
     return json.loads(child.stdout)
@@ -358,7 +456,8 @@ def numbers_of(result: RunResult) -> list:
 
 @forks
 def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
-    """SIGKILL three times, or Ctrl-C, at random moments of different rounds; every restart goes on where a checkpoint was left."""
+    """SIGKILL three times, or Ctrl-C, at random moments of different rounds;
+    every restart goes on where a checkpoint was left."""
     fedper, local = (tiny(method, rounds=8, eval_every=3) for method in ("fedper", "local"))
     pfedsim = tiny("pfedsim", hyper={"rho": 0.34}, rounds=8, eval_every=3)
     jobs = (fedper, 3, "SIGKILL"), (pfedsim, 3, "SIGKILL"), (local, 3, "SIGKILL"), (pfedsim.but(seed=1), 2, "SIGINT")
@@ -375,7 +474,9 @@ def test_an_interrupted_run_leaves_nothing_half_written(tmp_path):
 
 
 @forks
-@pytest.mark.skipif(os.environ.get("FEDLIB_SLOW_TESTS") != "1", reason="SLOW: 30 kills were NOT tried; set FEDLIB_SLOW_TESTS=1")
+@pytest.mark.skipif(
+    os.environ.get("FEDLIB_SLOW_TESTS") != "1", reason="SLOW: 30 kills were NOT tried; set FEDLIB_SLOW_TESTS=1"
+)
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim", "local"])
 def test_thirty_kills_change_no_number(tmp_path, method):
     spec = tiny(method, rounds=90, eval_every=7, bn_stats="global" if method == "fedper" else "local")
@@ -390,6 +491,7 @@ class Stop(Exception):
 
 def stopped(spec: RunSpec, after: int):
     """Leave a checkpoint of `after` rounds; its path."""
+
     def stop(done):
         if done == after:
             raise Stop
@@ -424,7 +526,9 @@ def test_a_stopped_run_goes_on_at_its_checkpoint_on_cuda(method):
     with pytest.raises(Stop):
         simulate(spec, device="cuda", checkpoint_every=0, progress=stop)
     result = simulate(spec, device="cuda", checkpoint_every=0, progress=seen.append)
-    assert seen == [2, 3, 4] and result.final("loss") == pytest.approx(simulate(spec, device="cuda").final("loss"), abs=1e-4)
+    assert seen == [2, 3, 4] and result.final("loss") == pytest.approx(
+        simulate(spec, device="cuda").final("loss"), abs=1e-4
+    )
 
 
 def test_a_checkpoint_is_used_by_its_own_run_only():
@@ -438,7 +542,14 @@ def test_a_checkpoint_is_used_by_its_own_run_only():
 
 @pytest.mark.parametrize(
     "damage",
-    [truncated, flipped, replaced(b""), replaced(b"not a checkpoint"), lambda path: torch.save({"round": 2}, path), lambda path: torch.save([1], path)],
+    [
+        truncated,
+        flipped,
+        replaced(b""),
+        replaced(b"not a checkpoint"),
+        lambda path: torch.save({"round": 2}, path),
+        lambda path: torch.save([1], path),
+    ],
     ids=["truncated", "one bit", "empty", "rubbish", "other entries", "a list"],
 )
 def test_a_damaged_checkpoint_is_ignored_with_a_warning(damage):
@@ -477,6 +588,7 @@ def test_an_unwritable_checkpoint_folder_does_not_stop_the_run(tmp_path, monkeyp
 
 def test_a_full_disk_costs_the_checkpoint_only(monkeypatch):
     """The disk is full when the file is flushed: a warning, and the half-written file is removed."""
+
     def full(_):
         raise OSError(28, "No space left on device")
 

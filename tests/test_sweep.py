@@ -1,4 +1,5 @@
-"""Many runs: shared beginnings, groups of seeds, failing runs, killed workers; and what is printed about the backend."""
+"""Many runs: shared beginnings, groups of seeds, failing runs, killed workers;
+and what is printed about the backend."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
-from fedlib.engine.shared_beginnings import beginning, leaders
+from fedlib.engine.setup import set_up
+from fedlib.engine.shared_beginnings import beginning, beginning_id, leaders
 from fedlib.engine.simulate import simulate
-from fedlib.runs import sweep
+from fedlib.runs import run, sweep
 from fedlib.runs.store import Store
 from fedlib.runs.sweep import check_inputs, run_all, same_but_seed, training_samples
 from fedlib.spec import RunSpec
@@ -39,11 +41,12 @@ def rho_sweep(**changes):
     return [*sims, tiny("fedavg", rounds=8, eval_every=2, **changes), tiny("local", rounds=8, eval_every=2, **changes)]
 
 
-# shared beginnings ------------------------------------------------------------------------------------------------------
+# shared beginnings ----------------------------------------------------------------------------------------------------
 
 
 def test_who_leads_and_who_waits():
-    """T = 8: rho = 0.25, 0.5, 0.8 take over after 2, 4 and 6 rounds; rho = 1 is FedAvg to the end; rho = 0 and Local begin otherwise."""
+    """T = 8: rho = 0.25, 0.5, 0.8 take over after 2, 4 and 6 rounds; rho = 1 is FedAvg to the end;
+    rho = 0 and Local begin otherwise."""
     none, quarter, half, most, full, fedavg, local = rho_sweep()
     assert [beginning(s)[1] for s in rho_sweep()] == [0, 2, 4, 6, 8, 8, 8]
     keys = [beginning(s)[0] for s in (quarter, half, most, full, fedavg)]
@@ -54,7 +57,17 @@ def test_who_leads_and_who_waits():
     assert leaders([none, local, quarter]) == {}
 
 
-@pytest.mark.parametrize("change", [dict(seed=1), dict(lr=0.1), dict(eval_every=4), dict(bn_stats="global"), dict(partition_seed=1), dict(eval_points=("post",))])
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(seed=1),
+        dict(lr=0.1),
+        dict(eval_every=4),
+        dict(bn_stats="global"),
+        dict(partition_seed=1),
+        dict(eval_points=("post",)),
+    ],
+)
 def test_runs_of_other_settings_begin_otherwise(change):
     assert beginning(tiny("pfedsim"))[0] != beginning(tiny("pfedsim", **change))[0]
 
@@ -65,7 +78,8 @@ def test_measures_at_the_end_do_not_separate_beginnings():
 
 @pytest.mark.parametrize("points", [(), ("post", "ft(1)")])
 def test_shared_beginnings_change_no_number(store, tmp_path, points):
-    """Every run equals the same run on its own, bit for bit: histories (also the evaluation at the change itself), arrays, communication."""
+    """Every run equals the same run on its own, bit for bit: histories (also the evaluation at the change itself),
+    arrays, communication."""
     specs = [spec.but(eval_points=points) for spec in rho_sweep() if not (points and spec.method == "local")]
     results = run_all(specs, store, jobs=1)
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
@@ -76,29 +90,35 @@ def test_shared_beginnings_change_no_number(store, tmp_path, points):
 
 def test_shared_rounds_are_computed_once(store, monkeypatch):
     played = []
-    monkeypatch.setattr(engine, "play_round", lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t)))
+    monkeypatch.setattr(
+        engine,
+        "play_round",
+        lambda runs, states, t, play=engine.play_round: (played.append(t), play(runs, states, t))[1],
+    )
     run_all(rho_sweep(), store, jobs=1)
-    assert len(played) == 8 + 8 + 8 + 6 + 4 + 2  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
+    assert (
+        len(played) == 8 + 8 + 8 + 6 + 4 + 2
+    )  # FedAvg or rho = 1 to the end, Local, rho = 0; then 8 - T_g of rho = .25, .5, .8
 
 
 def test_a_damaged_or_missing_milestone_costs_time_not_numbers(store, monkeypatch):
-    specs, real = rho_sweep(), engine.keep_milestone
+    specs, real = rho_sweep(), engine.keep_beginning
 
     def damaged(runs, states):
         real(runs, states)
-        path = engine.saved_as(runs[0], engine.prefix_id(runs[0].spec, states[0]["round"])).path
-        if states[0]["round"] == 2:
+        path = engine.saved_as(runs[0], beginning_id(runs[0].spec, states[0].round)).path
+        if states[0].round == 2:
             path.write_bytes(path.read_bytes()[:-3])
-        elif states[0]["round"] == 4:
+        elif states[0].round == 4:
             path.unlink()
 
-    monkeypatch.setattr(engine, "keep_milestone", damaged)
+    monkeypatch.setattr(engine, "keep_beginning", damaged)
     with pytest.warns(UserWarning, match="damaged"):
         results = run_all(specs, store, jobs=1)
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
 
 
-# groups, order, choice of backend ----------------------------------------------------------------------------------------
+# groups, order, choice of backend -------------------------------------------------------------------------------------
 
 
 def test_seeds_are_grouped():
@@ -115,9 +135,16 @@ def test_groups_of_seeds_go_into_one_stack_and_are_stored_apart(store):
         assert exact(store.get(spec)) == exact(results[spec.id]) and results[spec.id].provenance["backend"] == "vmap"
 
 
-@pytest.mark.parametrize(("device", "samples", "cores", "expected"), [
-    ("cuda", 0, 1, "vmap"), ("cuda", 10**9, 64, "vmap"), ("cpu", 10**9, 1, "serial"), ("cpu", 1000, 8, "serial"), ("cpu", 10**9, 2, "process"),
-])
+@pytest.mark.parametrize(
+    ("device", "samples", "cores", "expected"),
+    [
+        ("cuda", 0, 1, "vmap"),
+        ("cuda", 10**9, 64, "vmap"),
+        ("cpu", 10**9, 1, "serial"),
+        ("cpu", 1000, 8, "serial"),
+        ("cpu", 10**9, 2, "process"),
+    ],
+)
 def test_auto_follows_its_rule(device, samples, cores, expected):
     name, why = pick("auto", torch.device(device), samples, cores)
     assert name == expected and why
@@ -143,19 +170,21 @@ def test_a_single_long_run_uses_all_cores(store, monkeypatch, capfd):
     assert exact(result) == exact(simulate(spec, backend="serial"))
 
 
-# failures ----------------------------------------------------------------------------------------------------------------
+# failures -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), RuntimeError("something else")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(28, "No space left on device"), RuntimeError("something else")]
+)
 def test_a_failing_run_does_not_stop_the_others(store, monkeypatch, capfd, error):
     good, bad = tiny("fedavg", rounds=1), tiny("local", rounds=1)
 
-    def failing(specs, real=engine.simulate_together, **options):
+    def failing(specs, real=run.simulate_together, **options):
         if specs[0].id == bad.id:
             raise error
         return real(specs, **options)
 
-    monkeypatch.setattr(engine, "simulate_together", failing)
+    monkeypatch.setattr(run, "simulate_together", failing)
     results = run_all([bad, good], store, jobs=1)
     assert results[good.id].status == "finished" and isinstance(results[bad.id], FedlibError)
     assert type(error).__name__ in str(results[bad.id]) and "Traceback" in capfd.readouterr().err
@@ -170,7 +199,7 @@ def test_a_diverged_run_is_a_result(store):
 
 
 def test_missing_data_is_said_before_anything_is_trained(store, monkeypatch):
-    monkeypatch.setattr(engine, "simulate_together", lambda *_, **__: pytest.fail("training began"))
+    monkeypatch.setattr(run, "simulate_together", lambda *_, **__: pytest.fail("training began"))
     with pytest.raises(FedlibError, match="nothing_like_this"):
         run_all([tiny("fedavg"), tiny("fedavg", dataset="nothing_like_this")], store, jobs=1)
 
@@ -210,7 +239,8 @@ def test_a_killed_worker_process_costs_no_run(store, tmp_path):
 
 
 def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
-    """Two seeds in one stack are interrupted after round 2; what continues plays rounds 3 and 4 only and ends as the undisturbed ones."""
+    """Two seeds in one stack are interrupted after round 2; what continues plays rounds 3 and 4 only and ends as the
+    undisturbed ones."""
     specs, played = [tiny("fedper", seed=k, rounds=4) for k in range(2)], []
     whole = [exact(r) for r in engine.simulate_together(specs, backend="vmap")]
 
@@ -219,7 +249,7 @@ def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
             played.append("stop")
             raise KeyboardInterrupt
         played.append(t)
-        play(runs, states, t)
+        return play(runs, states, t)
 
     monkeypatch.setattr(engine, "play_round", note)
     with pytest.raises(KeyboardInterrupt):
@@ -240,20 +270,25 @@ def test_a_trace_of_the_second_round(tmp_path):
 def test_time_is_booked_by_phase():
     result = simulate(tiny("fedavg", num_clients=6, join_ratio=1.0))
     seconds = result.seconds
-    assert set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"} and min(seconds.values()) > 0
+    assert (
+        set(seconds) == {"data", "step", "train", "server", "evaluate", "wall", "per_sample"}
+        and min(seconds.values()) > 0
+    )
     assert seconds["data"] + seconds["step"] <= seconds["train"] + 1e-2
     assert seconds["train"] + seconds["server"] + seconds["evaluate"] <= seconds["wall"] + 1e-2
-    trained = sum(len(p) for p in (engine.set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
+    trained = sum(len(p) for p in (set_up(result.spec).work.parts[i]["train"] for i in range(6))) * 3
     assert seconds["per_sample"] == pytest.approx((seconds["data"] + seconds["step"]) / trained, rel=0.05)
-
-
 
 
 def test_runs_that_share_nothing_are_whole_and_in_order(tmp_path, monkeypatch):
     """pFedSim and FedAvg begin alike; without sharing each does all its rounds, in the order of the specs."""
     specs = [tiny("pfedsim", hyper={"rho": 0.5}), tiny("fedavg")]
     order, real = [], sweep._do
-    monkeypatch.setattr(sweep, "_do", lambda progress, group, *a, **k: (order.append(group[0].method), real(progress, group, *a, **k))[1])
+    monkeypatch.setattr(
+        sweep,
+        "_do",
+        lambda progress, group, *a, **k: (order.append(group[0].method), real(progress, group, *a, **k))[1],
+    )
     apart = run_all(specs, Store("apart", tmp_path), jobs=1, share=False)
     assert order == ["pfedsim", "fedavg"] and [apart[s.id].provenance["shared_rounds"] for s in specs] == [0, 0]
     order.clear()

@@ -10,7 +10,11 @@ from fedlib.base import tree
 
 def small(offset=0.0):
     """A dict with a nested dict and a tuple; leaves 0-, 1- and 2-dimensional."""
-    return {"a": torch.tensor(1.0 + offset), "b": {"c": torch.tensor([2.0, -3.0]) + offset}, "t": (torch.full((2, 2), 4.0 + offset), torch.tensor([5.0 + offset]))}
+    return {
+        "a": torch.tensor(1.0 + offset),
+        "b": {"c": torch.tensor([2.0, -3.0]) + offset},
+        "t": (torch.full((2, 2), 4.0 + offset), torch.tensor([5.0 + offset])),
+    }
 
 
 def same(a, b):
@@ -28,7 +32,11 @@ def test_dot():
 
 def test_map():
     out = tree.map(lambda x, y: x * 10 + y, small(), small(1))
-    expected = {"a": torch.tensor(12.0), "b": {"c": torch.tensor([23.0, -32.0])}, "t": (torch.full((2, 2), 45.0), torch.tensor([56.0]))}
+    expected = {
+        "a": torch.tensor(12.0),
+        "b": {"c": torch.tensor([23.0, -32.0])},
+        "t": (torch.full((2, 2), 45.0), torch.tensor([56.0])),
+    }
     assert same(out, expected)
     assert same(tree.map(lambda x: x, {}), {})
 
@@ -75,7 +83,10 @@ def test_put():
 
 
 def test_concat():
-    assert same(tree.concat([tree.stack([small(0)]), tree.stack([small(1), small(2)])]), tree.stack([small(0), small(1), small(2)]))
+    assert same(
+        tree.concat([tree.stack([small(0)]), tree.stack([small(1), small(2)])]),
+        tree.stack([small(0), small(1), small(2)]),
+    )
 
 
 def test_where():
@@ -85,7 +96,10 @@ def test_where():
 
 def test_where_hides_what_was_not_chosen():
     """A non-finite result of a padded step must not leak: selection, not multiplication by 0."""
-    assert tree.where(torch.tensor(False), {"a": torch.tensor([float("nan")])}, {"a": torch.tensor([2.0])})["a"].item() == 2
+    assert (
+        tree.where(torch.tensor(False), {"a": torch.tensor([float("nan")])}, {"a": torch.tensor([2.0])})["a"].item()
+        == 2
+    )
 
 
 def test_weighted_sum_and_mean_by_hand():
@@ -100,12 +114,16 @@ def test_every_row_times_its_own_factor():
     """Rows k of (1, (2, -3), ...) + k for k = 0, 1, 2, times 2, 0, -1; the leaf's type is kept."""
     found = tree.scaled(tree.stack([small(0), small(1), small(2)]), torch.tensor([2, 0, -1], dtype=torch.float64))
     for row, k, factor in ((0, 0, 2), (1, 1, 0), (2, 2, -1)):
-        assert same(tree.map(lambda leaf: leaf + 0.0, tree.rows(found, row)), tree.map(lambda leaf: factor * leaf + 0.0, small(k)))  # noqa: B023
+        assert same(
+            tree.map(lambda leaf: leaf + 0.0, tree.rows(found, row)),
+            tree.map(lambda leaf: factor * leaf + 0.0, small(k)),  # noqa: B023
+        )
     assert tree.scaled({"x": torch.ones(3)}, torch.ones(3, dtype=torch.float64))["x"].dtype == torch.float32
 
 
 def test_weights_are_divided_in_float64():
-    """With float64 leaves, 1/3 of 3.0 thrice is 3 to 1e-16, which float32 weights would miss by 1e-8; the leaf's type is kept."""
+    """With float64 leaves, 1/3 of 3.0 thrice is 3 to 1e-16, which float32 weights would miss by 1e-8;
+    the leaf's type is kept."""
     leaf = {"x": torch.tensor([3.0, 3.0, 3.0], dtype=torch.float64)}
     mean = tree.weighted_mean(leaf, torch.tensor([0.1, 0.1, 0.1], dtype=torch.float64))["x"]
     assert mean.dtype == torch.float64 and abs(mean.item() - 3) < 1e-15
@@ -114,7 +132,9 @@ def test_weights_are_divided_in_float64():
 
 def test_large_sample_counts_do_not_lose_weight():
     """Weights 2^24 and 1 are not representable as a float32 sum; their float64 ratio is."""
-    mean = tree.weighted_mean({"x": torch.tensor([0.0, 1.0], dtype=torch.float64)}, torch.tensor([2**24, 1]))["x"].item()
+    mean = tree.weighted_mean({"x": torch.tensor([0.0, 1.0], dtype=torch.float64)}, torch.tensor([2**24, 1]))[
+        "x"
+    ].item()
     assert mean == pytest.approx(1 / (2**24 + 1), rel=1e-12)
 
 
@@ -134,7 +154,20 @@ def test_large_sample_counts_do_not_lose_weight():
         lambda s, t: tree.weighted_sum(s, [1, 2, 3]),
         lambda s, t: tree.weighted_mean(s, [1, 2, 3]),
     ],
-    ids=["map", "leaves", "select", "stack", "repeat", "rows", "put", "concat", "where", "scaled", "weighted_sum", "weighted_mean"],
+    ids=[
+        "map",
+        "leaves",
+        "select",
+        "stack",
+        "repeat",
+        "rows",
+        "put",
+        "concat",
+        "where",
+        "scaled",
+        "weighted_sum",
+        "weighted_mean",
+    ],
 )
 def test_arguments_stay_as_they_are(call):
     """Also when the result is then overwritten, where the functions return new memory."""

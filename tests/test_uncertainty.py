@@ -80,7 +80,13 @@ def test_a_group_of_which_only_the_mean_is_known():
     m = draws(pd.concat([known, bare]), "accuracy", ["column", "row"], "client", "weight")["c"]
     assert m["b"].iloc[0] == 0.4 and Interval.of(m["b"]).low == -inf and Interval.of(m["a"]).low > -inf
     several = pd.concat([bare.assign(seed=s, accuracy=v) for s, v in enumerate((0.3, 0.4, 0.5))])
-    m = draws(pd.concat([frame({("c", "a"): np.full((3, 2), 0.2)}), several]), "accuracy", ["column", "row"], "client", "weight")["c"]
+    m = draws(
+        pd.concat([frame({("c", "a"): np.full((3, 2), 0.2)}), several]),
+        "accuracy",
+        ["column", "row"],
+        "client",
+        "weight",
+    )["c"]
     assert (m["b"].iloc[0], Interval.of(m["b"]).low, Interval.of(m["b"]).high) == pytest.approx((0.4, 0.3, 0.5))
 
 
@@ -110,8 +116,18 @@ def test_the_same_numbers_have_the_same_intervals():
 
 def test_texts():
     assert Interval(1.26, -0.2, 2.8).text() == "+1.3 [-0.2, +2.8]"
-    assert Interval(88.0, 88.0, 88.0).text(".2f") == "88.00"
-    tables = {"tidy": pd.DataFrame({"seed": [0, 1]}), "_clients": frame({("a", "x"): np.zeros((2, 5)), ("b", "x"): np.zeros((2, 9))})}
+    assert Interval(88.0, 88.0, 88.0, exact=True).text(".2f") == "88.00"
+    assert Interval(88.0, 88.0, 88.0).text(".1f") == "88.0 [88.0, 88.0]"
+    tables = {
+        "tidy": pd.DataFrame({"seed": [0, 1]}),
+        "_clients": frame({("a", "x"): np.zeros((2, 5)), ("b", "x"): np.zeros((2, 9))}),
+    }
     assert units(tables) == "2 seeds and 5 to 9 clients"
-    assert units({"tidy": pd.DataFrame({"seed": [0]}), "_clients": frame({("a", "x"): np.zeros((1, 5))})}) == "5 clients (1 seed)"
-    assert units({"tidy": pd.DataFrame({"seed": [0, 1, 2]})}) == "3 seeds" and units({"tidy": pd.DataFrame({"x": [0]})}) == ""
+    assert (
+        units({"tidy": pd.DataFrame({"seed": [0]}), "_clients": frame({("a", "x"): np.zeros((1, 5))})})
+        == "5 clients (1 seed)"
+    )
+    assert (
+        units({"tidy": pd.DataFrame({"seed": [0, 1, 2]})}) == "3 seeds"
+        and units({"tidy": pd.DataFrame({"x": [0]})}) == ""
+    )

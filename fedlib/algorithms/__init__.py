@@ -8,6 +8,7 @@ import pkgutil
 import re
 import sys
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import choose, like
 
 
@@ -16,18 +17,15 @@ def names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api" and not m.ispkg)
 
 
-def find(name: str) -> type:
+def find(name: str) -> type[Algorithm]:
     """The class of a method. Raises BadValue for an unknown name."""
     module = importlib.import_module(f"{__name__}.{choose('method', name, names())}")
-    (found,) = [
-        v
-        for v in vars(module).values()
-        if isinstance(v, type) and v.__module__ == module.__name__ and hasattr(v, "client_update")
-    ]
+    classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+    (found,) = [each for each in classes if issubclass(each, Algorithm)]
     return found
 
 
-def make(name: str, **hyper):
+def make(name: str, **hyper) -> Algorithm:
     """An instance of a method. Raises BadValue for an unknown method, hyper-parameter or value."""
     method = find(name)
     fields = {f.name: f for f in dataclasses.fields(method)}

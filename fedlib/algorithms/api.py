@@ -1,11 +1,11 @@
-"""The contract of an algorithm: what it is made of, and nothing that behaves.
+"""The contract of an algorithm: what a method defines, and what happens where it does not.
 
 An algorithm is a frozen dataclass in a file of its own in this folder. Its fields are the hyper-parameters, named after
-the paper's symbols, with the paper's values as defaults. It has six pure methods, which never modify their arguments.
+the paper's symbols, with the paper's values as defaults. Its methods are pure: they never modify their arguments.
 Four things are never mixed: what the **server** keeps, what goes **down** (message), what a **client** keeps between
-its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.base.tree`); the server may also keep numbers.
-`model` says how to compute with parameters; its initial values theta0 are for `init` only, for the engine trains runs
-with different seeds in one stack.
+its rounds, and what goes **up** (upload). Each is a tree of tensors (`fedlib.base.tree`); the server may also keep
+numbers. `model` says how to compute with parameters; its initial values theta0 are for `init` only, for the engine
+trains runs with different seeds in one stack.
 
 theta, the parameters of a model, is a flat dict of tensors by name (`fedlib.models.Model`). Batch norm's running
 statistics are entries of theta like any other; the engine's transport applies the run's policy to them (`bn_stats`).
@@ -15,10 +15,21 @@ Letters in shapes: N all clients, K participants of a round, C classes, d featur
 
 from __future__ import annotations
 
+import difflib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
+
+import torch
+
+from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base import tree
+from fedlib.base.options import Options
 
 Tree = dict[str, Any]
+CLOSE = 0.8  # names as alike as this (difflib) are taken for a misspelt hook
 
 
 @dataclass(frozen=True)
@@ -45,58 +56,170 @@ class ClientData(Protocol):
     def fold(
         self, step, state, epochs: int | None = None, *, steps: int | None = None, together: int = 1, noise: int = 0
     ):
-        """ "For each minibatch": state = step(state, batch), over `epochs` (default E) shuffled passes; returns the last state.
+        """ "For each minibatch": state = step(state, batch); returns the last state.
 
-        A batch has x [B, c, h, w], y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B])
-        over the real rows. steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so many
-        minibatches at a time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
+        epochs: so many shuffled passes over the client's training samples (default E). A batch has x [B, c, h, w],
+        y [B], mask (bool [B], or None when every row is a real sample) and mean(values [B]) over the real rows.
+        steps: so many steps instead of epochs. together: step(state, batch, batch', ...) gets so many minibatches at a
+        time. noise: batch.noise holds so many standard normal numbers a sample, [B, noise].
         """
 
     def scan(self, step, state, part: str = "train"):
-        """One pass in fixed order over "train", "val" or "test", for evaluation and statistics; returns the last state."""
+        """One pass in fixed order over "train", "val" or "test", which trains nothing; returns the last state."""
+
+    def differentiate(self, model, loss, theta, part, batch) -> tuple[Any, Any]:
+        """How to differentiate in a step of `fold`, to be given to `model.sgd_step`: (gradient, running statistics).
+
+        The model's own gradient of loss(theta, batch, part) with respect to the parameters in `part`; under privacy =
+        "record" that of every record, clipped, and noise. There a step that takes another gradient is refused.
+        """
 
 
-class Algorithm(Protocol):
-    """A federated algorithm. Evaluation points are the codes glob, recv, agg, post and ft(k) of `fedlib.engine.evaluate`."""
+class absent:
+    """A hook that a method may define and that is None where it does not."""
 
-    points: ClassVar[tuple[str, ...]]  # evaluation points that make sense for this algorithm
+    def __init__(self, hook):
+        self.hook, self.__doc__ = hook, hook.__doc__
 
+    def __get__(self, method, kind) -> None:
+        return None
+
+
+class Algorithm(Options, ABC):
+    """Base of all methods. Evaluation points are the codes glob, recv, agg, post and ft(k) of `fedlib.engine.evaluate`.
+
+    A method defines the first six, `download` or `messages` being enough; the engine calls all of them, so what follows
+    them is defined only where the default is not what the paper does. A name that looks like a misspelt hook, or a hook
+    with other parameters, is a TypeError when the class is defined.
+    """
+
+    points: Sequence[str] = ()  # evaluation points that make sense for this algorithm
+    siblings: Sequence[str] = ()  # other backbones it uses (`model.sibling`), built before anything starts
+    # where a client trains several models at once, how many; leaves of a theta, statistics too, are [num_models, ...]
+    num_models: int | None = None
+    val_fraction: float = 0.0  # this share of a client's training samples becomes its part "val"; usually an option
+    added: Sequence[str] = ()  # options that came after the first stored results, see `fedlib.spec`
+
+    @abstractmethod
     def init(self, model, setting: Setting) -> tuple[Tree, Tree]:
         """State before round 1: (server, clients), every leaf of clients stacked [N, ...]."""
 
     def download(self, server: Tree, i: int) -> Tree:
         """The message to client i: exactly what is sent down."""
+        return tree.rows(self.messages(server, [i]), 0)
 
+    @abstractmethod
     def client_update(self, model, message: Tree, client: Tree, data: ClientData) -> tuple[Tree, Tree]:
-        """One client's round: (upload, new client state). The loop over minibatches is data.fold; no Python branch on data."""
+        """One client's round: (upload, new client state). The loop over minibatches is data.fold; no branch on data."""
 
+    @abstractmethod
     def server_update(self, server: Tree, ids, uploads: Tree, n) -> Tree:
         """The new server state. ids: the K participants; uploads: stacked [K, ...]; n: their training samples [K]."""
 
+    @abstractmethod
     def personal_model(self, model, message: Tree, client: Tree, data: ClientData) -> Tree:
-        """theta of one client, from a message (or its last upload, which has the same form) and the client's own state."""
+        """theta of one client, from a message (or its last upload, of the same form) and the client's own state."""
 
+    @abstractmethod
     def eval_points(self, server: Tree) -> tuple[str, ...]:
         """The points evaluated now; the first one is the headline."""
 
-    # Optional, each with a default in the engine:
-    # val_fraction: float                              a field: this share of a client's training data becomes its part "val"
-    # siblings: list[str]                              other backbones it uses (model.sibling), built before anything starts
-    # predict(self, model, personal, x) -> scores      where `personal_model` is more than a theta: class scores [B, C]
-    # generic_model(self, model, message) -> theta     what is tested at `glob`, where `personal_model` is made for `recv`
-    # fine_tune(self, model, theta, data, epochs) -> theta
-    #                                                  what `ft(k)` does with a copy; default: LocalSGD on all parameters
-    # downloads(self, server, ids) -> Tree             many messages at once, stacked [K, ...]
-    # stored_upload(self, server, i) -> Tree           a server that keeps all last uploads: what is evaluated at `post`
-    # num_models: int                                  a client trains so many models at once: every leaf of a theta is
-    #                                                  stacked [num_models, ...], running statistics included
-    # floats_down(self, message), floats_up(self, upload) -> Tree
-    #                                                  what of one client's message is counted, where some of it is padding
-    #                                                  or known anyway; statistics that bn_stats keeps on the clients are
-    #                                                  left out of what they are given
-    # groups(self, setting) -> list[str]               a name for each of the N clients: data.group; stacks hold one group
-    # warm_up(self, setting) -> (Algorithm, int)       another algorithm's rounds that come first, 0..T; runs that share
-    #                                                  them can compute them once
-    # survey(self, model, message, client, data)       what every client reports once at the end of the warm-up
-    # take_over(self, model, setting, server, clients, reports) -> (Tree, Tree)
-    #                                                  the state after it; reports [N, ...] (None without `survey`)
+    # what travels ----------------------------------------------------------------------------------------------------
+
+    def messages(self, server: Tree, ids: Sequence[int]) -> Tree:
+        """The messages to clients `ids`, stacked [K, ...]; defined where many are computed faster together."""
+        each = [self.download(server, int(i)) for i in ids]
+
+        def joined(*leaves):
+            same = all(leaf is leaves[0] for leaf in leaves)  # one message for all is not copied
+            return leaves[0].expand(len(ids), *leaves[0].shape) if same else torch.stack(leaves)
+
+        return tree.map(joined, each[0], *each[1:])
+
+    def floats_down(self, message: Tree) -> Tree:
+        """What of one client's message is counted, where some of it is padding or known anyway.
+
+        What it is given holds no statistics that `bn_stats` keeps on the clients.
+        """
+        return message
+
+    def floats_up(self, upload: Tree) -> Tree:
+        """What of one client's upload is counted, as in `floats_down`."""
+        return upload
+
+    @absent
+    def stored_upload(self, server: Tree, i: int) -> Tree:
+        """Client i's last upload, of a server that keeps them all: what is evaluated at `post`."""
+
+    @absent
+    def chosen(self, server: Tree, i: int) -> tuple[Any, Any]:
+        """Whose models client i is sent next, int64 [places], and which of these places are filled, bool [places]."""
+
+    # what is tested --------------------------------------------------------------------------------------------------
+
+    def predict(self, model, personal: Tree, x) -> Any:
+        """Class scores [B, C] of what `personal_model` returns, defined where that is more than a theta.
+
+        x: images [B, c, h, w].
+        """
+        return model.logits(personal, x)
+
+    @absent
+    def generic_model(self, model, message: Tree) -> Tree:
+        """theta that is tested at `glob`, where `personal_model` is made for `recv`."""
+
+    def fine_tune(self, model, theta: Tree, data: ClientData, epochs: int) -> Tree:
+        """What `ft(k)` does with a copy."""
+        return local_sgd(model, theta, data, epochs)
+
+    # clients that differ, phases that differ -------------------------------------------------------------------------
+
+    def groups(self, setting: Setting) -> Sequence[str]:
+        """A name for each of the N clients, which it sees as data.group; stacks hold one group. (): all are alike."""
+        return ()
+
+    def warm_up(self, setting: Setting) -> tuple[Algorithm | None, int]:
+        """Another algorithm whose rounds come first, and how many, 0..T; runs can share them (`shared_beginnings`)."""
+        return None, 0
+
+    @absent
+    def survey(self, model, message: Tree, client: Tree, data: ClientData) -> Tree:
+        """What every client reports once at the end of the warm-up, whose message and client state it gets."""
+
+    def take_over(
+        self, model, setting: Setting, server: Tree, clients: Tree, reports: Tree | None
+    ) -> tuple[Tree, Tree]:
+        """(server, clients) after the warm-up, from those before; reports: of `survey`, [N, ...], or None."""
+        return server, clients
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for part in cls.__mro__:
+            if part is cls or not (issubclass(part, Algorithm) or part in Algorithm.__mro__):  # its mixins too
+                check_hooks(part)
+        if cls.download is Algorithm.download and cls.messages is Algorithm.messages:
+            raise TypeError(f"{cls.__name__} defines neither download nor messages")
+
+
+def check_hooks(kind: type) -> None:
+    """Raise TypeError if a class defines something under nearly a hook's name, or a hook with other parameters."""
+    hooks = {name: value for name, value in vars(Algorithm).items() if not name.startswith("_")}
+    hooks = {name: value.hook if isinstance(value, absent) else value for name, value in hooks.items()}
+    plain = [name for name, value in hooks.items() if not callable(value)]
+    fields = inspect.get_annotations(kind)
+    for name, value in vars(kind).items():
+        if name in hooks and name not in plain:
+            expected, found = _spoken(name, hooks[name]), _spoken(name, value)
+            if found != expected:
+                raise TypeError(f"{kind.__name__}.{found} is not accepted; the hook is {expected}")
+        elif name not in hooks and not name.startswith("_"):
+            # a field is a hyper-parameter, named after the paper; it can be mistaken for a hook that is a value
+            near = difflib.get_close_matches(name, plain if name in fields else hooks, 1, CLOSE)
+            if near:
+                raise TypeError(f"{kind.__name__}.{name} looks like the hook {near[0]!r}; if it is not, rename it")
+
+
+def _spoken(name: str, hook) -> str:
+    return f"{name}({', '.join(inspect.signature(hook).parameters)})" if callable(hook) else f"{name} = {hook!r}"

@@ -1,4 +1,5 @@
-"""ClusterFL (CFL): FedAvg that splits a cluster of clients in two where their updates still point in different directions.
+"""ClusterFL (CFL): FedAvg that splits a cluster of clients in two where their updates still point in different
+directions.
 
 F. Sattler, K.-R. Müller, W. Samek. "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization
 under Privacy Constraints." IEEE TNNLS 32(8), 2021, arXiv:1910.01991. Algorithm 2 and Section III.
@@ -8,7 +9,7 @@ under Privacy Constraints." IEEE TNNLS 32(8), 2021, arXiv:1910.01991. Algorithm 
 | c | server["cluster"], [N] | number of each client's cluster |
 | θ_c | server["theta"], leaves [G, ...] | the clusters' models; G grows |
 | Δθ_i | upload - download | client i's update |
-| ε₁, ε₂ | eps1, eps2 | split where ‖mean Δθ‖ < ε₁ (the cluster has settled) and max ‖Δθ_i‖ > ε₂ (its members have not) |
+| ε₁, ε₂ | eps1, eps2 | split if ‖mean Δθ‖ < ε₁ (the cluster has settled) and max ‖Δθ_i‖ > ε₂ (its members not) |
 | t₀ | t0 | no split before round t₀ + 1 |
 | | min_size | a cluster is split only if it has more members than this |
 
@@ -19,35 +20,35 @@ Readings of what is left open (each an option):
 - Only the round's participants vote and are split; absent clients stay with the larger half.
 - weights: the mean over a cluster is "uniform" or by "samples".
 
-Differences from the paper, both as in the authors' demonstration: the cosine gap of its Eq. 28 is not required for a split;
-and the two halves are those of complete linkage on 1 - cos(Δθ_i, Δθ_j), where the paper asks for the cut with the smallest
-largest cosine across it, which single linkage finds (lesson 7 has four clients on which they disagree).
+Differences from the paper, both as in the authors' demonstration: the cosine gap of its Eq. 28 is not required for a
+split; and the two halves are those of complete linkage on 1 - cos(Δθ_i, Δθ_j), where the paper asks for the cut with
+the smallest largest cosine across it, which single linkage finds (lesson 7 has four clients on which they disagree).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class ClusterFL(Options):
+class ClusterFL(Algorithm):
     eps1: float = option(0.4, 0, inf)
     eps2: float = option(1.6, 0, inf)
     t0: int = option(20, 0, inf)
     min_size: int = option(2, 1, inf)
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {
@@ -59,10 +60,7 @@ class ClusterFL(Options):
             "trainable": model.trainable,
         }, {}
 
-    def download(self, server, i):
-        return tree.rows(server["theta"], int(server["cluster"][i]))
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.rows(server["theta"], server["cluster"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
@@ -73,7 +71,7 @@ class ClusterFL(Options):
         n = torch.as_tensor(n).double() if self.weights == "samples" else torch.ones(len(ids), dtype=torch.float64)
         cluster, parents = server["cluster"].clone(), list(range(len(server["largest"])))
         largest, norms = server["largest"].clone(), server["norms"].clone()
-        base = self.downloads(server, ids)
+        base = self.messages(server, ids)
         updates = {name: uploads[name] - base[name] for name in server["trainable"]}
         gram = products(updates, updates, server["trainable"]).cpu()  # of all Δθ_i
         for g in server["cluster"][ids].unique().tolist():
@@ -105,8 +103,9 @@ class ClusterFL(Options):
 
 
 def smaller_half(gram: torch.Tensor) -> torch.Tensor:
-    """Positions of the smaller of two clusters of updates, given their scalar products; of equal ones that without position 0."""
-    from sklearn.cluster import AgglomerativeClustering
+    """Positions of the smaller of two clusters of updates, given their scalar products;
+    of equal ones that without position 0."""
+    from sklearn.cluster import AgglomerativeClustering  # here, because it takes seconds to load
 
     norms = gram.diagonal().clamp(min=1e-30).sqrt()
     distance = (1 - gram / (norms[:, None] * norms)).clamp(min=0).numpy()

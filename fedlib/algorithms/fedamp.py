@@ -15,10 +15,11 @@ Data." AAAI 2021, arXiv:2007.03797. Eqs. 3-6, HeurFedAMP Eq. 10.
 Readings of what is left open (each an option):
 - ξ_ij = α exp(-‖w_i - w_j‖²/σ)/σ for j ≠ i; where these sum to more than 1 they are divided by their sum, so that
   ξ_ii = 1 minus the sum is never negative.
-- sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij near 0,
-  local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead (lesson 6).
-  "median": sigma times the median squared distance of different models.
-- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion too.
+- sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij
+  near 0, local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead
+  (lesson 6). "median": sigma times the median squared distance of different models.
+- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion
+  too.
 - start: local training starts from the "own" model w_i or from the "cloud" model u_i.
 - A client that does not take part stays in the mixtures with its last upload. Distances are over trainable parameters.
 
@@ -29,18 +30,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products, squared_distances
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedAMP(Options):
+class FedAMP(Algorithm):
     alpha: float = option(1.0, 1e-12, inf)
     lam: float = option(1.0, 0, inf)
     sigma: float = option(1.0, 1e-12, inf)
@@ -48,17 +49,14 @@ class FedAMP(Options):
     variant: str = option("distance", "distance", "cosine")
     xi_self: float | None = option(None, 0, 1)
     start: str = option("own", "own", "cloud")
-    points: ClassVar = ("post", "agg", "ft")
+    points = ("post", "agg", "ft")
 
     def init(self, model, setting):
         models = tree.repeat(model.theta0, setting.num_clients)
         xi = torch.eye(setting.num_clients, dtype=torch.float64)
         return {"models": models, "xi": xi, "trainable": model.trainable}, {"theta": models}
 
-    def download(self, server, i):
-        return tree.weighted_sum(server["models"], server["xi"][i])
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["xi"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):

@@ -10,21 +10,22 @@ Decentralized Data." AISTATS 2017, arXiv:1602.05629. Pseudo-code as in pFedSim, 
 | \\|D_i\\| | n[i] | training samples of client i |
 
 Differences from the paper: none in the algorithm. Under the run's default bn_stats="local" every client keeps its own
-batch-norm running statistics, so the tested models are not quite the same for all; "global" averages them too. pFedSim's Algorithm 1 hands θ_i^{t-1} to ClientUpdate; it means the global model.
+batch-norm running statistics, so the tested models are not quite the same for all; "global" averages them too.
+pFedSim's Algorithm 1 hands θ_i^{t-1} to ClientUpdate; it means the global model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedAvg:
-    points: ClassVar = ("glob", "post", "ft")
+class FedAvg(Algorithm):
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

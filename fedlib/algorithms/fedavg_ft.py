@@ -12,7 +12,8 @@ Applications to Federated Learning." arXiv:2002.10619, 2020.
 
 The fine-tuned copies are discarded; all clients are fine-tuned when tested, also those that never took part.
 
-Differences from the papers: none known; Wang et al. stop fine-tuning where a client's validation error is lowest, here k is fixed.
+Differences from the papers: none known; Wang et al. stop fine-tuning where a client's validation error is lowest, here
+k is fixed.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from math import inf
 
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedAvgFT(Options, FedAvg):
+class FedAvgFT(FedAvg):
     k: int = option(5, 1, inf)
     ft_part: str = option("all", "all", "head", "extractor")
 

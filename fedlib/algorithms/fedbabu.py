@@ -1,4 +1,5 @@
-"""FedBABU: only the body is trained in the federation, below a head that stays as it was initialised; clients fine-tune it.
+"""FedBABU: only the body is trained in the federation, below a head that stays as it was initialised;
+clients fine-tune it.
 
 J. Oh, S. Kim, S.-Y. Yun. "FedBABU: Toward Enhanced Representation for Federated Image Classification." ICLR 2022,
 arXiv:2106.06042. Algorithm 1.
@@ -20,22 +21,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg_ft import trained_part
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import draws, tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedBABU(Options):
+class FedBABU(Algorithm):
     k: int = option(5, 1, inf)
     ft_part: str = option("all", "all", "head", "extractor")
     orthogonal: bool = False
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")

@@ -6,10 +6,10 @@ Normalization." ICLR 2021, arXiv:2102.07623. Algorithm 1.
 | paper | here | meaning |
 |---|---|---|
 | w^(l)_k, l not a BN layer | server["theta"], message, upload | averaged over the participants |
-| w^(l)_k, l a BN layer | client | scale, shift and running statistics; never leave the client, whatever the run's bn_stats |
+| w^(l)_k, l a BN layer | client | scale, shift and running statistics; never leave it, whatever the run's bn_stats |
 
-Batch-norm layers are found by their type, not by their names. Under bn_stats="local" FedAvg differs from FedBN by scale and
-shift alone. A model without batch norm is trained as by FedAvg, with a warning.
+Batch-norm layers are found by their type, not by their names. Under bn_stats="local" FedAvg differs from FedBN by scale
+and shift alone. A model without batch norm is trained as by FedAvg, with a warning.
 
 Differences from the paper: the average is weighted by training samples, the paper's Algorithm 1 averages uniformly.
 """
@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedBN:
-    points: ClassVar = ("recv", "post", "ft")
+class FedBN(Algorithm):
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         if not model.norm_names:

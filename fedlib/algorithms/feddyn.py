@@ -1,7 +1,7 @@
 """FedDyn: local objectives are bent so that their minima agree with the global one.
 
-D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on Dynamic
-Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
+D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on
+Dynamic Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -10,12 +10,12 @@ Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
 | ∇L_k(θ_k^t) | client["g"] | client k's last gradient, starts as 0 | |
 | h^t | server["h"] | mean of all N clients' g, starts as 0 | |
 | α | alpha | strength of the regulariser | 0.01 (pFedSim A.5) |
-| | grad_clip | largest norm of a minibatch's gradient, of the whole local objective; 0 for no limit | 10 (authors' code) |
+| | grad_clip | largest norm of a minibatch's gradient of the local objective; 0: no limit | 10 (authors' code) |
 
 g and h cover the trainable parameters; running statistics, where they are sent, are averaged.
 
-Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib; "flbench2023",
-not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
+Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib;
+"flbench2023", not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
 
 Differences from the paper: the local problem is solved approximately, by E epochs of SGD.
 """
@@ -24,20 +24,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedDyn(Options):
+class FedDyn(Algorithm):
     alpha: float = option(0.01, 1e-12, inf)
     grad_clip: float = option(10.0, 0, inf)
     feddyn_variant: str = option("paper", "paper", "pfllib", "flbench2023")
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         zero = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}

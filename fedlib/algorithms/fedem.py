@@ -1,4 +1,5 @@
-"""FedEM: every client's data are a mixture of M distributions that all clients share; the M models are learned together.
+"""FedEM: every client's data are a mixture of M distributions that all clients share;
+the M models are learned together.
 
 O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal. "Federated Multi-Task Learning under a Mixture of Distributions."
 NeurIPS 2021, arXiv:2108.10252. Algorithm 1.
@@ -23,21 +24,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 TINY = 1e-30  # least mixture weight in a logarithm
 
 
 @dataclass(frozen=True)
-class FedEM(Options):
+class FedEM(Algorithm):
     M: int = option(3, 1, inf)
-    points: ClassVar = ("recv", "post")
+    points = ("recv", "post")
 
     @property
     def num_models(self):
@@ -61,7 +62,8 @@ class FedEM(Options):
         def step(thetas, batch):
             q = self.responsibilities(model, received, client["mix"], batch)
             return tuple(
-                model.sgd_step(theta, batch, data.lr, loss=weighted_loss(model, q[m])) for m, theta in enumerate(thetas)
+                model.sgd_step(theta, batch, data.lr, None, weighted_loss(model, q[m]), data.differentiate)
+                for m, theta in enumerate(thetas)
             )
 
         mix = data.scan(add_responsibilities, torch.zeros_like(client["mix"])) / data.num_samples

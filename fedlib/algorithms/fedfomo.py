@@ -11,13 +11,14 @@ Optimization." ICLR 2021, arXiv:2012.08565.
 | θ_i^{l(t-1)} | client["reference"], names "start.*" | parameters that its last local training started from (q_i) | |
 | ε | explore | chance that a place goes to a random candidate instead of the best | 0 (as in public code) |
 
-A client's score for a model is (L(q_i) - L(θ_j))/(‖θ_j - q_i‖ + 1e-5), L the mean cross-entropy on its validation part. Its
-next start is q_i + sum over w_j (θ_j - q_i), w the positive scores divided by their sum, over the received models and its
-own; it keeps θ_i if no score is positive.
+A client's score for a model is (L(q_i) - L(θ_j))/(‖θ_j - q_i‖ + 1e-5), L the mean cross-entropy on its validation part.
+Its next start is q_i + sum over w_j (θ_j - q_i), w the positive scores divided by their sum, over the received models
+and its own; it keeps θ_i if no score is positive.
 
 Readings of what the paper leaves open:
 - reference: "start", q_i as above; "current", θ_i, so that the own model gets no weight as soon as another one helps.
-- candidates: the "previous" round's participants (everybody's last uploads where all take part) or "all" uploads there are.
+- candidates: the "previous" round's participants (everybody's last uploads where all take part) or "all" uploads there
+  are.
 - Candidates of equal affinity are taken in an order drawn for the client and round. The own model is never downloaded.
 - Nothing is received in the first round: plain local training.
 - Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
@@ -29,25 +30,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.passes import local_sgd, mean_losses
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedFomo(Options):
+class FedFomo(Algorithm):
     M: int = option(5, 1, inf)
     val_fraction: float = option(0.2, 1e-6, 0.99)
     reference: str = option("start", "start", "current")
     candidates: str = option("previous", "previous", "all")
     explore: float = option(0.0, 0, 1)
-    points: ClassVar = ("post", "agg", "ft")
+    points = ("post", "agg", "ft")
 
     def init(self, model, setting):
         N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)
@@ -61,10 +62,7 @@ class FedFomo(Options):
             return {"theta": theta}
         return {"theta": theta, "reference": {f"start.{name}": start[name] for name in model.trainable}}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         models, _, real = peers.sent(server["models"], [self.chosen(server, int(i)) for i in ids])
         return {"models": models, "real": real}
 

@@ -8,20 +8,22 @@ arXiv:2105.10056. Algorithm 1.
 | θ = (θ^f, θ^p) | server["theta"] | global model: feature extractor and predictor (head) | |
 | w, G_w(y, ε) | server["generator"] | generator: label and noise to a feature vector | 32 hidden units (pFedSim) |
 | ε | noise | its dimension | 32 (pFedSim) |
-| α, β | alpha, beta | weights of the generated features and of the head's answers to them | 10, 10 (pFedSim: "α_generative", printed twice) |
+| α, β | alpha, beta | weights of generated features and of the answers to them | 10, 10 (pFedSim, "α_generative") |
 | | decay, floor | both are multiplied by decay every round, down to floor | 0.98, 1e-4 (pFedSim) |
 | B_g / B | virtual | generated features for each sample of a minibatch | 1 (32 / 32, pFedSim) |
 | T_g | steps | Adam steps on the generator a round, of 32 labels each | 5 (pFedSim) |
 | | server_lr | their learning rate, times decay every round | 3e-4 (the authors' code; not in the paper) |
 
-With h the head, a client's loss on (x, y) is, from the second round on, l(h(f(x)), y) + beta KL(h(G(y, ε)) || h(f(x))) +
-alpha virtual l(h(G(y', ε')), y'), y' uniform on its own labels. The generator's is
-sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of client i in the participants' samples of class y, y uniform on
-the labels of which a participant has more than one sample on average.
+With h the head, a client's loss on (x, y) is, from the second round on, l(h(f(x)), y) + beta KL(h(G(y, ε)) || h(f(x)))
++ alpha virtual l(h(G(y', ε')), y'), y' uniform on its own labels. The generator's is
+sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of client i in the participants' samples of class y, y uniform
+on the labels of which a participant has more than one sample on average.
 
 Readings of what is left open:
-- teacher: "clients" (the uploaded heads, as in the paper) or "server" (the head of the global model sent in this round).
-- diversity: weight of exp(- mean |ε_a - ε_b|^2 |z_a - z_b|_1), mean over pairs and components, that is added (authors' code).
+- teacher: "clients" (the uploaded heads, as in the paper) or "server" (the head of the global model sent in this
+  round).
+- diversity: weight of exp(- mean |ε_a - ε_b|^2 |z_a - z_b|_1), mean over pairs and components, that is added (authors'
+  code).
 - The label counts are told once (`Setting.class_counts`); they are not counted in the rounds.
 - Clients use the generator in evaluation mode: its batch norm is sent as one scale and shift for each unit.
 - A minibatch smaller than B comes with fewer generated features, `virtual` for each of its samples.
@@ -34,22 +36,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import generator
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import one_hot
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 LABELS = 32  # of a server step
 
 
 @dataclass(frozen=True)
-class FedGen(Options):
+class FedGen(Algorithm):
     alpha: float = option(10.0, 0, inf)
     beta: float = option(10.0, 0, inf)
     decay: float = option(0.98, 0, 1)
@@ -60,7 +62,7 @@ class FedGen(Options):
     server_lr: float = option(3e-4, 0, inf)
     teacher: str = option("clients", "clients", "server")
     diversity: float = option(0.0, 0, inf)
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape

@@ -13,33 +13,34 @@ Multimedia 2023, arXiv:2303.13137. Algorithm 1.
 | | server_batch | prototypes in a minibatch of the server | 32 |
 
 Readings of what is left open: the server makes one pass over all prototypes of the round in shuffled minibatches of
-`server_batch`. Tested is "post", the client's own trained model (authors' code), and "recv", its extractor below the new header.
+`server_batch`. Tested is "post", the client's own trained model (authors' code), and "recv", its extractor below the
+new header.
 
-Differences from the paper: the authors' script applies the server's gradient to the clients' optimiser, so that their header
-never moves; here it does.
+Differences from the paper: the authors' script applies the server's gradient to the clients' optimiser, so that their
+header never moves; here it does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import class_moments
+from fedlib.algorithms.parts.prototypes import class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedGH(Options):
+class FedGH(Algorithm):
     server_lr: float = option(0.01, 0, inf)
     server_batch: int = option(32, 1, inf)
-    points: ClassVar = ("post", "recv", "ft")
+    points = ("post", "recv", "ft")
 
     def init(self, model, setting):
         h, f = (tree.select(model.theta0, part) for part in ("head.", "extractor."))
@@ -52,7 +53,7 @@ class FedGH(Options):
 
     def client_update(self, model, message, client, data):
         theta = local_sgd(model, {**client["f"], **message["h"]}, data)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         upload = {"h": tree.select(theta, "head."), "prototypes": prototypes, "counts": counts}
         return upload, {"f": tree.select(theta, "extractor.")}
 

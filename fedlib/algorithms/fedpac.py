@@ -1,4 +1,5 @@
-"""FedPAC: a shared extractor aligned by class prototypes, and heads combined for each client by solving for its weights.
+"""FedPAC: a shared extractor aligned by class prototypes, and heads combined for each client by solving for its
+weights.
 
 J. Xu, X. Tong, S.-L. Huang. "Personalized Federated Learning with Feature Alignment and Classifier Collaboration."
 ICLR 2023, arXiv:2306.11867. Algorithm 1.
@@ -14,14 +15,16 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
 
-α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a, Γ^i_jk = sum over c of <u_i[c] - u_j[c], u_i[c] - u_k[c]>.
+α_i minimises, over weights that are >= 0 and sum to 1, a'(diag V + Γ^i)a with
+Γ^i_jk = sum over c of <u_i[c] - u_j[c], u_i[c] - u_k[c]>.
 
 Readings of what is left open:
-- head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor), or come on
-  top (the authors' order as in PFLlib).
+- head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor),
+  or come on top (the authors' order as in PFLlib).
 - prototype_weights: "samples" (N_ic, the paper) or "uniform" over the clients that own the class (PFLlib).
 - A class without prototype does not pull; one of which no participant has samples keeps its prototype.
-- Γ is a Gram matrix; rounding is removed by clipping eigenvalues at 0. V_i < 0 is taken as 0. Weights below `drop` are left out.
+- Γ is a Gram matrix; rounding is removed by clipping eigenvalues at 0. V_i < 0 is taken as 0. Weights below `drop` are
+  left out.
 - A client's head changes only when it takes part.
 
 Differences from the paper: those above.
@@ -31,29 +34,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedproto import refreshed
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedPAC(Options):
+class FedPAC(Algorithm):
     lam: float = option(1.0, 0, inf)
     head_epochs: int = option(1, 0, inf)
     head_inside: bool = True
     head_lr: float | None = option(None, 0, inf)
     prototype_weights: str = option("samples", "samples", "uniform")
     drop: float = option(1e-3, 0, 0.5)
-    points: ClassVar = ("recv", "post", "ft")
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         weight, heads = model.theta0["head.weight"], tree.select(model.theta0, "head.")
@@ -80,12 +83,12 @@ class FedPAC(Options):
         rest = max(1, data.local_epochs - self.head_epochs) if self.head_inside else data.local_epochs
         extractor = [name for name in model.trainable if name not in head]
         theta = local_sgd(model, theta, data, rest, train=extractor, loss=aligned)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         return {"theta": theta, "prototypes": prototypes, "counts": counts, "means": means, "spread": spread}, client
 
     def statistics(self, model, theta, data):
         """u_i [C, d] and V_i."""
-        counts, mean, square = class_moments(model, theta, data)
+        counts, mean, square = class_statistics(model, theta, data)
         share = counts / counts.sum()
         u = share[:, None] * mean
         return u, ((share * square).sum() - u.square().sum()) / counts.sum()
@@ -104,8 +107,8 @@ class FedPAC(Options):
     def combination(self, u, V, i):
         """alpha_i [K] of participant i; u: [K, C, d], V: [K].
 
-        With Q = L'L the minimum of a'Qa over the simplex is that of |Ly|^2 + (sum y - 1)^2 over y >= 0, divided by sum y
-        (for a given a the best sum y leaves q / (1 + q), q = a'Qa): a problem of non-negative least squares.
+        With Q = L'L the minimum of a'Qa over the simplex is that of |Ly|^2 + (sum y - 1)^2 over y >= 0, divided by sum
+        y (for a given a the best sum y leaves q / (1 + q), q = a'Qa): a problem of non-negative least squares.
         """
         apart = (u[i] - u).reshape(len(u), -1)
         Q = np.diag(np.maximum(V, 0)) + apart @ apart.T

@@ -14,15 +14,15 @@ Differences from the paper: the head has one layer (as in pFedSim's and PFedCS's
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedPer:
-    points: ClassVar = ("recv", "post", "ft")
+class FedPer(Algorithm):
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")

@@ -1,7 +1,7 @@
 """FedProto: clients exchange the mean feature vector of every class, the prototypes, and no parameters.
 
-Y. Tan, G. Long, L. Liu, T. Zhou, Q. Lu, J. Jiang, C. Zhang. "FedProto: Federated Prototype Learning across Heterogeneous
-Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
+Y. Tan, G. Long, L. Liu, T. Zhou, Q. Lu, J. Jiang, C. Zhang. "FedProto: Federated Prototype Learning across
+Heterogeneous Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -12,10 +12,13 @@ Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 | ω_i | client["theta"] | the whole model stays on the client | |
 
 Readings of what is left open:
-- predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or "head".
-- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the paper).
+- predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or
+  "head".
+- weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the
+  paper).
 - A class of which no participant has samples keeps its prototype.
-- Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during training).
+- Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during
+  training).
 - The distance is the mean over the components of f(x) - P_y, squared (the authors' code).
 
 Tested is the model as last trained with the prototypes of now, so that "post" and "recv" are the same.
@@ -26,23 +29,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_moments
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedProto(Options):
+class FedProto(Algorithm):
     lam: float = option(1.0, 0, inf)
     predict_by: str = option("prototypes", "prototypes", "head")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("post",)
+    points = ("post",)
 
     def init(self, model, setting):
         weight = model.theta0["head.weight"]
@@ -59,7 +62,7 @@ class FedProto(Options):
             return batch.mean(entropy + self.lam * attraction(z, batch.y, **message)), stats
 
         theta = local_sgd(model, client["theta"], data, loss=loss)
-        counts, prototypes, _ = class_moments(model, theta, data)
+        counts, prototypes, _ = class_statistics(model, theta, data)
         return {"prototypes": prototypes, "counts": counts}, {"theta": theta}
 
     def server_update(self, server, ids, uploads, n):
@@ -93,7 +96,8 @@ class FedProto(Options):
 
 
 def refreshed(server, uploads, weights):
-    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C]; others stay as they are."""
+    """Global prototypes [C, d] and how much they rest on [C], from uploads [K, C, d] and [K, C];
+    others stay as they are."""
     counts = uploads["counts"] if weights == "samples" else (uploads["counts"] > 0).to(uploads["counts"].dtype)
     total = counts.sum(0)
     mean = torch.einsum("kc,kcd->cd", counts / total.clamp(min=1), uploads["prototypes"])

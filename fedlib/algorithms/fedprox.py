@@ -7,12 +7,12 @@ MLSys 2020, arXiv:1812.06127. Algorithm 2.
 |---|---|---|---|
 | w^t | server["theta"], message | global model after round t | |
 | w | upload | argument of h_i(w; w^t) = F_i(w) + μ/2 ‖w − w^t‖² | |
-| μ | mu | strength of the proximal term; lr·μ must stay below 2 | 1 (pFedSim A.5, FedSimSup); PFedCS and pFedSV do not say: 0.01 |
+| μ | mu | strength of the proximal term; lr·μ must stay below 2 | 1 (pFedSim A.5, FedSimSup; others do not say) |
 
 The proximal term covers all trainable parameters, batch norm's scale and shift included, and no running statistics.
 
-Differences from the paper: every client does E epochs (no stragglers, hence no γ-inexact solutions); the server weights by
-training samples, where the paper samples clients with that probability and averages uniformly.
+Differences from the paper: every client does E epochs (no stragglers, hence no γ-inexact solutions); the server weights
+by training samples, where the paper samples clients with that probability and averages uniformly.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from math import inf
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedProx(Options, FedAvg):
+class FedProx(FedAvg):
     mu: float = option(1.0, 0, inf)
 
     def client_update(self, model, message, client, data):

@@ -22,23 +22,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg_ft import trained_part
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedRep(Options):
+class FedRep(Algorithm):
     E_h: int | None = option(None, 0, inf)
     E_f: int = option(1, 0, inf)
     frozen_bn: str = option("eval", "eval", "train")
     weights: str = option("samples", "samples", "uniform")
-    points: ClassVar = ("recv", "post", "ft")
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")

@@ -10,11 +10,13 @@ arXiv:2107.00778. Algorithm 1, Eqs. 7-9, linear personal heads.
 | N_m,c | data.class_counts | training samples of class c | |
 | γ | gamma | exponent of the class counts in the balanced softmax | 1 (paper) |
 
-A minibatch is used once for both: (θ, ψ) by the balanced softmax, the cross-entropy of ψ(z) + γ ln N_m, z = θ(x); φ_m by the
-cross-entropy of ψ(z) + φ_m(z), both summands' other parameters held fixed (stop-gradient). A class that a client lacks has
-ln 0 = −∞, here −1e9: it is never predicted in training. Prediction: argmax of ψ(z) + φ_m(z), at `glob` of ψ(z).
+A minibatch is used once for both: (θ, ψ) by the balanced softmax, the cross-entropy of ψ(z) + γ ln N_m, z = θ(x); φ_m
+by the cross-entropy of ψ(z) + φ_m(z), both summands' other parameters held fixed (stop-gradient). A class that a client
+lacks has ln 0 = −∞, here −1e9: it is never predicted in training. Prediction: argmax of ψ(z) + φ_m(z), at `glob` of
+ψ(z).
 
-Option: residual=False trains φ_m alone, by the cross-entropy of φ_m(z), and lets its gradient reach θ (as FL-bench does).
+Option: residual=False trains φ_m alone, by the cross-entropy of φ_m(z), and lets its gradient reach θ (as FL-bench
+does).
 
 Differences from the paper: the variant whose personal heads come from a hypernetwork is left out.
 """
@@ -23,23 +25,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 ABSENT = -1e9  # ln of the number of samples of a class without samples
 
 
 @dataclass(frozen=True)
-class FedRoD(Options):
+class FedRoD(Algorithm):
     gamma: float = option(1.0, 0, inf)
     residual: bool = True
-    points: ClassVar = ("recv", "post", "glob")
+    points = ("recv", "post", "glob")
 
     def init(self, model, setting):
         personal = {

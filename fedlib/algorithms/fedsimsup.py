@@ -1,4 +1,5 @@
-"""FedSimSup: a supervisor on every client assists its personalised model, which learns from clients with similar labels while idle.
+"""FedSimSup: a supervisor on every client assists its personalised model,
+which learns from clients with similar labels while idle.
 
 Anonymous. "Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview
 7rq2OzkJg3). Algorithm 1, Equations 3-9.
@@ -15,12 +16,13 @@ Anonymous. "Personalized Federated Learning with Similarity Information Supervis
 Class scores are the sum of those of both networks. The run's local_epochs plays no part: a round has τ_s + τ_θ epochs.
 
 Readings of what the paper leaves open (each an option):
-- zero_sim: an idle client that is similar to no participant will "keep" its model, or mix "uniform"ly (by their samples).
+- zero_sim: an idle client that is similar to no participant will "keep" its model, or mix "uniform"ly (by their
+  samples).
 - scale_by_sim: 1 - α_i is multiplied by the largest similarity to a participant.
 - participants_mix: participants too mix with the other participants (Eq. 8) after their upload; by Eq. 7 they never do.
 - order: "supervisor" or "model" is trained first.
-- supervisors, shared_sup_init, combine: which networks they are (the paper's Table 3 draws among three), whether all start
-  equal, as all θ_i do, and how scores are joined (`fedlib.algorithms.parts.supervision.Supervised`).
+- supervisors, shared_sup_init, combine: which networks they are (the paper's Table 3 draws among three), whether all
+  start equal, as all θ_i do, and how scores are joined (`fedlib.algorithms.parts.supervision.Supervised`).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -31,11 +33,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import label_cosines
 from fedlib.algorithms.parts.supervision import Supervised
@@ -44,24 +46,21 @@ from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FedSimSup(Supervised):
+class FedSimSup(Supervised, Algorithm):
     tau_s: int = option(2, 0, inf)
     tau_theta: int = option(3, 0, inf)
     zero_sim: str = option("keep", "keep", "uniform")
     scale_by_sim: bool = False
     participants_mix: bool = False
     order: str = option("supervisor", "supervisor", "model")
-    points: ClassVar = ("agg", "post")
+    points = ("agg", "post")
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
         server = {"personal": models, "similarity": label_cosines(counts), "sizes": counts.double().sum(1)}
         return server, self.first_supervisors(model, N)
 
-    def download(self, server, i):
-        return tree.rows(server["personal"], i)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.rows(server["personal"], torch.as_tensor(list(ids)))
 
     # on the server
@@ -79,7 +78,8 @@ class FedSimSup(Supervised):
         return {**server, "personal": tree.put(models, mixing, mixed)}
 
     def mixing_weights(self, server, mixing, ids):
-        """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M], for the clients `mixing` (Eqs. 8-9)."""
+        """Weights of the participants `ids` [M, K], rows sum to 1, and of the own models [M],
+        for the clients `mixing` (Eqs. 8-9)."""
         sizes = server["sizes"]
         own = len(ids) * sizes[mixing]
         alpha = own / (sizes[ids].sum() + own)

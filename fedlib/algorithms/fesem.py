@@ -25,24 +25,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import squared_distances
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FeSEM(Options):
+class FeSEM(Algorithm):
     K: int = option(4, 1, inf)
     seeding: str = option("k-means++", "k-means++", "random")
     members: str = option("all", "all", "participants")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         N, random = setting.num_clients, self.seeding == "random"
@@ -61,10 +61,7 @@ class FeSEM(Options):
             "trainable": model.trainable,
         }, {}
 
-    def download(self, server, i):
-        return tree.rows(server["centres"], int(server["cluster"][i]))
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.rows(server["centres"], server["cluster"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
@@ -99,7 +96,8 @@ class FeSEM(Options):
 
 
 def k_means_plus_plus(models, names, count: int, seed: int) -> list[int]:
-    """Positions of `count` models: the first uniformly, each further one in proportion to its squared distance to the nearest so far.
+    """Positions of `count` models: the first uniformly, each further one in proportion to its squared distance to the
+    nearest so far.
 
     D. Arthur, S. Vassilvitskii, SODA 2007. Models are drawn in order of their distance to all others, so that the draw
     does not depend on how clients are numbered.

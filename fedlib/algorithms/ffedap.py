@@ -1,8 +1,8 @@
 """f-FedAP: personal batch norm, and for each client a mixture of the others by how alike their batch-norm inputs are.
 
-W. Lu, J. Wang, Y. Chen, X. Qin, R. Xu, D. Dimitriadis, T. Qin. "Personalized Federated Learning with Adaptive Batchnorm for
-Healthcare." IEEE Transactions on Big Data 2022, arXiv:2112.00734. The variant f-FedAP: similarities from a federated,
-not a pre-trained model.
+W. Lu, J. Wang, Y. Chen, X. Qin, R. Xu, D. Dimitriadis, T. Qin. "Personalized Federated Learning with Adaptive Batchnorm
+for Healthcare." IEEE Transactions on Big Data 2022, arXiv:2112.00734. The variant f-FedAP: similarities from a
+federated, not a pre-trained model.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -13,37 +13,37 @@ not a pre-trained model.
 | ψ_j | server["models"][j] | all but batch norm, as last uploaded | |
 | φ_j | client["bn"] | batch-norm layers; never leave the client | |
 
-d_ij = sum over l of the 2-Wasserstein distance of the Gaussians N(μ_i^l, diag σ_i^l²) and N(μ_j^l, diag σ_j^l²). W_ii = mu
-and W_ij = (1 - mu) d_ij^-1 / sum over k != i of d_ik^-1. Distances below 1e-12 count as 1e-12, so that clients with
+d_ij = sum over l of the 2-Wasserstein distance of the Gaussians N(μ_i^l, diag σ_i^l²) and N(μ_j^l, diag σ_j^l²). W_ii =
+mu and W_ij = (1 - mu) d_ij^-1 / sum over k != i of d_ik^-1. Distances below 1e-12 count as 1e-12, so that clients with
 identical data share (almost) all of 1 - mu.
 
-Readings of what is left open: a layer's statistics pool samples and positions over the whole training set; they are taken
-in evaluation mode with the model that a client would hold after the last FedBN round, for a client that was never sampled
-with batch norm as initialised. Phase 1 has the local epochs of phase 2. After it every ψ_j is FedBN's shared part.
-Tested is "post", the model as last trained (the headline), and "agg", freshly mixed.
+Readings of what is left open: a layer's statistics pool samples and positions over the whole training set; they are
+taken in evaluation mode with the model that a client would hold after the last FedBN round, for a client that was never
+sampled with batch norm as initialised. Phase 1 has the local epochs of phase 2. After it every ψ_j is FedBN's shared
+part. Tested is "post", the model as last trained (the headline), and "agg", freshly mixed.
 
-Differences from the paper: the similarities are computed once, after FedBN rounds, and not from a pre-trained model (that is
-its other variant).
+Differences from the paper: the similarities are computed once, after FedBN rounds, and not from a pre-trained model
+(that is its other variant).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedbn import FedBN
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class FFedAP(Options):
+class FFedAP(Algorithm):
     rho: float = option(0.5, 0, 1)
     mu: float = option(0.5, 0, 1)
-    points: ClassVar = ("recv", "agg", "post", "ft")
+    points = ("recv", "agg", "post", "ft")
 
     def warm_up(self, setting):
         return FedBN(), floor(self.rho * setting.rounds + 1e-9)
@@ -61,8 +61,8 @@ class FFedAP(Options):
         def step(totals, batch):
             inputs = model.norm_inputs(theta, batch.x)
             real = torch.ones_like(batch.y, dtype=torch.bool) if batch.mask is None else batch.mask
-            moments = {name: channel_moments(z, real) for name, z in inputs.items()}
-            return {name: totals[name] + moments[name] for name in totals}
+            sums = {name: channel_sums(z, real) for name, z in inputs.items()}
+            return {name: totals[name] + sums[name] for name in totals}
 
         zero = {
             name: torch.zeros(3, theta[f"{name}.weight"].numel(), dtype=torch.float64, device=data.device)
@@ -86,10 +86,7 @@ class FFedAP(Options):
         weights.fill_diagonal_(self.mu if len(near) > 1 else 1.0)
         return {"models": tree.repeat(shared, len(near)), "weights": weights}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["weights"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
@@ -108,8 +105,9 @@ class FFedAP(Options):
         return ("post", "agg")
 
 
-def channel_moments(z, real):
-    """Number of values, their sum and their sum of squares by channel, float64 [3, c]; z: [B, c, h, w], real: bool [B]."""
+def channel_sums(z, real):
+    """Number of values, their sum and their sum of squares by channel, float64 [3, c]; z: [B, c, h, w], real:
+    bool [B]."""
     z = torch.where(real[:, None, None, None], z, 0).double()
     count = real.sum() * z.shape[2] * z.shape[3]
     return torch.stack([count.expand(z.shape[1]).double(), z.sum((0, 2, 3)), z.square().sum((0, 2, 3))])

@@ -7,7 +7,7 @@ arXiv:2006.04088. Algorithm 1 with model averaging.
 |---|---|---|
 | k | K | number of clusters; unpublished in pFedSV, 4 here |
 | θ_j | server["theta"], leaves [K, ...] | the clusters' models |
-| ĵ | upload["cluster"], client["cluster"] | the model with the least loss on the client's training data; -1 before the first round |
+| ĵ | upload["cluster"], client["cluster"] | number of the model with the least loss on its training data; -1 at first |
 | S_j | server["occupancy"], [K] | participants of the last round by cluster |
 
 Readings of what is left open (each an option):
@@ -25,20 +25,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class IFCA(Options):
+class IFCA(Algorithm):
     K: int = option(4, 1, inf)
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("glob", "ft")
+    points = ("glob", "ft")
 
     def init(self, model, setting):
         thetas = [model.theta0, *(model.independent(k) for k in range(1, self.K))]

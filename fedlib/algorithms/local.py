@@ -9,15 +9,15 @@ Differences from the papers: none known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class Local:
-    points: ClassVar = ("post",)
+class Local(Algorithm):
+    points = ("post",)
 
     def init(self, model, setting):
         return {}, {"theta": tree.repeat(model.theta0, setting.num_clients)}

@@ -1,4 +1,5 @@
-"""Per-FedAvg: a global model that is a good start for a few steps on a client's own data (model-agnostic meta-learning).
+"""Per-FedAvg: a global model that is a good start for a few steps on a client's own data (model-agnostic
+meta-learning).
 
 A. Fallah, A. Mokhtari, A. Ozdaglar. "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
 Meta-Learning Approach." NeurIPS 2020, arXiv:2002.07948. Algorithm 1, Eqs. 8-9; FO and HF as in its Section 5.
@@ -26,16 +27,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Options):
+class PerFedAvg(Algorithm):
     variant: str = option("FO", "FO", "HF")
     alpha: float = option(0.01, 0, inf)
     beta: float | None = option(None, 0, inf)
@@ -44,7 +45,7 @@ class PerFedAvg(Options):
     ft_epochs: int = option(1, 1, inf)
     adapt_steps: int | None = option(None, 1, inf)
     restore_stats: bool = False
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

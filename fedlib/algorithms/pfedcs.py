@@ -16,9 +16,9 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | η_v | eta_v | its learning rate | None: the run's lr (as in the paper) |
 
 Readings of what the paper leaves open (each an option):
-- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which is
-  FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix" (Table
-  4); closure: whoever is no farther than a candidate is one, too.
+- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which
+  is FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix"
+  (Table 4); closure: whoever is no farther than a candidate is one, too.
 - dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
   (`fedlib.algorithms.parts.similarity.ByDistance`).
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
@@ -36,12 +36,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import floor, inf
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.grouping import HOW, drawn_group, nearer_group
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import TIE, ByDistance
@@ -51,7 +51,7 @@ from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedCS(ByDistance):
+class PFedCS(ByDistance, Algorithm):
     beta: float = option(0.5, 0, 1)
     E_ft: int = option(1, 0, inf)
     eta_v: float | None = option(None, 1e-12, inf)
@@ -64,7 +64,7 @@ class PFedCS(ByDistance):
     kd_weight: float = option(1.0, 0, inf)
     pool: str = option("active", "active", "all_last")
     extractor_weights: str = option("samples", "samples", "uniform")
-    points: ClassVar = ("recv", "post", "ft")
+    points = ("recv", "post", "ft")
 
     def init(self, model, setting):
         N, f, head = setting.num_clients, *(tree.select(model.theta0, part) for part in ("extractor.", "head."))
@@ -74,12 +74,12 @@ class PFedCS(ByDistance):
         return {**server, **uploads}, {"h": tree.repeat(head, N)}
 
     def download(self, server, i):
-        return tree.rows(self.messages(server, [i], range(len(server["sizes"]))), 0)
+        return tree.rows(self.customised(server, [i], range(len(server["sizes"]))), 0)
 
-    def downloads(self, server, ids):
-        return self.messages(server, ids, ids if self.pool == "active" else range(len(server["sizes"])))
+    def messages(self, server, ids):
+        return self.customised(server, ids, ids if self.pool == "active" else range(len(server["sizes"])))
 
-    def messages(self, server, ids, pool):
+    def customised(self, server, ids, pool):
         """Messages to the clients `ids`, stacked; collaborators are looked for in `pool`."""
         f = tree.map(lambda leaf: leaf.expand(len(ids), *leaf.shape), server["f"])
         if server["round"] >= server["last"]:
@@ -130,13 +130,13 @@ class PFedCS(ByDistance):
     def client_update(self, model, message, client, data):
         f, v = (tree.select(message, part) for part in ("extractor.", "head."))
         if v and self.E_ft:
-            v = self.fine_tuned(model, f, v, data)
+            v = self.tuned_teacher(model, f, v, data)
         loss = partial(self.guided, model, f, v) if v else None  # only stage 1 has teachers
         theta = local_sgd(model, {**f, **client["h"]}, data, loss=loss)
         f, h = (tree.select(theta, part) for part in ("extractor.", "head."))
         return {**f, **h} if v else f, {"h": h}
 
-    def fine_tuned(self, model, f, v, data):
+    def tuned_teacher(self, model, f, v, data):
         """E_ft epochs on the teacher alone (Eq. 9)."""
         return tree.select(local_sgd(model, {**f, **v}, data, self.E_ft, train=tuple(v), lr=self.eta_v), "head.")
 

@@ -9,41 +9,41 @@ arXiv:2103.04628. Algorithm 1.
 | v_i | server["v"][i] | embedding of client i, floor(1 + N/4) numbers, standard normal at first | (authors' code) |
 | θ_i, θ̃_i | message, upload | model sent, and after local training | |
 | Δθ_i | | θ̃_i - θ_i; here its opposite, with the sign of a gradient | |
-| α | server_lr | with momentum, weight_decay and gradients of norm at most `clip` | 1e-2, 0.9, 1e-3, 50 (authors' code) |
+| α | server_lr | with momentum, weight_decay and norms of at most `clip` | 1e-2, 0.9, 1e-3, 50 (authors' code) |
 | | hidden, depth | layers of `hidden` units: one from the embedding, `depth` more, ReLU between them | 100, 3 |
 
 On top of the last layer one linear map makes each tensor of the model. The server descends <θ_i - θ̃_i, h(v_i; φ)>.
 
 Readings of what is left open:
-- server_steps: "sequential" (one step for each participant, in the order of their numbers, h(v_i; φ) taken anew each time; the
-  original has one participant a round) or "batch" (one step with the mean of their gradients).
+- server_steps: "sequential" (one step for each participant, in the order of their numbers, h(v_i; φ) taken anew each
+  time; the original has one participant a round) or "batch" (one step with the mean of their gradients).
 - A step moves φ and the embeddings of its clients; the others' embeddings do not decay.
 - personal_head: the paper's pFedHN-PC, with the head kept on the client and not made by h.
 - Running statistics are not made by h; they follow the run's bn_stats.
 - Local training is the run's own (E epochs at lr); the original takes 50 steps.
 
-Differences from the paper: the clients of a round train side by side from one φ; θ̃_i travels, of which the server, who knows θ_i,
-forms Δθ_i.
+Differences from the paper: the clients of a round train side by side from one φ; θ̃_i travels, of which the server, who
+knows θ_i, forms Δθ_i.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.draws import rng, torch_seeded
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedHN(Options):
+class PFedHN(Algorithm):
     server_lr: float = option(1e-2, 0, inf)
     momentum: float = option(0.9, 0, 1)
     weight_decay: float = option(1e-3, 0, inf)
@@ -52,7 +52,7 @@ class PFedHN(Options):
     depth: int = option(3, 0, inf)
     server_steps: str = option("sequential", "sequential", "batch")
     personal_head: bool = False
-    points: ClassVar = ("glob", "post", "ft")
+    points = ("glob", "post", "ft")
 
     def init(self, model, setting):
         sent, own = self.divided(model.theta0)
@@ -72,7 +72,8 @@ class PFedHN(Options):
         return {name: leaf for name, leaf in theta.items() if name not in own}, own
 
     def initial_phi(self, size, made):
-        """Weights and biases as PyTorch initialises linear layers: "trunk" 0 to depth, and one for each tensor of `made`."""
+        """Weights and biases as PyTorch initialises linear layers: "trunk" 0 to depth,
+        and one for each tensor of `made`."""
         sizes = [size, *[self.hidden] * (self.depth + 1)]
         layers = {f"trunk.{k}": nn.Linear(*pair) for k, pair in enumerate(zip(sizes, sizes[1:]))}
         layers |= {name: nn.Linear(self.hidden, leaf.numel()) for name, leaf in made.items()}
@@ -85,10 +86,7 @@ class PFedHN(Options):
             x = functional.linear(x.relu(), **phi[f"trunk.{k}"])
         return {name: functional.linear(x, **phi[name]).unflatten(1, leaf.shape) for name, leaf in shapes.items()}
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         theta = self.generated(server["phi"], server["v"][torch.as_tensor(ids)], server["shapes"])
         return {**theta, **tree.repeat(server["rest"], len(ids))}
 
@@ -97,7 +95,7 @@ class PFedHN(Options):
         return upload, {"h": own} if self.personal_head else client
 
     def server_update(self, server, ids, uploads, n):
-        sent, ids = self.downloads(server, ids), torch.as_tensor(ids)
+        sent, ids = self.messages(server, ids), torch.as_tensor(ids)
         delta = {name: sent[name] - uploads[name] for name in server["shapes"]}
         for rows in [[k] for k in range(len(ids))] if self.server_steps == "sequential" else [list(range(len(ids)))]:
             server = self.descended(server, ids[rows], tree.rows(delta, rows))

@@ -28,16 +28,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedMe(Options):
+class PFedMe(Algorithm):
     lam: float = option(15.0, 1e-12, inf)
     K: int = option(5, 1, inf)
     eta_p: float = option(0.01, 0, inf)
@@ -45,7 +45,7 @@ class PFedMe(Options):
     beta: float = option(1.0, 0, inf)
     start: str = option("previous", "previous", "w")
     weights: str = option("uniform", "uniform", "samples")
-    points: ClassVar = ("post", "glob")
+    points = ("post", "glob")
 
     def init(self, model, setting):
         N = setting.num_clients
@@ -69,7 +69,7 @@ class PFedMe(Options):
 
             theta = state["theta"] if self.start == "previous" else {**state["theta"], **w}
             for _ in range(self.K):
-                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied)
+                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied, differentiate=data.differentiate)
             return {"theta": theta, "w": {k: w[k] - rate * (w[k] - theta[k]) for k in w}}  # w_i - ηλ (w_i - θ̃)
 
         state = data.fold(step, {"theta": message, "w": {k: message[k] for k in model.trainable}})

@@ -12,9 +12,9 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
 
 Readings of what the paper leaves open (each an option):
-- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors' code
-  does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below phi_cap.
-  Only the second keeps Φ in [0, 1] as the text says.
+- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors'
+  code does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below
+  phi_cap. Only the second keeps Φ in [0, 1] as the text says.
 - phi_self, the weight of the own extractor: None is the identity's 1 taken through the reading's transform (1 for
   "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, about -ln(eps) = 18.4 (for class
   vectors of norm 1); or a number.
@@ -34,19 +34,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, inf, log
-from typing import ClassVar
 
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import class_cosines, class_vectors
 from fedlib.base import tree
-from fedlib.base.options import Options, option
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedSim(Options):
+class PFedSim(Algorithm):
     rho: float = option(0.5, 0, 1)
     phi: str = option("reference", "reference", "eq3")
     phi_self: float | str | None = option(None, 1e-12, inf, "eq3")
@@ -55,7 +55,7 @@ class PFedSim(Options):
     max_age: int | None = option(None, 0, inf)
     phi_bias: bool = False
     eps: float = option(1e-8, 1e-16, 0.99)
-    points: ClassVar = ("glob", "agg", "post", "ft")
+    points = ("glob", "agg", "post", "ft")
 
     def warm_up(self, setting):
         return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # generalisation phase: Algorithm 1 for T_g rounds
@@ -77,10 +77,7 @@ class PFedSim(Options):
             "trained": trained,
         }
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         own = tree.rows(server["models"], ids)  # φ_i stays as it is
         weights = self.mixing_weights(server, ids)
         return {

@@ -1,7 +1,9 @@
-"""pFedSV: clients play a coalition game with the models they download; Shapley values say whose models to mix and to ask for.
+"""pFedSV: clients play a coalition game with the models they download;
+Shapley values say whose models to mix and to ask for.
 
-L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in Federated
-Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-7, Algorithms 1-2.
+L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in
+Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-7,
+Algorithms 1-2.
 
 | paper | here | meaning | default and its source |
 |---|---|---|---|
@@ -14,8 +16,8 @@ Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.339
 | R | samples | permutations; 0 means 3 for each place in S | 0 (§6.1.4) |
 | θ_i^* | `aggregated` | where the next local training starts (Eqs. 6-7) | |
 
-variant: "D" (the method), "W" (k is fixed and nobody is discarded, the ablation), "D+C" (only classifiers are downloaded
-and play; the extractor is one for all, averaged by the server).
+variant: "D" (the method), "W" (k is fixed and nobody is discarded, the ablation), "D+C" (only classifiers are
+downloaded and play; the extractor is one for all, averaged by the server).
 
 A round of the paper is training, upload, download, game. Here download and game come first in the round that follows:
 between full rounds nothing happens, so the same is computed, and evaluation plays the same game. What a client wants
@@ -23,12 +25,13 @@ next, a ranking of the others, goes up with its model.
 
 Readings of what the paper leaves open (each an option):
 - sv, samples, val_fraction, v_empty, utility, utility_part: how the game is played and its values are found
-  (`fedlib.algorithms.parts.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions once, if that is
-  not more than the permutations have beginnings.
-- k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.algorithms.parts.peers.Asking`). "literal" is the paper's
-  sentence that as many are asked for as have a positive relevance; "rule" keeps k, so that unseen ones get their turn.
-- self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other"; "prev",
-  the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
+  (`fedlib.algorithms.parts.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions
+  once, if that is not more than the permutations have beginnings.
+- k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.algorithms.parts.peers.Asking`). "literal"
+  is the paper's sentence that as many are asked for as have a positive relevance; "rule" keeps k, so that unseen ones
+  get their turn.
+- self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other";
+  "prev", the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
   "exclude_self", no own model in the mixture.
 - pool: "last", everybody's last upload, however old; or "round", this round's uploads.
 - extractor_weights (D+C): "samples" or "uniform".
@@ -40,11 +43,11 @@ are by then. Differential privacy is not part of this file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.peers import ZERO, Asking
@@ -56,13 +59,13 @@ from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedSV(ModelGame, Asking):
+class PFedSV(ModelGame, Asking, Algorithm):
     variant: str = option("D", "W", "D", "D+C")
     alpha: float = option(0.5, 0, 1)
     self_distance: str = option("min_other", *peers.OWN_DISTANCES)
     pool: str = option("last", "last", "round")
     extractor_weights: str = option("samples", "samples", "uniform")
-    points: ClassVar = ("agg", "post", "ft")
+    points = ("agg", "post", "ft")
 
     def __post_init__(self):
         super().__post_init__()
@@ -83,10 +86,7 @@ class PFedSV(ModelGame, Asking):
 
     # on the server
 
-    def download(self, server, i):
-        return tree.rows(self.downloads(server, [i]), 0)
-
-    def downloads(self, server, ids):
+    def messages(self, server, ids):
         players = tree.select(server["models"], "head." if self.variant == "D+C" else "")
         models, whose, real = peers.sent(players, [self.chosen(server, int(i)) for i in ids])
         chance = tree.stack([self.draws(server, int(i)) for i in ids])  # not a message, but the client's own chance
@@ -95,7 +95,8 @@ class PFedSV(ModelGame, Asking):
         return {"models": models, "f": f, "ids": whose, "real": real, **chance}
 
     def draws(self, server, i):
-        """Client i's number and its random numbers of the coming round: permutations of its game, and luck in `request`, [2, N]."""
+        """Client i's number and its random numbers of the coming round: permutations of its game,
+        and luck in `request`, [2, N]."""
         generator = rng(server["seed"], "shapley", server["round"], i)
         permutations = self.permutations(generator, self.places + 1)
         luck = torch.from_numpy(generator.random((2, len(server["there"]))))

@@ -1,23 +1,24 @@
 """pFedSV's question of how to mix, with whom being known: clients get the models of those who share a label with them.
 
-L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in Federated
-Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Section 3.3, Figure 4.
+L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in
+Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Section 3.3, Figure 4.
 
 Not a method that could be used, for its server is told all clients' labels; an experiment in which only the weights
-of the mixture differ. Everything else is pFedSV (`fedlib.algorithms.pfedsv`): S_i are the client's own model and those it
-receives, v(X) the accuracy of the mean of X's models on the client's validation part, and w_j ∝ max(value_j, 0) / d_ij.
+of the mixture differ. Everything else is pFedSV (`fedlib.algorithms.pfedsv`): S_i are the client's own model and those
+it receives, v(X) the accuracy of the mean of X's models on the client's validation part, and w_j ∝ max(value_j, 0) /
+d_ij.
 
 | rule | value of model j for client i | |
 |---|---|---|
 | multiwise | Shapley value in the game of all of S_i | pFedSV, Eqs. 2 and 6 |
 | gain | v({i, j}) - v({i}); its own model: v({i}) | pairwise: one other model at a time |
 | alone | v({j}) | pairwise: every model by itself |
-| fomo | FedFomo's weights: fall of the loss divided by the distance, both from where its last training started | pairwise |
+| fomo | FedFomo's: fall of the loss by the distance, both from where its last training started | pairwise |
 | equal | 1, and d_ij = 1 where self_distance is "none": the plain mean | nobody is compared |
 
-Readings of what the paper leaves open: it does not say what its pairwise rule is, and names FedFomo and FedAMP as methods
-that collaborate pairwise. The server sends at most k models, those of the clients whose label counts have the largest
-cosine with the client's own, equal ones in the order of their numbers.
+Readings of what the paper leaves open: it does not say what its pairwise rule is, and names FedFomo and FedAMP as
+methods that collaborate pairwise. The server sends at most k models, those of the clients whose label counts have the
+largest cosine with the client's own, equal ones in the order of their numbers.
 
 Differences from the paper: none known.
 """
@@ -77,7 +78,8 @@ class PFedSVKnown(PFedSV):
 
 
 def relevant_peers(counts, places: int):
-    """For class counts [N, C]: the clients that share a label with each, nearest first, int64 [N, N] (-1: none), and how many [N]."""
+    """For class counts [N, C]: the clients that share a label with each, nearest first, int64 [N, N] (-1: none),
+    and how many [N]."""
     cosines = label_cosines(torch.as_tensor(counts)).fill_diagonal_(0)
     order = cosines.argsort(dim=1, descending=True, stable=True)
     wanted = torch.where(cosines.gather(1, order) > 0, order, -1)

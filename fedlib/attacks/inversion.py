@@ -1,10 +1,10 @@
 """Gradient inversion: what an attacker recovers of the images behind a client's upload.
 
-The attacker knows the model before the client's training (in round 1 the common initial one; later only an attacker who sees
-everything does), the upload, the architecture, the learning rate, the channel means and stds of the data, how many images
-were in which local step, and, where `labels` is "known", the labels. From the upload it computes the signal
-g = (θ_before - θ_after)/η, which after a single step is the gradient of the batch. It then looks for images u in [0, 1] (and labels)
-whose own signal h(u), simulated with the same steps, is like g:
+The attacker knows the model before the client's training (in round 1 the common initial one; later only an attacker who
+sees everything does), the upload, the architecture, the learning rate, the channel means and stds of the data, how many
+images were in which local step, and, where `labels` is "known", the labels. From the upload it computes the signal
+g = (θ_before - θ_after)/η, which after a single step is the gradient of the batch. It then looks for images u in [0, 1]
+(and labels) whose own signal h(u), simulated with the same steps, is like g:
 
 | `match` | what is minimised |
 |---|---|
@@ -13,20 +13,22 @@ whose own signal h(u), simulated with the same steps, is like g:
 
 - DLG: l2, soft labels found along with the image, L-BFGS. L. Zhu, Z. Liu, S. Han, NeurIPS 2019, arXiv:1906.08935.
 - iDLG: the label is read off first (`infer_labels`). B. Zhao, K. R. Mopuri, H. Bilen 2020, arXiv:2001.02610.
-- COSINE: cosine with total variation, Adam on the sign of the gradient, step decay, box constraint. J. Geiping, H. Bauermeister,
-  H. Dröge, M. Moeller, NeurIPS 2020, arXiv:2003.14053. Adam's attacks run stacked (vmap), L-BFGS's one after the other.
+- COSINE: cosine with total variation, Adam on the sign of the gradient, step decay, box constraint. J. Geiping, H.
+  Bauermeister, H. Dröge, M. Moeller, NeurIPS 2020, arXiv:2003.14053. Adam's attacks run stacked (vmap), L-BFGS's one
+  after the other.
 
 Of several restarts the one with the least objective is kept, which the attacker can see; how good it is, it cannot.
 Letters in shapes: A attacks, b images behind each, c channels, h, w; R restarts.
 
-Scores: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image, both on pixels in [0, 1], each recovered
-image matched to its original by least total MSE. How alike pictures look to people is in `fedlib.attacks.perceptual`.
+Scores: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image, both on pixels in [0, 1],
+each recovered image matched to its original by least total MSE. How alike pictures look to people is in
+`fedlib.attacks.perceptual`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -39,7 +41,7 @@ from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, check_fields, require
 from fedlib.data.batch import Batch
 from fedlib.models import Model
-from fedlib.privacy.noise import Guard, Mechanism, release
+from fedlib.privacy.noise import Mechanism, PrivateGradient, release
 
 SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
 AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
@@ -47,8 +49,8 @@ AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as 
 
 @dataclass(frozen=True)
 class Attack:
-    """How images are looked for. labels: "joint" (soft, optimised too), "inferred" (one image only) or "known"; lr: Adam's step in
-    pixels of [0, 1]. Raises BadValue for values out of range."""
+    """How images are looked for. labels: "joint" (soft, optimised too), "inferred" (one image only) or "known"; lr:
+    Adam's step in pixels of [0, 1]. Raises BadValue for values out of range."""
 
     match: str = "cosine"
     labels: str = "inferred"
@@ -70,7 +72,8 @@ COSINE = Attack()
 
 @dataclass(frozen=True)
 class Victim:
-    """What is attacked: theta before training, mean and std of the channels, η, and which of the b images are in which local step."""
+    """What is attacked: theta before training, mean and std of the channels, η,
+    and which of the b images are in which local step."""
 
     model: Model
     theta: dict
@@ -85,7 +88,8 @@ class Victim:
         return 1 + max(max(rows) for rows in self.plan)
 
     def steps(self, u: Tensor, labels: Tensor) -> dict:
-        """(θ_before - θ_after)/η of LocalSGD on images u [b, c, h, w] in [0, 1]; labels: probabilities [b, C]. Differentiable."""
+        """(θ_before - θ_after)/η of LocalSGD on images u [b, c, h, w] in [0, 1]; labels: probabilities [b, C].
+        Differentiable."""
         x, start = (u - self.mean) / self.std, {name: self.theta[name] for name in self.model.trainable}
         theta, total = start, None
         for rows in map(list, self.plan):
@@ -103,9 +107,11 @@ class Victim:
 def victim(
     model: Model, dataset, theta: dict | None = None, lr: float = 0.1, plan: Sequence[Sequence[int]] = ((0,),)
 ) -> Victim:
-    """A client that trains `theta` (default: the initial values) on images of `dataset`, each step of `plan` on the images it lists.
+    """A client that trains `theta` (default: the initial values) on images of `dataset`,
+    each step of `plan` on the images it lists.
 
-    Raises BadValue for a model with batch norm, whose statistics an attacker would have to guess, and for an empty step.
+    Raises BadValue for a model with batch norm, whose statistics an attacker would have to guess, and for an empty
+    step.
     """
     if model.norms:
         raise BadValue(
@@ -119,27 +125,28 @@ def victim(
     return Victim(model.for_stack(), theta, mean, std, lr, steps)
 
 
-# what the attacker sees ------------------------------------------------------------------------------------------------
+# what the attacker sees -----------------------------------------------------------------------------------------------
 
 
 def signal(
     victim: Victim, u: Tensor, y: Tensor, mechanism: Mechanism | None = None, seed: int = 0, number: int = 0
 ) -> dict:
-    """g of a client with images u [b, c, h, w] in [0, 1] and labels y int64 [b], which trains or uploads under `mechanism`.
+    """g of a client with images u [b, c, h, w] in [0, 1] and labels y int64 [b],
+    which trains or uploads under `mechanism`.
 
-    The noise is a function of (seed, number). Record level: every step is one of DP-SGD on the images that `plan` lists.
+    The noise is a function of (seed, number). Record level: every step is one of DP-SGD on the images that `plan`
+    lists.
     """
     theta, mechanism = victim.theta, mechanism or Mechanism()
-    batch, generator = Batch((u - victim.mean) / victim.std, y), rng(seed, "attacked noise", number)
+    x, generator = (u - victim.mean) / victim.std, rng(seed, "attacked noise", number)
 
     def normal(count: int) -> Tensor:
         return torch.from_numpy(generator.standard_normal(count)).to(u)
 
     with torch.no_grad():
         for rows in map(list, victim.plan):
-            guard = Guard(mechanism, float(len(rows)), normal) if mechanism.in_steps else None
-            step = replace(batch, x=batch.x[rows], y=y[rows], guard=guard)
-            theta = victim.model.sgd_step(theta, step, victim.lr)
+            gradient = PrivateGradient(mechanism, float(len(rows)), normal) if mechanism.in_steps else None
+            theta = victim.model.sgd_step(theta, Batch(x[rows], y[rows]), victim.lr, differentiate=gradient)
         before, after = ({name: t[name][None] for name in victim.model.trainable} for t in (victim.theta, theta))
         if mechanism.in_uploads:
             after, _ = release(mechanism, seed, number, [0], after, before, before)
@@ -147,11 +154,12 @@ def signal(
 
 
 def infer_labels(g: dict) -> Tensor:
-    """The labels of single images from signals stacked [A, ...]: the gradient of the head's bias, p - e_y, is negative at y alone. int64 [A]."""
+    """The labels of single images from signals stacked [A, ...]: the gradient of the head's bias, p - e_y,
+    is negative at y alone. int64 [A]."""
     return g["head.bias"].argmin(-1)
 
 
-# the attack ------------------------------------------------------------------------------------------------------------
+# the attack -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,8 @@ def invert(
     seed: int = 0,
     numbers: Sequence[int] | None = None,
 ) -> Recovered:
-    """Attack A signals, stacked [A, ...]. labels: int64 [A, b] for an attacker who knows them. Starts are functions of (seed, number, restart).
+    """Attack A signals, stacked [A, ...]. labels: int64 [A, b] for an attacker who knows them.
+    Starts are functions of (seed, number, restart).
 
     numbers: the attacks' names in their draws, default 0..A-1.
     Raises BadValue where labels are missing, or to be inferred for more than one image.
@@ -198,7 +207,8 @@ def invert(
 
 
 def objective(victim: Victim, attack: Attack, u: Tensor, scores: Tensor, g: dict) -> Tensor:
-    """What is minimised for one attack. u [b, c, h, w]; scores: logarithms of the labels' probabilities [b, C], up to a constant."""
+    """What is minimised for one attack. u [b, c, h, w]; scores: logarithms of the labels' probabilities [b, C],
+    up to a constant."""
     h = victim.steps(u, scores.softmax(-1))
     if attack.match == "l2":
         value = sum((h[name] - g[name]).square().sum() for name in h) / tree.dot(g, g)
@@ -230,7 +240,8 @@ def _slopes(victim: Victim, attack: Attack):
 
 
 def _adam(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
-    """Adam on the sign of the gradient, a tenth of the step after 3/8, 5/8 and 7/8 of the iterations, pixels kept in [0, 1].
+    """Adam on the sign of the gradient, a tenth of the step after 3/8, 5/8 and 7/8 of the iterations,
+    pixels kept in [0, 1].
 
     What is returned is the best point seen.
     """
@@ -294,11 +305,12 @@ def _better(old: Recovered, new: Recovered) -> Recovered:
     return Recovered(*(pick(getattr(old, name), getattr(new, name)) for name in ("images", "labels", "objective")))
 
 
-# how good it is --------------------------------------------------------------------------------------------------------
+# how good it is -------------------------------------------------------------------------------------------------------
 
 
 def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
-    """mse, psnr (dB), ssim of every original, float64 [A, b], and `order` int64 [A, b]: which recovered image is matched to it.
+    """mse, psnr (dB), ssim of every original, float64 [A, b], and `order` int64 [A, b]:
+    which recovered image is matched to it.
 
     originals, recovered: [A, b, c, h, w] in [0, 1]. ssim is nan for images smaller than its window of 11 pixels.
     """
@@ -336,8 +348,9 @@ def attack_clients(
 ) -> tuple[Recovered, Tensor, list[dict]]:
     """Attack clients that hold the images `indices` int64 [K, b] of a data set, each under every one of M mechanisms.
 
-    All A = M K attacks, mechanism by mechanism, are one stack. Returns what was recovered, the originals [A, b, c, h, w], and one row
-    for each image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
+    All A = M K attacks, mechanism by mechanism, are one stack. Returns what was recovered, the originals [A, b, c, h,
+    w], and one row for each image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least
+    SUCCESS dB), label_right.
     """
     index = torch.as_tensor(np.asarray(indices))
     require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[K, {victim.images}]")

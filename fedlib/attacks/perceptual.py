@@ -1,9 +1,9 @@
 """How different two pictures look to people, as a trained network judges: ST-LPIPS.
 
-LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that AlexNet has of
-two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu, ECCV 2022,
-arXiv:2207.13686) is less disturbed by shifts of a pixel; its authors' package brings all weights along, where LPIPS would download
-AlexNet's.
+LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that
+AlexNet has of two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu,
+ECCV 2022, arXiv:2207.13686) is less disturbed by shifts of a pixel; its authors' package brings all weights along,
+where LPIPS would download AlexNet's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ AT_ONCE = 64  # pictures in one forward pass, which bounds the memory
 def distances(originals, recovered) -> np.ndarray:
     """ST-LPIPS of every pair, float64 [n]: 0 for equal pictures, about 1 for a picture and noise.
 
-    originals, recovered: arrays or tensors [n, c, h, w] in [0, 1], c 1 (grey) or 3. Pictures are enlarged to SIDE pixels first, so
-    that only numbers of pictures of one size can be compared. Raises BadValue for other shapes.
+    originals, recovered: arrays or tensors [n, c, h, w] in [0, 1], c 1 (grey) or 3. Pictures are enlarged to SIDE
+    pixels first, so that only numbers of pictures of one size can be compared. Raises BadValue for other shapes.
     """
     pair = [torch.as_tensor(images).float() for images in (originals, recovered)]
     a, b = (tuple(images.shape) for images in pair)

@@ -91,13 +91,23 @@ class AttackSpec:
             choose("attack field", name, [f.name for f in dataclasses.fields(cls)])
         return cls(**values)
 
+    def indices(self) -> np.ndarray:
+        """Which images are attacked: other ones for every seed while there are enough, int [images].
+
+        Raises BadValue for a data set with fewer, and as loading it does.
+        """
+        number = len(load(self.dataset).labels)
+        require(self.images <= number, "images", self.images, f"at most the {number} of the data set")
+        shuffled = rng(0, "attacked images").permutation(number)
+        return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")
+
     def carry_out(self) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and `recovered`, uint8
         [kept, c, h, w] and [defences, kept, c, h, w]. Raises BadValue for a data set with fewer images."""
         dataset = load(self.dataset)
         model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed)
         client = victim(model, dataset, lr=self.lr, plan=self.plan)
-        indices = attacked_images(len(dataset.labels), self.images, self.seed).reshape(-1, client.images)
+        indices = self.indices().reshape(-1, client.images)
         mechanisms = [Mechanism(**how) for how in self.defences.values()]
         found, originals, rows = attack_clients(client, dataset, indices, Attack(**self.attack), mechanisms, self.seed)
         order = torch.from_numpy(score(originals, found.images)["order"])
@@ -115,17 +125,10 @@ class AttackSpec:
         return rows, {"recovered": recovered, "originals": true[0]}
 
 
-def attacked_images(number: int, images: int, seed: int) -> np.ndarray:
-    """Which images are attacked under a seed: other ones for every seed while there are enough. Raises BadValue if there are too few."""
-    require(images <= number, "images", images, f"at most the {number} of the data set")
-    shuffled = rng(0, "attacked images").permutation(number)
-    return np.take(shuffled, range(seed * images, (seed + 1) * images), mode="wrap")
-
-
 def psnr_of_guesses(specs: Sequence[AttackSpec]) -> pd.DataFrame:
     """Mean PSNR on the images that these attack of what needs no upload: the mean image of the data set, uniform noise; name, psnr."""
     dataset = load(specs[0].dataset)
-    where = [int(i) for spec in specs for i in attacked_images(len(dataset.labels), spec.images, spec.seed)]
+    where = np.concatenate([spec.indices() for spec in specs]).tolist()
     true = dataset.images[where].double().div(255)
     guesses = {
         "mean image": dataset.images.double().div(255).mean(0).expand_as(true),

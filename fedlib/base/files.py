@@ -47,7 +47,8 @@ CHECKOUT = PACKAGE.parent
 
 
 def home() -> Path:
-    """The project folder, where results/, figures/ and notebooks/ lie: $FEDLIB_HOME, else the checkout, else the working directory."""
+    """The project folder, where results/, figures/ and notebooks/ lie: $FEDLIB_HOME, else the checkout,
+    else the working directory."""
     if os.environ.get("FEDLIB_HOME"):
         return Path(os.environ["FEDLIB_HOME"]).expanduser()
     return CHECKOUT if (CHECKOUT / "notebooks").is_dir() else Path.cwd()

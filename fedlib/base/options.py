@@ -8,7 +8,8 @@ from fedlib.base.errors import check_fields
 
 
 def option(default, *accepted):
-    """A field of `Options` with its default and what it accepts: low, high of a closed interval of numbers, or names, or both."""
+    """A field of `Options` with its default and what it accepts: low, high of a closed interval of numbers, or names,
+    or both."""
     return dataclasses.field(default=default, metadata={"accepted": accepted})
 
 

@@ -16,7 +16,8 @@ PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
 
 @functools.cache
 def commit() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout that this package runs from; ("unknown", True) outside one. Results and figures do not count as changes."""
+    """(commit, dirty) of the checkout that this package runs from; ("unknown", True) outside one.
+    Results and figures do not count as changes."""
 
     def git(*args: str) -> str:
         return subprocess.run(

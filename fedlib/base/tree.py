@@ -102,6 +102,7 @@ def weighted_sum(stacked, weights):
 
 
 def weighted_mean(stacked, weights):
-    """Like `weighted_sum`, with the weights (of each sum) divided by their own sum first (avg_S of the specification)."""
+    """Like `weighted_sum`, with the weights (of each sum) divided by their own sum first (avg_S of the
+    specification)."""
     weights = torch.as_tensor(weights, dtype=torch.float64)
     return weighted_sum(stacked, weights / weights.sum(-1, keepdim=True))

@@ -1,10 +1,11 @@
 """How time and memory grow: with the samples that a round trains on, and with the number of clients.
 
 Random images of FEMNIST's shape (1x28x28, 62 classes), LeNet5-BN with two pools, backend serial, one thread. Times are
-seconds of the processor, so that other programs matter little. Of two rounds the second is timed, the first warms up. In the first part all clients are of one size. In the second, sizes follow from
-Dir(1) over the classes, 40 samples on average, half of them for testing; 36 clients take part in a round, all are evaluated
-once, and every number of clients has a process of its own, so that its peak memory is its own. The more clients, the more
-of them have not trained yet; evaluating those takes another pass, over their training data, for batch norm's statistics.
+seconds of the processor, so that other programs matter little. Of two rounds the second is timed, the first warms up.
+In the first part all clients are of one size. In the second, sizes follow from Dir(1) over the classes, 40 samples on
+average, half of them for testing; 36 clients take part in a round, all are evaluated once, and every number of clients
+has a process of its own, so that its peak memory is its own. The more clients, the more of them have not trained yet;
+evaluating those takes another pass, over their training data, for batch norm's statistics.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from tqdm import tqdm
 from fedlib.base.files import home
 from fedlib.base.provenance import provenance
 from fedlib.benchmarks.speed import random_data, save, trained_samples, workplace
-from fedlib.engine.simulate import first_state, play_round, record, set_up
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.evaluate import record
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import play_round
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.spec import RunSpec
 
 SHAPE, NUM_CLASSES = (28, 28, 1), 62
@@ -37,10 +40,11 @@ QUICK = dict(sizes=(8, 16), together=(2, 4), clients=(20, 30), sampled=4)
 
 
 def scaling(quick: bool = False) -> tuple[str, pd.DataFrame]:
-    """Measure, write results/bench/scaling.{csv,json} and figures/bench/scaling.png; returns what was measured and exponents.
+    """Measure, write results/bench/scaling.{csv,json} and figures/bench/scaling.png;
+    returns what was measured and exponents.
 
-    quick: tiny sizes in one process, which only show that everything runs; written to folders called bench+quick. About 5
-    minutes on one core otherwise.
+    quick: tiny sizes in one process, which only show that everything runs; written to folders called bench+quick. About
+    5 minutes on one core otherwise.
     """
     from fedlib import figures  # here, because the processes that measure need no plotting
 
@@ -51,12 +55,14 @@ def scaling(quick: bool = False) -> tuple[str, pd.DataFrame]:
         for name, count in {spec.dataset: int(spec.dataset[1:]) for spec in (*rounds, *clients)}.items():
             stack.enter_context(random_data(folder, name, count, SHAPE, NUM_CLASSES))
         bar = stack.enter_context(tqdm(total=len(rounds) + len(clients), unit="point", leave=False))
-        table = pd.DataFrame([*measured(rounds, bar), *measured(clients, bar, evaluated=True, fresh=not quick)])
+        table = pd.DataFrame([*measurements(rounds, bar), *measurements(clients, bar, evaluated=True, fresh=not quick)])
     fits = exponents(table)
     origin = provenance(torch.device("cpu"), "serial")
     words = (
-        f"Random images 1x28x28, {NUM_CLASSES} classes, LeNet5-BN with two pools, 5 local epochs of batches of 32; {origin['device']}, "
-        f"one thread, seconds of the processor.\nExponent p of the fit y = c x^p, over all sizes and between the two largest."
+        f"Random images 1x28x28, {NUM_CLASSES} classes, LeNet5-BN with two pools, 5 local epochs of batches of 32; "
+        f"{origin['device']}, "
+        "one thread, seconds of the processor.\n"
+        "Exponent p of the fit y = c x^p, over all sizes and between the two largest."
     )
     path = save(table, "scaling", quick, {"work": words, "exponents": fits, **origin})
     picture = home() / "figures" / path.parent.name / "scaling.png"
@@ -89,9 +95,9 @@ def client_specs(counts: Sequence[int], sampled: int) -> list[RunSpec]:
     ]  # fmt: skip
 
 
-def measured(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh: bool = False) -> list[dict]:
+def measurements(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh: bool = False) -> list[dict]:
     """Measurements of runs one after the other, in another process; `fresh`: in one of its own for each run."""
-    rows, workers = [], Workers(1)
+    rows, workers = [], WorkerProcesses(1)
     try:
         for spec in specs:
             bar.set_description_str(f"{spec.method}, {spec.num_clients} clients")
@@ -108,8 +114,8 @@ def measured(specs: Sequence[RunSpec], bar: tqdm, evaluated: bool = False, fresh
 
 
 def measure(spec: RunSpec, evaluated: bool) -> dict:
-    """In a worker: one run. Processor seconds of the second round and of one evaluation at the method's points; most memory
-    in bytes, and the part of it that was there before the run was set up."""
+    """In a worker: one run. Processor seconds of the second round and of one evaluation at the method's points; most
+    memory in bytes, and the part of it that was there before the run was set up."""
     before = peak_memory()
     with torch.no_grad():
         run = set_up(spec, "serial")
@@ -151,7 +157,8 @@ def peak_memory() -> int:
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
-    """Slopes in log-log: time against samples, and time and memory (beyond what an idle process holds) against clients."""
+    """Slopes in log-log: time against samples, and time and memory (beyond what an idle process holds)
+    against clients."""
     table = table.assign(memory=table["peak_bytes"] - table["before_bytes"])
     by_samples, by_clients = table[table["part"] == "samples"], table[table["part"] == "clients"]
     rows = [
@@ -168,7 +175,8 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def slope(x, y, last: int | None = None) -> float:
-    """Exponent p of the least-squares fit y = c x^p, for the `last` distinct x only if given; NaN without numbers above 0."""
+    """Exponent p of the least-squares fit y = c x^p, for the `last` distinct x only if given;
+    NaN without numbers above 0."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     kept = (y > 0) & np.isin(x, np.unique(x)[-last:] if last else x)
     return float(np.polyfit(np.log(x[kept]), np.log(y[kept]), 1)[0]) if len(np.unique(x[kept])) > 1 else float("nan")

@@ -1,13 +1,13 @@
 """How fast is fedlib? Client-samples per second of its backends beside plain PyTorch loops on the same clients.
 
-The plain loops stand below and use nothing of fedlib's engine: stock modules, stock optimiser, float images indexed from
-one tensor, no server. Every variant has processes of its own, all of which are started, set up and warmed up by one round
-before anything is measured; then the variants take turns (A B C A B C ...), so that a machine whose speed drifts is slow
-for all of them. A ratio is the median over the repeats of the ratio within one repeat, in which all variants train the
-same clients. Nothing is evaluated.
+The plain loops stand below and use nothing of fedlib's engine: stock modules, stock optimiser, float images indexed
+from one tensor, no server. Every variant has processes of its own, all of which are started, set up and warmed up by
+one round before anything is measured; then the variants take turns (A B C A B C ...), so that a machine whose speed
+drifts is slow for all of them. A ratio is the median over the repeats of the ratio within one repeat, in which all
+variants train the same clients. Nothing is evaluated.
 
-On a GPU the plain loop trains one client after the other on the card; fedlib stacks all clients of one run, and those of
-five seeds. That part was written without a GPU at hand: it was never run on CUDA.
+On a GPU the plain loop trains one client after the other on the card; fedlib stacks all clients of one run, and those
+of five seeds. That part was written without a GPU at hand: it was never run on CUDA.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import multiprocessing
 import os
 import tempfile
 import time
@@ -36,8 +35,9 @@ from fedlib.base.files import home, write_atomically
 from fedlib.base.provenance import provenance
 from fedlib.data import available, load
 from fedlib.data.datasets import Dataset
-from fedlib.engine.simulate import Run, find_device, first_state, play_round, set_up, set_up_together
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.setup import Run, find_device, first_state, set_up, set_up_together
+from fedlib.engine.simulate import play_round
+from fedlib.engine.worker_processes import WorkerProcesses, context
 from fedlib.spec import RunSpec
 
 SEEDS = 5  # runs in one stack on a GPU
@@ -48,7 +48,7 @@ FULL = TASK | dict(num_clients=100, join_ratio=0.1, local_epochs=5, partition={"
 QUICK = TASK | dict(num_clients=4, join_ratio=0.5, local_epochs=1, partition={"alpha": 1.0, "min_size": 10})
 
 
-# plain loops -------------------------------------------------------------------------------------------------------------
+# plain loops ----------------------------------------------------------------------------------------------------------
 
 
 def plain_net(shape: Sequence[int], num_classes: int) -> nn.Module:
@@ -63,7 +63,8 @@ def plain_net(shape: Sequence[int], num_classes: int) -> nn.Module:
 
 
 def plain_batches(own: Tensor, epochs: int, size: int) -> Iterator[Tensor]:
-    """Minibatches of a client with the samples `own` int64 [n]: shuffled anew every epoch, the last partial one kept."""
+    """Minibatches of a client with the samples `own` int64 [n]: shuffled anew every epoch,
+    the last partial one kept."""
     for _ in range(epochs):
         for index in own[torch.randperm(len(own), device=own.device)].split(size):
             if len(index) > 1:  # batch norm cannot train on one sample
@@ -115,7 +116,7 @@ def write_plain_data(folder: Path, dataset: Dataset) -> None:
     np.save(folder / "labels.npy", dataset.labels.numpy())
 
 
-# fedlib ------------------------------------------------------------------------------------------------------------------
+# fedlib ---------------------------------------------------------------------------------------------------------------
 
 
 class FedlibRuns:
@@ -133,18 +134,20 @@ class FedlibRuns:
 
 
 def trained_samples(run: Run, t: int) -> int:
-    """Samples on which the clients of round t train, each counted in every epoch; batches that are skipped are left out."""
+    """Samples on which the clients of round t train, each counted in every epoch;
+    batches that are skipped are left out."""
     sizes = run.sizes[participants(run.spec.seed, t, run.spec.num_clients, run.spec.join_ratio)]
     last = sizes % run.spec.batch_size
     return run.spec.local_epochs * int((sizes - np.where(last < run.work.training.min_batch, last, 0)).sum())
 
 
-# variants, each in processes of its own ----------------------------------------------------------------------------------
+# variants, each in processes of its own -------------------------------------------------------------------------------
 
 
 @dataclass
 class Variant:
-    """One row of the table: `copies` processes that do the same work side by side, with `threads` operator threads each.
+    """One row of the table: `copies` processes that do the same work side by side,
+    with `threads` operator threads each.
 
     player: makes, in the process, what plays a round: a function of its number that returns the samples trained on.
     ratio: the name of the column in which all others are divided by this variant, if there is one.
@@ -155,11 +158,11 @@ class Variant:
     copies: int = 1
     threads: int = 1
     ratio: str = ""
-    workers: Workers = field(init=False)
+    workers: WorkerProcesses = field(init=False)
 
     def __post_init__(self):
-        together = multiprocessing.get_context("spawn").Barrier(self.copies)
-        self.workers = Workers(self.copies, _prepare, self.threads, together)
+        together = context().Barrier(self.copies)
+        self.workers = WorkerProcesses(self.copies, _prepare, self.threads, together)
 
     def play(self, rounds: Iterable[int]) -> tuple[int, float]:
         """Samples that all copies trained on, and the seconds from their common start until the last was done."""
@@ -231,11 +234,12 @@ def gpu_variants(spec: RunSpec, plain: Callable, device: torch.device) -> list[V
     ]
 
 
-# measuring ---------------------------------------------------------------------------------------------------------------
+# measuring ------------------------------------------------------------------------------------------------------------
 
 
 def measure(variants: Sequence[Variant], rounds: int, repeats: int) -> pd.DataFrame:
-    """One row for each repeat and variant: repeat, variant, rounds, samples, seconds. Round 1 warms up and is left out."""
+    """One row for each repeat and variant: repeat, variant, rounds, samples, seconds.
+    Round 1 warms up and is left out."""
     rows = []
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(tqdm(total=len(variants) * (1 + repeats), unit="turn", leave=False))
@@ -274,8 +278,8 @@ def bench(
     """Measure all variants; returns what was measured, in words, and the table. Writes results/bench/bench.{csv,json}.
 
     rounds: in one turn of a variant. repeats: turns of every variant. dataset: "" is CIFAR-10 if it is prepared, else
-    random images of its shape. quick: a tiny task, which only shows that everything runs; written to results/bench+quick/.
-    Raises BadValue, DataError, InfeasiblePartition.
+    random images of its shape. quick: a tiny task, which only shows that everything runs; written to
+    results/bench+quick/. Raises BadValue, DataError, InfeasiblePartition.
     """
     require(rounds >= 1, "rounds", rounds, "an integer of at least 1")
     require(repeats >= 1, "repeats", repeats, "an integer of at least 1")
@@ -293,8 +297,10 @@ def bench(
     table, origin = summary(tidy, variants), provenance(where, "bench")
     words = (
         f"{note}, {spec.num_clients} clients, Dir({spec.partition['alpha']:g}), join ratio {spec.join_ratio:g}, "
-        f"{spec.local_epochs} local epochs of batches of {spec.batch_size}, SGD with lr {spec.lr:g}, LeNet5-BN with two pools, "
-        f"FedAvg; no evaluation.\n{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
+        f"{spec.local_epochs} local epochs of batches of {spec.batch_size}, SGD with lr {spec.lr:g}, LeNet5-BN with "
+        "two pools, "
+        "FedAvg; no evaluation.\n"
+        f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
         f"turns of {rounds} round(s) each, after a warm-up round; set-up and start of workers are left out."
     )
     save(table, "bench", quick, {"work": words, "spec": spec.to_dict(), "cores": cores, "turns": tidy, **origin})
@@ -310,7 +316,7 @@ def save(table: pd.DataFrame, name: str, quick: bool, about: dict) -> Path:
     return path
 
 
-# data --------------------------------------------------------------------------------------------------------------------
+# data -----------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -346,7 +352,8 @@ def task_data(folder: Path, dataset: str, quick: bool) -> Iterator[tuple[str, st
 
 @contextlib.contextmanager
 def random_data(folder: Path, name: str, count: int, shape: tuple[int, int, int], num_classes: int) -> Iterator[None]:
-    """A prepared data set of random pixels (height, width, channels) with balanced labels, which `load` finds meanwhile."""
+    """A prepared data set of random pixels (height, width, channels) with balanced labels,
+    which `load` finds meanwhile."""
     place, draw = folder / name, rng(0, "random data")
     place.mkdir()
     images = draw.integers(256, size=(count, *shape), dtype=np.uint8)

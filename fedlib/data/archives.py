@@ -20,13 +20,15 @@ LARGEST_TOTAL = 2**35
 
 
 def member_names(path: Path) -> list[str]:
-    """Names of all files in a .zip or .tar.*, without a leading "./". Raises DataError for a damaged or unsafe archive."""
+    """Names of all files in a .zip or .tar.*, without a leading "./".
+    Raises DataError for a damaged or unsafe archive."""
     with _clear_errors(path):
         return [name for name, _ in _members(path)]
 
 
 def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the wanted files in the archive's own order. Raises DataError, also if one is missing."""
+    """Yield (name, content) of the wanted files in the archive's own order. Raises DataError,
+    also if one is missing."""
     missing = set(wanted)
     with _clear_errors(path):
         for name, read in _members(path):

@@ -1,9 +1,9 @@
 """Image data sets: two embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
 
 The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 [n, h, w, c]), `labels.npy`
-(int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and, where
-images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups" in meta.json.
-Images are memory-mapped, so loading costs no more memory than the pages that are read.
+(int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and,
+where images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups"
+in meta.json. Images are memory-mapped, so loading costs no more memory than the pages that are read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 @dataclass(frozen=True)
 class Dataset:
     """images: uint8 [n, c, h, w] in 0..255; labels: int64 [n] in 0..C-1; classes: C names; sha256 of the image bytes;
-    is_test: bool [n], the official split (all False where there is none); groups: int64 [n], the writer or domain of every
-    image as index into group_names, or None."""
+    is_test: bool [n], the official split (all False where there is none); groups: int64 [n], the writer or domain of
+    every image as index into group_names, or None."""
 
     name: str
     images: Tensor
@@ -63,7 +63,8 @@ class Dataset:
 
     @functools.cached_property
     def channel_stats(self) -> tuple[Tensor, Tensor]:
-        """Mean and std of every channel over all pixels in [0, 1], each float64 [c, 1, 1]; inputs are standardised with them."""
+        """Mean and std of every channel over all pixels in [0, 1], each float64 [c, 1, 1];
+        inputs are standardised with them."""
         counts = torch.zeros(self.shape[0], 256, dtype=torch.int64)  # how often every value occurs, by channel
         for chunk in self.images.split(1024):
             for k in range(self.shape[0]):
@@ -93,7 +94,8 @@ def _user_cache() -> Path:
 
 @functools.cache
 def _digits() -> Dataset:
-    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to 16x16. There is no official split."""
+    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to 16x16.
+    There is no official split."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -126,11 +128,12 @@ def available(folder: Path | str | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dataset:
-    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or "folder:<path>", a user's own images.
+    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or "folder:<path>",
+    a user's own images.
 
-    folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and prepared
-    first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of images for each
-    class; images become squares of 64 pixels, or of 32 with "folder:<path>@32".
+    folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and
+    prepared first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of
+    images for each class; images become squares of 64 pixels, or of 32 with "folder:<path>@32".
 
     Raises BadValue for a malformed or unknown name, DataError if the data is incomplete, damaged or not to be had.
     """
@@ -140,7 +143,8 @@ def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dat
         return _load_folder(name)
     if not NAME.fullmatch(name):
         raise BadValue(
-            f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only; folder:<path> takes your own images"
+            f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only; folder:<path> "
+            "takes your own images"
         )
     base = root() if folder is None else Path(folder)
     try:
@@ -195,7 +199,8 @@ def _open(name: str, path: Path) -> Dataset:
     missing = [f for f in PREPARED_FILES if not (path / f).is_file()]
     if missing:
         raise DataError(
-            f"dataset {name!r} is not prepared: {', '.join(missing)} missing in {path}; complete it, or move this folder away"
+            f"dataset {name!r} is not prepared: {', '.join(missing)} missing in {path}; complete it, or move this "
+            "folder away"
         )
     files = [path / f for f in (*PREPARED_FILES, "groups.npy")]
     return _open_prepared(name, path, tuple(f.stat().st_mtime_ns for f in files if f.exists()))
@@ -233,7 +238,8 @@ def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: i
         if not fits or len(array) != len(arrays["images"]):
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise Damaged(
-                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; expected images uint8 [n, h, w, c], "
+                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; expected images "
+                "uint8 [n, h, w, c], "
                 "labels int64 [n], is_test bool [n] and, if there are groups, groups int64 [n], n >= 1"
             )
     for what, count in (("labels", classes), ("groups", groups)):
@@ -242,7 +248,8 @@ def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: i
 
 
 def _check_sums(name: str, path: Path, meta: dict, arrays: dict[str, np.ndarray]) -> str:
-    """The sha256 of the image bytes. Raises Damaged if it, or that of labels, split and groups, is not what meta.json says."""
+    """The sha256 of the image bytes. Raises Damaged if it, or that of labels, split and groups,
+    is not what meta.json says."""
     from fedlib.data.prepare import hash_images, hash_labels
 
     images, *rest = arrays.values()

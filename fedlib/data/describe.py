@@ -50,7 +50,8 @@ def label_entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def label_cosine(counts: np.ndarray) -> np.ndarray:
-    """Cosine similarity of all clients' label counts; counts [N, C] -> float64 [N, N], 0 for a client without samples."""
+    """Cosine similarity of all clients' label counts; counts [N, C] -> float64 [N, N],
+    0 for a client without samples."""
     norms = np.linalg.norm(counts, axis=1, keepdims=True)
     unit = counts / np.where(norms > 0, norms, 1)
     return unit @ unit.T

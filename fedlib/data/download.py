@@ -69,7 +69,8 @@ def fetch(files: Sequence[RemoteFile], folder: Path) -> tuple[dict[str, Path], l
 
 
 def download(file: RemoteFile, folder: Path) -> Path:
-    """Download one file, trying every address ATTEMPTS times; it appears in `folder` only when it is whole and verified.
+    """Download one file, trying every address ATTEMPTS times;
+    it appears in `folder` only when it is whole and verified.
 
     Raises ConnectionError with all that went wrong, DataError if the disk is full.
     """

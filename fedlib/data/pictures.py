@@ -79,7 +79,8 @@ def read_cinic(files: dict[str, Path], allocate: Allocate) -> Content:
 
 
 def read_tiny_imagenet(files: dict[str, Path], allocate: Allocate) -> Content:
-    """Tiny ImageNet: train/<wnid>/images/, and val/images/ with val_annotations.txt, which is the test part (the real one has no labels)."""
+    """Tiny ImageNet: train/<wnid>/images/, and val/images/ with val_annotations.txt,
+    which is the test part (the real one has no labels)."""
     ((_, path),) = files.items()
     names = member_names(path)
     texts = {
@@ -129,7 +130,8 @@ def read_domainnet(
     size: int,
     seed: int,
 ) -> Content:
-    """A part of DomainNet (pFedSim's): the same `classes` random classes in all domains, `share` of the images of every class and domain.
+    """A part of DomainNet (pFedSim's): the same `classes` random classes in all domains,
+    `share` of the images of every class and domain.
 
     The groups are the domains. is_test is the official split of the images, which comes from the lists.
     """
@@ -175,7 +177,8 @@ def _domain_lists(files: dict[str, Path], domain: str) -> dict[str, dict[str, bo
 
 
 def folder_images(path: Path) -> dict[str, list[tuple[Path, os.stat_result]]]:
-    """Images by class of a folder with one subfolder for each class; hidden files and folders and other files are left out.
+    """Images by class of a folder with one subfolder for each class;
+    hidden files and folders and other files are left out.
 
     Raises DataError if there is no folder, no class, or a class without images.
     """

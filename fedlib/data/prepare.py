@@ -30,8 +30,9 @@ Sound = Callable[[Path], bool]  # is there a data set in the prepared form, unda
 def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
     """Make `<base>/<name>` from files in `<base>/_downloads/<name>`, downloading what is not there.
 
-    Two processes that ask at once do it once. What was downloaded is removed at the end unless `keep`; files that a person
-    placed are left alone. A damaged folder in the way is moved to `<base>/_damaged/`. Raises DataError that says what to do.
+    Two processes that ask at once do it once. What was downloaded is removed at the end unless `keep`; files that a
+    person placed are left alone. A damaged folder in the way is moved to `<base>/_damaged/`. Raises DataError that says
+    what to do.
     """
     source, folder = DATASETS[name], base / "_downloads" / name
     with _alone(base, name):
@@ -56,10 +57,11 @@ def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
 
 
 def copy_folder(path: Path, size: int, base: Path, sound: Sound) -> Path:
-    """The prepared copy of a user's folder under `base`, made now if there is none that fits the folder's present content.
+    """The prepared copy of a user's folder under `base`, made now if there is none that fits the folder's present
+    content.
 
-    Its name is derived from the folder's path, `size`, and the paths, sizes and times of the images; copies of an earlier
-    content of the same folder are removed. Returns where it is. Raises DataError.
+    Its name is derived from the folder's path, `size`, and the paths, sizes and times of the images; copies of an
+    earlier content of the same folder are removed. Returns where it is. Raises DataError.
     """
     listing = [
         (file.relative_to(path).as_posix(), info.st_size, info.st_mtime_ns)
@@ -162,12 +164,14 @@ def check_counts(source: Source, content: Content) -> None:
     found = (len(content.labels), len(content.classes))
     if source.exact and found != (source.images, source.classes):
         raise DataError(
-            f"the files hold {found[0]} images of {found[1]} classes, expected {source.images} of {source.classes}; remove them"
+            f"the files hold {found[0]} images of {found[1]} classes, expected {source.images} of {source.classes}; "
+            "remove them"
         )
 
 
 def _check_space(base: Path, source: Source, folder: Path) -> None:
-    """Raise DataError if the disk has no room for the prepared form and, unless the raw files are there, the download."""
+    """Raise DataError if the disk has no room for the prepared form and, unless the raw files are there,
+    the download."""
     there = all(any(folder.glob(file.name)) for file in source.files)
     needed = (0 if there else source.megabytes * 10**6) + source.images * math.prod(source.shape)
     free = shutil.disk_usage(base).free

@@ -31,7 +31,8 @@ CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowerca
 
 @dataclass(frozen=True)
 class Content:
-    """A data set without its images. labels: int64 [n]; is_test: bool [n]; groups: int64 [n], index into group_names."""
+    """A data set without its images. labels: int64 [n]; is_test: bool [n]; groups: int64 [n],
+    index into group_names."""
 
     labels: np.ndarray
     is_test: np.ndarray
@@ -85,7 +86,8 @@ def read_mnist(files: dict[str, Path], allocate: Allocate, classes: tuple[str, .
 
 
 def read_emnist(files: dict[str, Path], allocate: Allocate) -> Content:
-    """EMNIST "by class", from the zip of all its versions. Its images are stored transposed, as MATLAB has them; here they are upright."""
+    """EMNIST "by class", from the zip of all its versions. Its images are stored transposed, as MATLAB has them;
+    here they are upright."""
     ((_, path),) = files.items()
     ends = [
         f"emnist-byclass-{part}-{what}-ubyte.gz"
@@ -130,7 +132,8 @@ class _Dtype:
 
 
 class _NoCode(pickle.Unpickler):
-    """Unpickles lists, dicts, strings and numbers. The three names of a pickled array become stand-ins; no other is looked up."""
+    """Unpickles lists, dicts, strings and numbers. The three names of a pickled array become stand-ins;
+    no other is looked up."""
 
     STAND_INS = {
         **{(f"numpy.{core}.multiarray", "_reconstruct"): lambda *_: _Array() for core in ("core", "_core")},
@@ -185,10 +188,11 @@ def read_cifar(
 
 
 def read_leaf(files: dict[str, Path], allocate: Allocate) -> Content:
-    """FEMNIST as LEAF writes it: users and user_data with x (784 numbers in [0, 1] for an image) and y. All writers are kept.
+    """FEMNIST as LEAF writes it: users and user_data with x (784 numbers in [0, 1] for an image) and y.
+    All writers are kept.
 
-    Files of LEAF's train/ and test/ folders can be mixed: "_test_" in the name marks the test part, and a writer's two parts
-    get one group.
+    Files of LEAF's train/ and test/ folders can be mixed: "_test_" in the name marks the test part, and a writer's two
+    parts get one group.
     """
     marks = {name: (re.findall(r"_(train|test)_\d+\.json$", name) or [""])[0] for name in files}
     if "" in marks.values() and len(set(marks.values())) > 1:
@@ -211,7 +215,8 @@ def read_leaf(files: dict[str, Path], allocate: Allocate) -> Content:
 
 
 def _leaf_writers(path: Path):
-    """(writer, images uint8 [m, 28, 28], labels int64 [m]) of every writer in one file; writers without a sample are left out."""
+    """(writer, images uint8 [m, 28, 28], labels int64 [m]) of every writer in one file;
+    writers without a sample are left out."""
     try:
         body = json.loads(path.read_bytes())
         for writer in body["users"]:

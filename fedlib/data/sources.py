@@ -1,7 +1,7 @@
 """The data sets of the four papers: where they come from, what they hold, under which terms. No behaviour, only facts.
 
-Addresses and MD5 sums: MNIST, Fashion-MNIST, EMNIST, CIFAR from torchvision; CINIC-10, Tiny ImageNet and DomainNet are those that
-several independent public projects use. Terms are quoted briefly; the sources' own pages are what counts.
+Addresses and MD5 sums: MNIST, Fashion-MNIST, EMNIST, CIFAR from torchvision; CINIC-10, Tiny ImageNet and DomainNet are
+those that several independent public projects use. Terms are quoted briefly; the sources' own pages are what counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Source:
     """A data set that can be had. shape: (channels, height, width); megabytes: of the download.
 
     images: how many there are; where they are `exact`, this and the number of classes are checked after preparing.
-    read: a reader, see `fedlib.data.readers`; None for what comes with fedlib. by_hand: how to get files that have no address.
+    read: a reader, see `fedlib.data.readers`; None for what comes with fedlib. by_hand: how to get files that have no
+    address.
     """
 
     images: int
@@ -52,12 +53,24 @@ CIFAR_TERMS = "no licence stated; the authors ask for a citation"
 CIFAR_CITATION = "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, technical report, 2009"
 
 DOMAINS = {  # md5 of the images, of the training list, of the test list
-    "clipart": ("cd0d8f2d77a4e181449b78ed62bccf1e", "b4349693a7f9c05c53955725c47ed6cb", "f5ddbcfd657a3acf9d0f7da10db22565"),
-    "infograph": ("720380b86f9e6ab4805bb38b6bd135f8", "379b50054f4ac2018dca4f89421b92d9", "779626b50869edffe8ea6941c3755c71"),
-    "painting": ("1ae32cdb4f98fe7ab5eb0a351768abfd", "7db0e7ca73ad9982f6e1f7f3ef372c0a", "232b35dc53f26d414686ae579e38d9b5"),
-    "quickdraw": ("bdc1b6f09f277da1a263389efe0c7a66", "b732ced3939ac8efdd8c0a889dca56cc", "c1a828fdfe216fb109f1c0083a252c6f"),
-    "real": ("dcc47055e8935767784b7162e7c7cca6", "8ebf02c2075fadd564705f0dc7cd6291", "6098816791c3ebed543c71ffa11b9054"),
-    "sketch": ("658d8009644040ff7ce30bb2e820850f", "1233bd18aa9a8a200bf4cecf1c34ef3e", "d8a222e4672cfd585298aa14d02ea441"),
+    "clipart": (
+        "cd0d8f2d77a4e181449b78ed62bccf1e", "b4349693a7f9c05c53955725c47ed6cb", "f5ddbcfd657a3acf9d0f7da10db22565",
+    ),
+    "infograph": (
+        "720380b86f9e6ab4805bb38b6bd135f8", "379b50054f4ac2018dca4f89421b92d9", "779626b50869edffe8ea6941c3755c71",
+    ),
+    "painting": (
+        "1ae32cdb4f98fe7ab5eb0a351768abfd", "7db0e7ca73ad9982f6e1f7f3ef372c0a", "232b35dc53f26d414686ae579e38d9b5",
+    ),
+    "quickdraw": (
+        "bdc1b6f09f277da1a263389efe0c7a66", "b732ced3939ac8efdd8c0a889dca56cc", "c1a828fdfe216fb109f1c0083a252c6f",
+    ),
+    "real": (
+        "dcc47055e8935767784b7162e7c7cca6", "8ebf02c2075fadd564705f0dc7cd6291", "6098816791c3ebed543c71ffa11b9054",
+    ),
+    "sketch": (
+        "658d8009644040ff7ce30bb2e820850f", "1233bd18aa9a8a200bf4cecf1c34ef3e", "d8a222e4672cfd585298aa14d02ea441",
+    ),
 }  # fmt: skip
 
 
@@ -77,7 +90,8 @@ DATASETS = {
     "digits": Source(
         1_797, (1, 16, 16), 10, 0,
         terms="CC BY 4.0",
-        citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
+        citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, "
+        "1998",
     ),
     "digits_looks": Source(
         1_797, (1, 16, 16), 10, 0,
@@ -91,7 +105,8 @@ DATASETS = {
          "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"],
         tuple("0123456789"),
         terms="CC BY-SA 3.0",
-        citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-Based Learning Applied to Document Recognition, 1998",
+        citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-Based Learning Applied to Document "
+        "Recognition, 1998",
     ),
     "fmnist": _mnist_like(
         31,
@@ -106,7 +121,12 @@ DATASETS = {
         814_255, (1, 28, 28), 62, 562,
         terms="no licence stated; derived from NIST Special Database 19",
         citation="G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST, arXiv:1702.05373, 2017 (by class)",
-        files=(RemoteFile("gzip.zip", ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",), "md5:58c8d27c78d21e728a6bc7b3cc06412e"),),
+        files=(
+            RemoteFile(
+                "gzip.zip", ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
+                "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+            ),
+        ),
         read=readers.read_emnist,
     ),
     "femnist": Source(
@@ -116,25 +136,38 @@ DATASETS = {
         files=(RemoteFile("all_data_*.json"),),
         read=readers.read_leaf,
         exact=False,
-        by_hand="clone https://github.com/TalwalkarLab/leaf, run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample in its "
+        by_hand="clone https://github.com/TalwalkarLab/leaf, run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample in "
+        "its "
         "data/femnist with pillow older than 10, which downloads NIST's images, and copy data/all_data/all_data_*.json",
     ),
     "cifar10": Source(
         60_000, (3, 32, 32), 10, 170, CIFAR_TERMS, CIFAR_CITATION,
-        files=(RemoteFile("cifar-10-python.tar.gz", (CIFAR_URL + "cifar-10-python.tar.gz",), "md5:c58f30108f718f92721af3b95e74349a"),),
+        files=(
+            RemoteFile(
+                "cifar-10-python.tar.gz", (CIFAR_URL + "cifar-10-python.tar.gz",),
+                "md5:c58f30108f718f92721af3b95e74349a",
+            ),
+        ),
         read=functools.partial(
-            readers.read_cifar, train=tuple(f"data_batch_{k}" for k in range(1, 6)), test="test_batch", meta="batches.meta", kind=""
+            readers.read_cifar, train=tuple(f"data_batch_{k}" for k in range(1, 6)), test="test_batch",
+            meta="batches.meta", kind="",
         ),
     ),
     "cifar100": Source(
         60_000, (3, 32, 32), 100, 169, CIFAR_TERMS, CIFAR_CITATION,
-        files=(RemoteFile("cifar-100-python.tar.gz", (CIFAR_URL + "cifar-100-python.tar.gz",), "md5:eb9058c3a382ffc7106e4002c42a8d85"),),
+        files=(
+            RemoteFile(
+                "cifar-100-python.tar.gz", (CIFAR_URL + "cifar-100-python.tar.gz",),
+                "md5:eb9058c3a382ffc7106e4002c42a8d85",
+            ),
+        ),
         read=functools.partial(readers.read_cifar, train=("train",), test="test", meta="meta", kind="fine_"),
     ),
     "cinic10": Source(
         270_000, (3, 32, 32), 10, 688,
         terms="CC BY 4.0; its images come from CIFAR-10 and ImageNet",
-        citation="L. Darlow, E. Crowley, A. Antoniou, A. Storkey, CINIC-10 is not ImageNet or CIFAR-10, arXiv:1810.03505, 2018",
+        citation="L. Darlow, E. Crowley, A. Antoniou, A. Storkey, CINIC-10 is not ImageNet or CIFAR-10, "
+        "arXiv:1810.03505, 2018",
         files=(
             RemoteFile(
                 "CINIC-10.tar.gz",
@@ -150,7 +183,12 @@ DATASETS = {
         110_000, (3, 64, 64), 200, 248,
         terms="ImageNet's: non-commercial research and education",
         citation="Y. Le, X. Yang, Tiny ImageNet Visual Recognition Challenge, CS 231N course report, 2015",
-        files=(RemoteFile("tiny-imagenet-200.zip", ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",), "md5:90528d7ca1a48142e341f4ef8d21d0de"),),
+        files=(
+            RemoteFile(
+                "tiny-imagenet-200.zip", ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",),
+                "md5:90528d7ca1a48142e341f4ef8d21d0de",
+            ),
+        ),
         read=pictures.read_tiny_imagenet,
     ),
     "domainnet": Source(

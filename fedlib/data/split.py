@@ -113,7 +113,8 @@ def _stratified_order(labels: np.ndarray, size: int, fraction: float) -> np.ndar
 
 
 def _equally_many(pool: np.ndarray, labels: np.ndarray, classes: np.ndarray, seed: int, client: int) -> np.ndarray:
-    """Of the indices `pool`, as many of each of `classes` as the rarest of them has there, at random for each client."""
+    """Of the indices `pool`, as many of each of `classes` as the rarest of them has there,
+    at random for each client."""
     shuffled = rng(seed, "owned test", client).permutation(pool)
     by_class = [shuffled[labels[shuffled] == c] for c in classes]
     by_class = [own for own in by_class if len(own)]  # a class may be in no test part at all

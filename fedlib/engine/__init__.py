@@ -1,1 +1,1 @@
-"""Training and evaluation of many clients: `fold` over minibatches, backends, transport, and the round loop."""
+"""Training and evaluation of many clients: set-up, rounds, backends, evaluation, transport, checkpoints, results."""

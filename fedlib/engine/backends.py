@@ -1,8 +1,8 @@
 """How clients are computed: one after the other, stacked in one program, or side by side in worker processes.
 
 A backend is called as backend(fn, turns, *trees): fn(model, *trees of client k, data of client k) for every turn k, the
-results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what `Serial`, the reference, returns: `Process`
-bit for bit, `Vmap` up to rounding. `seconds` adds up the time spent on data and on steps.
+results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what `Serial`, the reference, returns:
+`Process` bit for bit, `Vmap` up to rounding. `seconds` adds up the time spent on data and on steps.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 
 from fedlib.base import tree
 from fedlib.base.errors import choose, require
-from fedlib.engine.batches import Turn
+from fedlib.engine.batches import ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
-from fedlib.engine.worker_processes import Workers
+from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.models import Model
 
 STACK = 32  # most clients in one stack on a CPU; on a GPU its memory decides
@@ -38,7 +38,7 @@ class Serial:
     def __init__(self, model: Model, device: torch.device, watch: Callable | None = None):
         self.model, self.seconds, self.watch = model, Counter(), watch
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         """`watch(step, state)`, if given, is called after every training step."""
         results = []
         for k, turn in enumerate(turns):
@@ -58,11 +58,11 @@ class Vmap(Serial):
 
     name = "vmap"
 
-    def __init__(self, model: Model, device: torch.device, capture: bool | None = None):
+    def __init__(self, model: Model, device: torch.device, cuda_graph: bool | None = None):
         super().__init__(model.for_stack(), device)
-        self.device, self.capture, self.most = device, capture, None
+        self.device, self.cuda_graph, self.most = device, cuda_graph, None
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if self.most is None:
             self.most = STACK if self.device.type == "cpu" else clients_that_fit(self.model, turns[0], self.device)
         stacks = []
@@ -91,7 +91,7 @@ class Vmap(Serial):
 
     def _stacked(self, fn, turns, trees):
         def one(slot, *mine):
-            return fn(self.model, *mine, StackedData(turns, slot, self.seconds, self.capture))
+            return fn(self.model, *mine, StackedData(turns, slot, self.seconds, self.cuda_graph))
 
         slots = torch.arange(len(turns), device=self.device)
         return torch.func.vmap(one)(slots, *trees)
@@ -107,9 +107,9 @@ class Process(Serial):
         require(
             device.type == "cpu", "backend", "process", "serial or vmap on a GPU, which workers would have to share"
         )
-        self.workers, self.shared = Workers(count or os.cpu_count() or 1), None
+        self.workers, self.shared = WorkerProcesses(count or os.cpu_count() or 1), None
 
-    def __call__(self, fn: Callable, turns: Sequence[Turn], *trees):
+    def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if len(turns) == 1:
             return super().__call__(fn, turns, *trees)
         if self.shared is None or self.shared[1] is not turns[0].source:
@@ -164,7 +164,7 @@ def cut(sizes: Sequence[int], most: int, launch: float) -> list[np.ndarray]:
     return stacks
 
 
-def clients_that_fit(model: Model, turn: Turn, device: torch.device) -> int:
+def clients_that_fit(model: Model, turn: ClientTurn, device: torch.device) -> int:
     """How many clients' training steps fit into the free memory of a GPU: an estimate, corrected by halving."""
     free, _ = torch.cuda.mem_get_info(device)
     size = torch.empty((), dtype=turn.source.dtype).element_size()

@@ -14,16 +14,13 @@ from fedlib.data.datasets import Dataset
 from fedlib.privacy.noise import Mechanism, poisson_batches
 
 SCAN_BATCH = 512  # rows of a batch where nothing is trained
-
-
-TRAIN = 0  # first number of the draws of a round's training
-
-
 KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
+TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first number of its draws
 
 
 class Source:
-    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] and standardised per channel on the fly."""
+    """The whole data set on one device; a batch is an index look-up,
+    scaled to [0, 1] and standardised per channel on the fly."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype):
         self.dataset, self.device, self.dtype = dataset, device, dtype
@@ -45,7 +42,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Training:
-    """What every client of a run shares: E local epochs, B batch size, lr, the run's seed, smallest batch that is trained on."""
+    """What every client of a run shares: E local epochs, B batch size, lr, the run's seed,
+    smallest batch that is trained on."""
 
     local_epochs: int
     batch_size: int
@@ -56,8 +54,9 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings, the name of its draws."""
+class ClientTurn:
+    """One client's turn to compute: its samples by part ("train", "test"), the run's training settings,
+    the name of its draws."""
 
     source: Source
     training: Training
@@ -77,7 +76,7 @@ class Turn:
         generator = rng(self.training.seed, "batches", *self.draw, phase)
         size, count, plan = self.training.batch_size, len(self.parts["train"]), []
         while (epochs > 0) if steps is None else (len(plan) < steps):
-            if self.guarded:
+            if self.private:
                 batches = poisson_batches(generator, count, size, -(-count // size))
             else:
                 order = generator.permutation(count)
@@ -100,7 +99,7 @@ class Turn:
         return [tuple(generator.standard_normal((len(batch), numbers)) for batch in batches) for batches in plan]
 
     @property
-    def guarded(self) -> bool:
+    def private(self) -> bool:
         """Whether this turn's steps are DP-SGD."""
         return self.training.privacy.in_steps and self.draw[0] == TRAIN
 

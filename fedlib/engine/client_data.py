@@ -20,15 +20,39 @@ from torch import Tensor
 
 from fedlib.base import tree
 from fedlib.data.batch import Batch
-from fedlib.engine.batches import KEPT, SCAN_BATCH, Turn
+from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
 from fedlib.engine.cuda_graph import repeated
-from fedlib.privacy.noise import Guard
+from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
 
 
-class PlainData:
+class Differentiating:
+    """How a client's training steps differentiate: as the model does, or under privacy = "record" clipped and noisy."""
+
+    private: PrivateGradient | None = None  # of the step that is being taken, where it is to be private
+    asked = False  # whether it was
+
+    def differentiate(self, model, loss, theta, part, batch):
+        if self.private is None:
+            return model.differentiate(loss, theta, part, batch)
+        self.asked = True
+        return self.private(model, loss, theta, part, batch)
+
+    def private_step(self, private: PrivateGradient, step: Callable, state, *batches: Batch):
+        """step(state, *batches) with `private` as the gradient. Raises BadValue where the step takes another one."""
+        self.private, self.asked = private, False
+        try:
+            state = step(state, *(PrivateBatch(batch.x, batch.y, batch.mask, batch.noise) for batch in batches))
+        finally:
+            self.private = None
+        if not self.asked:
+            raise other_gradient()
+        return state
+
+
+class PlainData(Differentiating):
     """One client's data, one minibatch after the other (contract: `fedlib.algorithms.api.ClientData`)."""
 
-    def __init__(self, turn: Turn, clock: Counter | None = None, watch: Callable | None = None):
+    def __init__(self, turn: ClientTurn, clock: Counter | None = None, watch: Callable | None = None):
         self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
         self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
         self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
@@ -43,10 +67,10 @@ class PlainData:
         epochs = self.local_epochs if epochs is None else epochs
         plan = self.turn.plan(self.phase, epochs, steps, together)
         noises = self.turn.noise(self.phase, plan, noise)
-        guard = functools.partial(self._guard, self.phase) if self.turn.guarded else None
+        private = functools.partial(self._private_gradient, self.phase) if self.turn.private else None
         self.phase += 1
         look_up = self._training_samples(keep=epochs > 1 or steps is not None)
-        return self._run(step, state, plan, noises, look_up, start, self.watch, guard)
+        return self._run(step, state, plan, noises, look_up, start, self.watch, private)
 
     def scan(self, step, state, part: str = "train"):
         start, indices = time.perf_counter(), self.turn.parts[part]
@@ -63,24 +87,24 @@ class PlainData:
         x, y = self.kept.x, self.kept.y
         return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
 
-    def _guard(self, phase: int, step: int) -> Guard:
+    def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
         generator, source = self.turn.step_noise(phase, step), self.turn.source
 
         def normal(count: int) -> Tensor:
             return torch.from_numpy(generator.standard_normal(count, np.float32)).to(source.device, source.dtype)
 
-        return Guard(self.turn.training.privacy, self.turn.expected_batch, normal)
+        return PrivateGradient(self.turn.training.privacy, self.turn.expected_batch, normal)
 
-    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None, guard=None):
+    def _run(self, step, state, plan, noises, look_up, start: float, watch: Callable | None = None, private=None):
         for number, (chosen, noise) in enumerate(zip(plan, noises)):
             batches = [look_up(torch.from_numpy(rows)) for rows in chosen]
             batches = [self._with_noise(batch, numbers) for batch, numbers in zip(batches, noise)]
-            if guard:
-                shared = guard(number)
-                batches = [replace(batch, guard=shared) for batch in batches]
             ready = time.perf_counter()
             self.clock["data"] += ready - start
-            state = step(state, *batches)
+            if private:
+                state = self.private_step(private(number), step, state, *batches)
+            else:
+                state = step(state, *batches)
             start = time.perf_counter()
             self.clock["step"] += start - ready
             if watch:
@@ -93,14 +117,14 @@ class PlainData:
         return replace(batch, noise=torch.from_numpy(numbers).to(self.turn.source.device, self.turn.source.dtype))
 
 
-class StackedData:
+class StackedData(Differentiating):
     """K clients' data, used inside torch.func.vmap with `slot` (0..K-1, batched) saying which client is meant.
 
     Minibatches are padded to the longest and masked. Where a client has no minibatch left, its old state is selected.
     """
 
-    def __init__(self, turns: Sequence[Turn], slot: Tensor, clock: Counter, capture: bool | None = None):
-        self.turns, self.slot, self.clock, self.capture = turns, slot, clock, capture
+    def __init__(self, turns: Sequence[ClientTurn], slot: Tensor, clock: Counter, cuda_graph: bool | None = None):
+        self.turns, self.slot, self.clock, self.cuda_graph = turns, slot, clock, cuda_graph
         training = turns[0].training
         self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size
         self.phase, self.group, self.device = 0, turns[0].group, slot.device
@@ -120,19 +144,19 @@ class StackedData:
         noises = [turn.noise(self.phase, plan, noise) for turn, plan in zip(self.turns, plans)]
         own = [turn.parts["train"] for turn in self.turns]
         plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
-        guard, width = None, self.batch_size
-        if self.turns[0].guarded:
-            guard = functools.partial(self._guard, self.phase)
+        private, width = None, self.batch_size
+        if self.turns[0].private:
+            private = functools.partial(self._private_gradient, self.phase)
             width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
         self.phase += 1
-        return self._run(step, state, plans, width, together, start, noises if noise else None, guard)
+        return self._run(step, state, plans, width, together, start, noises if noise else None, private)
 
     def scan(self, step, state, part: str = "train"):
         start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
         plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
         return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
 
-    def _guard(self, phase: int, step: int) -> Guard:
+    def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
         generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
 
         def normal(count: int) -> Tensor:
@@ -141,18 +165,13 @@ class StackedData:
             return self._mine(torch.from_numpy(numbers).to(source.dtype))
 
         sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=source.dtype)
-        return Guard(self.turns[0].training.privacy, self._mine(sizes), normal)
+        return PrivateGradient(self.turns[0].training.privacy, self._mine(sizes), normal)
 
-    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, guard=None):
-        index, real = (
-            self._mine(table) for table in padded(plans, width, together)
-        )  # [S, together, B], for all steps at once
-        source = self.turns[0].source
-        noise = (
-            None
-            if noises is None
-            else self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
-        )
+    def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, private=None):
+        index, real = map(self._mine, padded(plans, width, together))  # [S, together, B], for all steps at once
+        source, noise = self.turns[0].source, None
+        if noises is not None:
+            noise = self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
         lengths = self._mine(torch.tensor([len(plan) for plan in plans]))
         ready = time.perf_counter()
         self.clock["data"] += ready - start
@@ -163,14 +182,13 @@ class StackedData:
             if noise is not None:
                 numbers = noise.index_select(0, s)[0]
                 batches = [replace(batch, noise=numbers[k]) for k, batch in enumerate(batches)]
-            if guard is None:
+            if private is None:
                 return tree.where(mask[0].any(), step(state, *batches), state)
-            shared = guard(int(s))  # drawn by NumPy: such a step cannot be recorded
-            batches = [replace(batch, guard=shared) for batch in batches]
-            return tree.where(s[0] < lengths, step(state, *batches), state)
+            new = self.private_step(private(int(s)), step, state, *batches)
+            return tree.where(s[0] < lengths, new, state)
 
-        capture = self.capture if guard is None else False
-        state = repeated(padded_step, state, len(index), self.slot.device, capture)
+        cuda_graph = self.cuda_graph if private is None else False  # NumPy draws the noise, which no graph can record
+        state = repeated(padded_step, state, len(index), self.slot.device, cuda_graph)
         self.clock["step"] += time.perf_counter() - ready
         return state
 
@@ -180,7 +198,8 @@ class StackedData:
 
 
 def padded(plans: list[list[tuple[np.ndarray, ...]]], width: int, together: int = 1) -> tuple[Tensor, Tensor]:
-    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape, S the most steps."""
+    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape,
+    S the most steps."""
     steps = max((len(plan) for plan in plans), default=0)
     index = np.zeros((len(plans), steps, together, width), dtype=np.int64)
     real = np.zeros(index.shape, dtype=bool)

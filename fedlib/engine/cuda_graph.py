@@ -1,7 +1,7 @@
 """A GPU step recorded once and replayed: small models keep a GPU waiting for Python, a recorded step does not.
 
-On CUDA the second step of a loop is recorded as a CUDA graph and replayed for all that follow. What changes from step to
-step is the number of the step, a tensor that the recording itself counts up; the state lives in buffers that it
+On CUDA the second step of a loop is recorded as a CUDA graph and replayed for all that follow. What changes from step
+to step is the number of the step, a tensor that the recording itself counts up; the state lives in buffers that it
 overwrites. So a recording may be made inside torch.func.vmap, where Python sees one client and the device all of them.
 """
 
@@ -17,16 +17,16 @@ from fedlib.base import tree
 WORTH_IT = 4  # fewest steps for which a recording pays
 
 
-def repeated(body: Callable, state, count: int, device: torch.device, capture: bool | None = None):
+def repeated(body: Callable, state, count: int, device: torch.device, cuda_graph: bool | None = None):
     """state = body(state, s) for s = 0 .. count-1; s is an int64 tensor [1] on `device`. Returns the last state.
 
-    capture: True and False force the recorded and the plain loop; None records on CUDA from WORTH_IT steps on. With
-    capture on a CPU the "recording" is the Python function itself, so that buffers and counter are tested there.
+    cuda_graph: True and False force the recorded and the plain loop; None records on CUDA from WORTH_IT steps on.
+    Forced on a CPU the "recording" is the Python function itself, so that buffers and counter are tested there.
     """
-    if capture is None:
-        capture = device.type == "cuda" and count >= WORTH_IT
+    if cuda_graph is None:
+        cuda_graph = device.type == "cuda" and count >= WORTH_IT
     steps = torch.arange(count, device=device).split(1) if count else ()
-    if not capture or count < 3:
+    if not cuda_graph or count < 3:
         for s in steps:
             state = body(state, s)
         return state
@@ -53,7 +53,8 @@ def repeated(body: Callable, state, count: int, device: torch.device, capture: b
 
 
 def recorded(fn: Callable) -> Callable:
-    """The CUDA kernels that fn() launches, as a function that launches them all at once. fn itself is not carried out."""
+    """The CUDA kernels that fn() launches, as a function that launches them all at once.
+    fn itself is not carried out."""
     graph, side, main = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.current_stream()
     side.wait_stream(main)
     with torch.cuda.stream(side):

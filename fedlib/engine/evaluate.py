@@ -2,27 +2,42 @@
 
 | code | model tested |
 |---|---|
-| glob, recv, agg | what the client would hold after the next download (one model for all but for running statistics that clients keep, shared part + own part, own mixture) |
+| glob, recv, agg | what the client would hold after the next download: one for all, shared and own part, own mixture |
 | post | the model as it left the client's most recent local training (what it started from, if it never trained) |
 | ft(k) | a copy of glob/recv/agg after k epochs on the client's training data |
+
+At glob the models differ only by the running statistics that clients keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedlib.algorithms.parts.passes import count_correct, local_sgd
+from fedlib.algorithms.api import Algorithm, ClientData
+from fedlib.algorithms.parts.passes import count_correct
 from fedlib.base import tree
-from fedlib.engine.batches import Turn
+from fedlib.engine.batches import EVALUATE, ClientTurn
+from fedlib.engine.setup import Run
+from fedlib.engine.state import State
+from fedlib.models import Model
 
 CHUNK = 64  # clients whose models are held at a time
-FINETUNE = 1  # first number of a draw; 0 is training
 
 
-def evaluate(run, state: dict, point: str) -> tuple[np.ndarray, np.ndarray]:
+def record(run: Run, state: State) -> None:
+    """Evaluate all clients now, at the spec's points or the method's own, and append to the history."""
+    with state.booked("evaluate"):
+        for point in run.points(state):
+            correct, loss = map(torch.from_numpy, evaluate(run, state, point))
+            state.history.append({"round": state.round, "point": point, "correct": correct, "loss": loss})
+
+
+def evaluate(run: Run, state: State, point: str) -> tuple[np.ndarray, np.ndarray]:
     """Test all N clients: correct predictions per class int64 [N, C] and summed cross-entropy [N]. Changes nothing."""
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     loss = np.zeros(run.setting.num_clients)
@@ -33,94 +48,85 @@ def evaluate(run, state: dict, point: str) -> tuple[np.ndarray, np.ndarray]:
     return correct, loss
 
 
-def personal_models(run, state: dict, point: str):
+def personal_models(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, dict]]:
     """Yield (client ids, their thetas stacked) until all N clients are covered."""
     for ids, fresh, messages, owned in chunks(run, state, point):
         fn = partial(personal, run.acting(state), point, fresh)
         yield ids, run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
 
 
-def chunks(run, state: dict, point: str):
-    """Yield (client ids, whether their statistics must be computed first, messages, clients' own states), at most CHUNK at a time.
+def chunks(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, bool, Any, Any]]:
+    """Yield, at most CHUNK clients at a time: ids, whether their statistics must be computed first, messages,
+    own states.
 
-    A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained has
-    none yet: they are computed by one pass over its training data.
+    A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained
+    has none yet: they are computed by one pass over its training data.
     """
-    trained = state["trained"].numpy()
-    own = any(name in run.work.model.running for name, _ in tree.leaves(state["clients"]))
+    trained = state.trained.numpy()
+    own = any(name in run.work.model.running for name, _ in tree.leaves(state.clients))
     fresh = ~trained if run.transport.keeps_stats or own else np.zeros_like(trained)
     for group in (np.flatnonzero(~fresh), np.flatnonzero(fresh)):
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
-                messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state["clients"], ids)
-                messages = run.transport.received(messages, tree.rows(state["stats"], ids), training=False)
+                messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state.clients, ids)
+                messages = run.transport.received(messages, tree.rows(state.stats, ids), training=False)
                 yield ids, bool(fresh[ids[0]]), messages, owned
 
 
-def evaluation_turns(run, state: dict, ids) -> list[Turn]:
+def evaluated_messages(run: Run, state: State, point: str, ids: Sequence[int]) -> Any:
+    """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
+    method = run.acting(state)
+    if point != "post":
+        return method.messages(state.server, ids)
+    if method.stored_upload is not None:
+        return tree.stack([method.stored_upload(state.server, int(i)) for i in ids])
+    return tree.rows(state.uploads, ids)
+
+
+def evaluation_turns(run: Run, state: State, ids: Sequence[int]) -> list[ClientTurn]:
     """What a backend needs to reach these clients outside of training."""
-    return [run.turn(int(i), FINETUNE, state["round"]) for i in ids]
+    return [run.turn(int(i), EVALUATE, state.round) for i in ids]
 
 
-def personal(method, point: str, fresh: bool, model, message, client, data) -> dict:
-    """theta of one client as it is tested at `point`, fine-tuning included."""
+# one client ----------------------------------------------------------------------------------------------------------
+
+
+def tested(
+    method: Algorithm, point: str, fresh: bool, num_classes: int, model: Model, message, client, data: ClientData
+):
+    """One client's test: `count_correct` of its model."""
+    theta = personal(method, point, fresh, model, message, client, data)
+    scores = model.logits if is_generic(method, point) else partial(method.predict, model)
+    return count_correct(partial(scores, theta), data, num_classes)
+
+
+def personal(method: Algorithm, point: str, fresh: bool, model: Model, message, client, data: ClientData) -> dict:
+    """theta of one client as it is tested at `point`, fine-tuning included; fresh: with statistics of its own data."""
     if is_generic(method, point):
         theta = method.generic_model(model, message)
     else:
         theta = method.personal_model(model, message, client, data)
-    theta = _with_fresh_stats_of_all(method, model, theta, data) if fresh else theta
+    theta = with_fresh_stats(method, model, theta, data) if fresh else theta
     if point.startswith("ft"):
-        theta = getattr(method, "fine_tune", local_sgd)(model, theta, data, int(point[3:-1]))
+        theta = method.fine_tune(model, theta, data, int(point[3:-1]))
     return theta
 
 
-def _with_fresh_stats_of_all(method, model, theta: dict, data) -> dict:
-    """`with_fresh_stats`, of each of its models where the method has several (`num_models`)."""
-    if not hasattr(method, "num_models"):
-        return with_fresh_stats(model, theta, data)
-    stacked = {name: theta[name] for name in model.theta0}
-    parts = [with_fresh_stats(model, tree.rows(stacked, k), data) for k in range(method.num_models)]
-    return {**theta, **tree.stack(parts)}
-
-
-def is_generic(method, point: str) -> bool:
+def is_generic(method: Algorithm, point: str) -> bool:
     """Whether what is tested at `point` is one model for all, while the method's `personal_model` is not."""
-    return point == "glob" and hasattr(method, "generic_model")
+    return point == "glob" and method.generic_model is not None
 
 
-def tested(method, point: str, fresh: bool, num_classes: int, model, message, client, data):
-    """One client's test: `count_correct` of its model."""
-    theta = personal(method, point, fresh, model, message, client, data)
-    own = hasattr(method, "predict") and not is_generic(method, point)
-    return count_correct(
-        partial(method.predict, model, theta) if own else partial(model.logits, theta), data, num_classes
-    )
+def with_fresh_stats(method: Algorithm, model: Model, theta: dict, data: ClientData) -> dict:
+    """theta with batch-norm statistics of the client's training data; of each of its models where it has several."""
+    if method.num_models is None:
+        return {**theta, **fresh_stats(model, theta, data)}
+    stacked = {name: theta[name] for name in model.theta0}
+    return {**theta, **tree.stack([fresh_stats(model, tree.rows(stacked, k), data) for k in range(method.num_models)])}
 
 
-def evaluated_messages(run, state: dict, point: str, ids):
-    """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
-    if point != "post":
-        return downloads(run.acting(state), state["server"], ids)
-    if hasattr(run.acting(state), "stored_upload"):
-        return tree.stack([run.acting(state).stored_upload(state["server"], int(i)) for i in ids])
-    return tree.rows(state["uploads"], ids)
-
-
-def downloads(method, server, ids):
-    """The messages to these clients, stacked; computed together where the method can (`downloads`)."""
-    if hasattr(method, "downloads"):
-        return method.downloads(server, ids)
-    messages = [method.download(server, int(i)) for i in ids]
-
-    def joined(*leaves):
-        same = all(leaf is leaves[0] for leaf in leaves)  # one message for all is not copied
-        return leaves[0].expand(len(ids), *leaves[0].shape) if same else torch.stack(leaves)
-
-    return tree.map(joined, messages[0], *messages[1:])
-
-
-def with_fresh_stats(model, theta: dict, data) -> dict:
-    """theta with batch-norm statistics computed by one pass over the client's training data (batches weighted by size)."""
+def fresh_stats(model: Model, theta: dict, data: ClientData) -> dict:
+    """Batch-norm statistics computed by one pass over the client's training data (batches weighted by their size)."""
 
     def step(totals, batch):
         sums, seen = totals
@@ -130,7 +136,7 @@ def with_fresh_stats(model, theta: dict, data) -> dict:
 
     zeros = {name: torch.zeros_like(theta[name]) for name in model.running}
     sums, seen = data.scan(step, (zeros, torch.zeros((), dtype=torch.int64, device=theta["head.bias"].device)), "train")
-    return {**theta, **{name: total / seen for name, total in sums.items()}}
+    return {name: total / seen for name, total in sums.items()}
 
 
 def summarise(correct: np.ndarray, loss: np.ndarray, tests: np.ndarray) -> dict[str, float]:

@@ -12,31 +12,36 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from fedlib import algorithms
 from fedlib.algorithms.api import Setting
-from fedlib.measures import ROUND_MEASURES
+from fedlib.engine.checkpoint import saved_as
+from fedlib.engine.setup import Run
+from fedlib.engine.state import State
+from fedlib.measures import ROUND_MEASURES, SEE_ROUNDS
 from fedlib.spec import RunSpec
 
 
 def beginning(spec: RunSpec) -> tuple[str, int]:
     """(key, rounds): runs with the same key do the same in their first rounds, this one up to `rounds`.
 
-    The key covers everything but what comes into play later: the method that takes over, and the measures of the final models.
+    The key covers everything but what comes into play later: the method that takes over, and the measures of the final
+    models. rounds is 0 where nothing is shared; so it is for measures of what travels, which no state holds.
     """
-    method = algorithms.make(spec.method, **spec.hyper)
-    first, rounds = method, spec.rounds
-    if hasattr(method, "warm_up"):
-        first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
+    method = spec.algorithm
+    first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
+    if first is None:
+        first, rounds = method, spec.rounds
+    if any(measure in SEE_ROUNDS for measure in spec.measures):
+        rounds = 0
     name = type(first).__module__.rpartition(".")[2]
     each_round = [measure for measure in spec.measures if measure in ROUND_MEASURES]
     task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": each_round}
-    task["validation"] = spec.hyper.get("val_fraction", 0.0)
+    task["validation"] = method.val_fraction
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
 
 
-def prefix_id(spec: RunSpec, rounds: int) -> str:
+def beginning_id(spec: RunSpec, rounds: int) -> str:
     """Id of the state after `rounds` common rounds."""
-    return f"prefix-{beginning(spec)[0]}-{rounds}"
+    return f"beginning-{beginning(spec)[0]}-{rounds}"
 
 
 def leaders(specs: Sequence[RunSpec]) -> dict[str, tuple[list[int], list[str]]]:
@@ -55,3 +60,23 @@ def leaders(specs: Sequence[RunSpec]) -> dict[str, tuple[list[int], list[str]]]:
         if others:
             plan[leader] = sorted({rounds for rounds, _ in others}), [id for _, id in others]
     return plan
+
+
+def keep_beginning(runs: Sequence[Run], states: Sequence[State]) -> None:
+    """Leave the states of this round, before anything follows it, to other runs."""
+    for run, state in zip(runs, states):
+        if not state.diverged:
+            saved_as(run, beginning_id(run.spec, state.round)).save([state])
+
+
+def shared_states(runs: Sequence[Run]) -> list[State] | None:
+    """The states after the last round of the common beginning, if other runs have left them;
+    what follows it is to be done."""
+    rounds = beginning(runs[0].spec)[1]
+    found = [rounds and saved_as(run, beginning_id(run.spec, rounds)).load() for run in runs]
+    if not all(found):
+        return None
+    states = [state for (state,) in found]
+    for run, state in zip(runs, states):
+        state.warming_up, state.shared_rounds = run.warm_up[1] > 0, rounds
+    return states

@@ -47,7 +47,8 @@ class Transport:
         return _replaced(messages, stats)
 
     def before_training(self, clients):
-        """Stacked client states as training starts from them: their own copies of statistics are reset too under "reset"."""
+        """Stacked client states as training starts from them:
+        their own copies of statistics are reset too under "reset"."""
         if self.policy != "reset" or not clients:
             return clients
         count = len(next(leaf for _, leaf in tree.leaves(clients)))
@@ -56,7 +57,8 @@ class Transport:
         )
 
     def sent(self, uploads) -> tuple[object, dict[str, Tensor]]:
-        """Stacked uploads as the server sees them (statistics blanked to their initial values), and the statistics the clients keep."""
+        """Stacked uploads as the server sees them (statistics blanked to their initial values),
+        and the statistics the clients keep."""
         if not self.keeps_stats:
             return uploads, {}
         kept: dict[str, Tensor] = {}
@@ -64,7 +66,8 @@ class Transport:
             if name in self.running:
                 if name in kept:
                     raise BadValue(
-                        f"bn_stats = {self.policy!r} cannot keep {name!r}: the upload holds it twice; use bn_stats='global'"
+                        f"bn_stats = {self.policy!r} cannot keep {name!r}: the upload holds it twice; use "
+                        "bn_stats='global'"
                     )
                 kept[name] = leaf
         blank = {name: self.theta0[name].expand_as(leaf) for name, leaf in kept.items()}
@@ -72,7 +75,8 @@ class Transport:
 
 
 def _replaced(node, new: dict[str, Tensor]):
-    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each, by M copies."""
+    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each,
+    by M copies."""
     if isinstance(node, dict):
         return {k: _expanded(new[k], leaf) if k in new else _replaced(leaf, new) for k, leaf in node.items()}
     if isinstance(node, tuple):

@@ -1,4 +1,8 @@
-"""Worker processes of one thread each, that survive Ctrl-C in the parent, leave with it, and are replaced when killed."""
+"""Worker processes of one thread each, that survive Ctrl-C in the parent, leave with it, and are replaced when killed.
+
+On Linux they are forked by a server process that has loaded PyTorch once (`multiprocessing`'s "forkserver"), so that
+starting one costs no imports; elsewhere they are started afresh ("spawn"; macOS's libraries do not survive a fork).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,34 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import torch
+
 from fedlib.base.errors import FedlibError
 
 DEATHS = 3  # so many times in a row may workers die without anything being finished
+# What the server loads, as far as this process has it; sklearn.datasets holds the digits. Nothing of fedlib: the server
+# may find another copy of it than this process. Loading these touches no GPU.
+PRELOADED = ("torch", "sklearn.datasets")
 
 
-class Workers:
+def context() -> multiprocessing.context.BaseContext:
+    """How worker processes, and what they share, are made on this platform."""
+    if not sys.platform.startswith("linux"):
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([name for name in PRELOADED if name in sys.modules])
+    return server
+
+
+class WorkerProcesses:
     """`count` processes for functions of picklable arguments."""
 
     def __init__(self, count: int, setup: Callable | None = None, *setup_arguments):
@@ -54,7 +72,8 @@ class Workers:
                 deaths = 1 if len(results) > before else deaths + 1
                 if deaths == DEATHS:
                     raise FedlibError(
-                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: {len(left)} jobs"
+                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: "
+                        f"{len(left)} jobs"
                     ) from None
             except BaseException:
                 self._kill_pool()
@@ -76,9 +95,9 @@ class Workers:
             place = str(Path(self.folder.name) / "shared") if self.folder else None
             self.pool = ProcessPoolExecutor(
                 self.count,
-                mp_context=multiprocessing.get_context("spawn"),
+                mp_context=context(),
                 initializer=_start,
-                initargs=(os.getpid(), place, self.setup, self.setup_arguments),
+                initargs=(dict(os.environ), place, self.setup, self.setup_arguments),
             )
         return self.pool
 
@@ -96,22 +115,21 @@ class Workers:
 _shared: list = []  # in a worker: the thing that was shared, if any
 
 
-def _start(parent: int, place: str | None, setup: Callable | None, setup_arguments: tuple) -> None:
-    import torch
-
+def _start(environment: dict[str, str], place: str | None, setup: Callable | None, setup_arguments: tuple) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    os.environ.clear()  # it was the server's, as it was when that began
+    os.environ.update(environment)
     torch.set_num_threads(1)
     if place:
         _shared.append(pickle.loads(Path(place).read_bytes()))
     if setup:
         setup(*setup_arguments)
 
-    def leave_with_parent():
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
 
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+def _leave_with_parent() -> None:
+    multiprocessing.parent_process().join()  # not the server, but the process that asked for this one
+    os._exit(1)
 
 
 def _call(fn: Callable, *arguments):

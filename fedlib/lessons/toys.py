@@ -1,4 +1,5 @@
-"""Toys whose every step can be redone with pencil and paper: what lessons build methods on by hand, and tests check them with."""
+"""Toys whose every step can be redone with pencil and paper: what lessons build methods on by hand,
+and tests check them with."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def theta(w: float, v: float, b: float) -> dict:
 
 
 class ToyModel:
-    """y = v w x + b, loss = mean of e²/2 with e = v w x + b - y, so that dw = e v x, dv = e w x, db = e (means over the batch).
+    """y = v w x + b, loss = mean of e²/2 with e = v w x + b - y, so that dw = e v x, dv = e w x,
+    db = e (means over the batch).
 
     w is the feature extractor, (v, b) the head. It has the interface of `fedlib.models.model.Model`.
     """
@@ -34,14 +36,15 @@ class ToyModel:
     stacked = False
     descended = Model.descended
     gradient = Model.gradient
+    differentiate = Model.differentiate
     for_stack = Model.for_stack
     logits_of_many = Model.logits_of_many
 
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
-        """By the formulas above; with a loss of its own by automatic differentiation."""
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
+        """By the formulas above; with a loss of its own by automatic differentiation. `differentiate` is not asked."""
         names = self.trainable if train is None else tuple(train)
         if loss is not None:
             part = {name: theta[name] for name in names}
@@ -82,7 +85,7 @@ class Parabola(ToyModel):
     def __init__(self, w: float = 5.0):
         self.theta0 = {"extractor.w": torch.tensor([w], dtype=torch.float64)}
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
         part = {name: theta[name] for name in self.trainable}
         slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
         return self.descended(part, slope, lr)
@@ -105,7 +108,8 @@ class _Net(nn.Module):
 
 
 def point_classifier(inputs: int = 2, hidden: int = 0, classes: int = 2, relu: bool = False, seed: int = 0) -> Model:
-    """A Model in float64 that classifies points [B, inputs]: W A x + b, A without bias (absent if hidden = 0), maybe a ReLU.
+    """A Model in float64 that classifies points [B, inputs]: W A x + b, A without bias (absent if hidden = 0),
+    maybe a ReLU.
 
     Small seeded initial values, rounded to two digits so that they fit on the page.
     """
@@ -135,8 +139,9 @@ class ToyBatch:
 class ToyData:
     """One client's minibatches in a fixed order, instead of shuffled ones: batches = [([x, ...], [y, ...]), ...].
 
-    y are numbers for `ToyModel`, and classes for `point_classifier` if `classes` says how many there are. val and test are
-    lists of batches as well; what is not given has the training batches. The interface is that of `fedlib.algorithms.api.ClientData`.
+    y are numbers for `ToyModel`, and classes for `point_classifier` if `classes` says how many there are. val and test
+    are lists of batches as well; what is not given has the training batches. The interface is that of
+    `fedlib.algorithms.api.ClientData`.
     """
 
     group, device = "", torch.device("cpu")
@@ -164,13 +169,17 @@ class ToyData:
         return functional.one_hot(torch.cat([batch.y for batch in self.batches]), self.classes).sum(0)
 
     def fold(self, step, state, epochs=None, *, steps=None, together=1, noise=0):
-        """`together` batches at a time, cyclically; `steps` of them, or as many as `epochs` passes have. Noise is all zeros."""
+        """`together` batches at a time, cyclically; `steps` of them, or as many as `epochs` passes have.
+        Noise is all zeros."""
         batches = [replace(b, noise=b.x.new_zeros(len(b.x), noise)) if noise else b for b in self.batches]
         if steps is None:
             steps = max(1, len(batches) // together) * (self.local_epochs if epochs is None else epochs)
         for s in range(steps):
             state = step(state, *(batches[(s * together + k) % len(batches)] for k in range(together)))
         return state
+
+    def differentiate(self, model, loss, theta, part, batch):
+        return model.differentiate(loss, theta, part, batch)
 
     def scan(self, step, state, part="train"):
         for batch in self.held_out.get(part) or self.batches:
@@ -185,7 +194,8 @@ def _batch(x, y, classes: int) -> ToyBatch:
 
 
 def play(method, model, clients: Sequence[ToyData], rounds: int) -> Iterator[tuple[dict, dict]]:
-    """A method's own functions without an engine, everybody taking part: (server, the clients' states stacked) at first and after every round."""
+    """A method's own functions without an engine, everybody taking part: (server, the clients' states stacked)
+    at first and after every round."""
     classes = clients[0].classes
     counts = torch.stack([data.class_counts for data in clients]) if classes else None
     server, states = method.init(model, Setting(len(clients), rounds, classes or 1, class_counts=counts))

@@ -1,19 +1,18 @@
-"""Measurements on a run, named in `RunSpec.measures` and stored with its result: on the final models, or after every round."""
+"""Measurements on a run, named in `RunSpec.measures` and stored with its result: on final models,
+or after every round."""
 
 from __future__ import annotations
 
-from fedlib.base.errors import BadValue, choose
-from fedlib.measures.each_round import NEED_CHOICE, ROUND_MEASURES
+from fedlib.algorithms.api import Algorithm
+from fedlib.base.errors import choose
+from fedlib.measures.each_round import ROUND_MEASURES, SEE_ROUNDS, check_round_measure
 from fedlib.measures.final_models import FINAL_MEASURES
 
-__all__ = ["FINAL_MEASURES", "ROUND_MEASURES", "check_measure"]
+__all__ = ["FINAL_MEASURES", "ROUND_MEASURES", "SEE_ROUNDS", "check_measure"]
 
 
-def check_measure(name: str, method) -> None:
+def check_measure(name: str, method: Algorithm) -> None:
     """Raise BadValue unless there is a measure of this name and the method has what it looks at."""
     choose("measure", name, [*FINAL_MEASURES, *ROUND_MEASURES])
-    if name in NEED_CHOICE and not hasattr(method, "chosen"):
-        kind = type(method).__name__
-        raise BadValue(
-            f"measure {name!r} is not accepted for {kind}; expected a method that sends models of chosen clients"
-        )
+    if name in ROUND_MEASURES:
+        check_round_measure(name, method)

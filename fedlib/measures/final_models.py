@@ -1,6 +1,6 @@
 """Measurements on the final models: functions (run, thetas) -> arrays by name.
 
-run: `fedlib.engine.simulate.Run`; thetas: all clients' models [N, ...], at the headline point of evaluation.
+run: `fedlib.engine.setup.Run`; thetas: all clients' models [N, ...], at the headline point of evaluation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PROBE = 2000  # most images on which activations are compared
 
 
 def probe_images(run) -> np.ndarray:
-    """Indices of at most PROBE images drawn from all clients' test parts: every class, and no client trained on any of them."""
+    """Indices of at most PROBE images drawn from all clients' test parts: every class,
+    and no client trained on any of them."""
     pool = np.concatenate([parts["test"] for parts in run.work.parts])
     pool = pool[np.sort(np.unique(pool, return_index=True)[1])]  # each image once, where clients share test images
     return np.sort(rng(run.spec.partition_seed, "probe").permutation(pool)[:PROBE])
@@ -43,8 +44,9 @@ def cka(run, thetas: dict) -> dict[str, np.ndarray]:
 def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
     """Measures between all pairs of clients, each [N, N] (pFedSim Table 2), and cosines by class [N, N, C] (Fig. 2).
 
-    data (Eq. 1, on all of a client's samples), label_cosine (cosine of the class counts, a finer reference), cs (Eq. 2), mdb, wdb (each model on its own training images), ldb (row a:
-    on the test part of client a, which no model of this run was trained on).
+    data (Eq. 1, on all of a client's samples), label_cosine (cosine of the class counts, a finer reference), cs (Eq.
+    2), mdb, wdb (each model on its own training images), ldb (row a: on the test part of client a, which no model of
+    this run was trained on).
     """
     model, source, N = run.work.model, run.work.source, run.setting.num_clients
     heads = similarity.class_vectors(thetas)
@@ -77,19 +79,20 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
 
 
 def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
-    """Every client's model on the test parts of all clients together, which is `test_distribution="global"` without a second training.
+    """Every client's model on the test parts of all clients together,
+    which is `test_distribution="global"` without a second training.
 
     common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
-    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own `predict`.
+    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own
+    `predict`.
     """
     require(not run.groups, "measure", "common_test", "a method whose clients have one network")
-    generic = "glob" in run.spec.eval_points[:1] and hasattr(run.method, "generic_model")
+    generic = "glob" in run.spec.eval_points[:1] and run.method.generic_model is not None
     require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
     pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
-    predict = partial(run.method.predict, run.work.model) if hasattr(run.method, "predict") else run.work.model.logits
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     for i in range(run.setting.num_clients):
-        scores = partial(predict, tree.rows(thetas, i))
+        scores = partial(run.method.predict, run.work.model, tree.rows(thetas, i))
         correct[i] = count_correct(scores, run.data_of(i, test=pool), run.setting.num_classes)[0].cpu().numpy()
     labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
     return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
@@ -97,7 +100,8 @@ def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
 
 def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
     """Between all clients' models, each [N, N]: `squared_distance` of all trainable parameters (pFedSV Fig. 3) and
-    `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq. 2)."""
+    `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq.
+    2)."""
     names, heads = run.work.model.trainable, similarity.class_vectors(thetas)
     return {
         "squared_distance": similarity.squared_distances(thetas, thetas, names).cpu().numpy(),

@@ -66,8 +66,8 @@ def _sibling(shape, num_classes, seed, name: str, **options) -> Model:
 
 
 def sizes(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> dict[str, int]:
-    """How many numbers a model has, counted without making them: trainable in `extractor`, `head`, `model` (both) and `linear` (all
-    linear layers, head included); `statistics` are batch norm's running means and variances.
+    """How many numbers a model has, counted without making them: trainable in `extractor`, `head`, `model` (both) and
+    `linear` (all linear layers, head included); `statistics` are batch norm's running means and variances.
 
     Raises BadValue as `build`.
     """
@@ -82,7 +82,8 @@ def sizes(name: str, shape: tuple[int, int, int], num_classes: int, **options) -
 
 
 def layers(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> list[dict]:
-    """One dict for each convolution, batch norm, pooling and linear layer (see `layer_rows`), without making any weights.
+    """One dict for each convolution, batch norm, pooling and linear layer (see `layer_rows`),
+    without making any weights.
 
     Raises BadValue as `build`.
     """

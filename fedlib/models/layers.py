@@ -18,11 +18,12 @@ KINDS = {
 
 
 def layer_rows(net: nn.Module, shape: tuple[int, int, int]) -> list[dict]:
-    """One dict for each convolution, batch norm, pooling and linear layer, in the order of execution; nothing is computed.
+    """One dict for each convolution, batch norm, pooling and linear layer, in the order of execution;
+    nothing is computed.
 
     net: a network on the meta device; shape: (channels, height, width) of an image. Keys: name, kind ("Conv2D",
-    "BatchNorm2D", "MaxPool2D", "AvgPool2D", "FC"), in, out (channels or features), kernel, stride, pad, groups (None where
-    there is none), parameters (trainable numbers), output (shape for one image).
+    "BatchNorm2D", "MaxPool2D", "AvgPool2D", "FC"), in, out (channels or features), kernel, stride, pad, groups (None
+    where there is none), parameters (trainable numbers), output (shape for one image).
     """
     rows = []
 

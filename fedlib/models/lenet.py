@@ -1,4 +1,5 @@
-"""LeNet-5: with batch norm as in pFedSim (Table 5), and plain as in FedSimSup and in pFedSV's count of communication."""
+"""LeNet-5: with batch norm as in pFedSim (Table 5), and plain as in FedSimSup and in pFedSV's count of
+communication."""
 
 from __future__ import annotations
 
@@ -51,11 +52,11 @@ def lenet5(shape: tuple[int, int, int], num_classes: int, linear_layers: int = 2
 
 
 def lenet_dlg(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
-    """The network that "Deep Leakage from Gradients" attacks: three 5x5 convolutions of 12 channels, sigmoids, no pooling, one linear layer.
+    """The network that "Deep Leakage from Gradients" attacks: three 5x5 convolutions, sigmoids, one linear layer.
 
     L. Zhu, Z. Liu, S. Han, NeurIPS 2019, arXiv:1906.08935: smooth, so that its gradients can be matched by second-order
-    methods. Strides 2, 2, 1, padding 2; initial values are uniform in (-0.5, 0.5) as in the authors' code. With 3x32x32 inputs and
-    10 classes: 15,826 parameters.
+    methods. 12 channels, strides 2, 2, 1, padding 2, no pooling; initial values are uniform in (-0.5, 0.5) as in the
+    authors' code. With 3x32x32 inputs and 10 classes: 15,826 parameters.
     """
     layers, channels = OrderedDict(), shape[0]
     for k, stride in enumerate((2, 2, 1), 1):
@@ -70,7 +71,8 @@ def lenet_dlg(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
 
 
 def convolutions(channels: int, first: int, second: int) -> OrderedDict[str, nn.Module]:
-    """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels, each with ReLU and 2x2 pooling."""
+    """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels,
+    each with ReLU and 2x2 pooling."""
     return OrderedDict(
         conv1=nn.Conv2d(channels, first, 5),
         relu1=nn.ReLU(),

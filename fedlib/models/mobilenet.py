@@ -1,11 +1,13 @@
 """MobileNetV2, the backbone of pFedSim for Tiny-ImageNet and DomainNet.
 
 M. Sandler, A. Howard, M. Zhu, A. Zhmoginov, L.-C. Chen. "MobileNetV2: Inverted Residuals and Linear Bottlenecks." CVPR
-2018. pFedSim's Table 9 prints a stem of stride 1 and some impossible pairs of channels; its text says that torchvision's
+2018. pFedSim's Table 9 prints a stem of stride 1 and some impossible pairs of channels; its text says that
+      torchvision's
 network is meant, which is what is here.
 
-Differences from torchvision: see `fedlib.models.torchvision_nets`. In particular there is no dropout (torchvision: 0.2 before the
-head). Images are standardised with the data set's own statistics, not with ImageNet's, also for pretrained weights.
+Differences from torchvision: see `fedlib.models.torchvision_nets`. In particular there is no dropout (torchvision: 0.2
+before the head). Images are standardised with the data set's own statistics, not with ImageNet's, also for pretrained
+weights.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedlib.base.errors import BadValue
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
 
@@ -59,7 +58,8 @@ class Model:
         return {name: value.to(self.theta0[name]) for name, value in drawn.items()}
 
     def sibling(self, name: str, **options) -> Model:
-        """Another backbone for the same images and classes, drawn from the same seed, on the same device. Built once."""
+        """Another backbone for the same images and classes, drawn from the same seed, on the same device.
+        Built once."""
         key = (name, tuple(sorted(options.items())))
         if key not in self.siblings:
             like = next(iter(self.theta0.values()))
@@ -82,7 +82,8 @@ class Model:
         return self._forward(theta, x)
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
-        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest, as one program."""
+        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest,
+        as one program."""
         twin = self.for_stack()
         return torch.func.vmap(lambda one: twin.logits({**theta, **one}, x))(changed)
 
@@ -119,7 +120,8 @@ class Model:
         return self._train_forward(theta, batch, self.trainable if train is None else train, self.module.extractor)
 
     def batch_stats(self, theta: dict, batch) -> dict:
-        """Mean and unbiased variance of every batch-norm input on this batch alone, named like the running statistics."""
+        """Mean and unbiased variance of every batch-norm input on this batch alone,
+        named like the running statistics."""
         momenta = {layer: layer.momentum for layer in self.norms.values()}
         for layer in momenta:
             layer.momentum = 1.0
@@ -130,7 +132,8 @@ class Model:
                 layer.momentum = momentum
 
     def activations(self, shape: tuple[int, int, int]) -> int:
-        """Numbers that the forward pass of one image of that shape produces, over all layers: what a training step keeps."""
+        """Numbers that the forward pass of one image of that shape produces, over all layers:
+        what a training step keeps."""
         layers = {name: layer for name, layer in self.module.named_modules() if not list(layer.children())}
         like = self.theta0["head.bias"]
         x = torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
@@ -139,17 +142,27 @@ class Model:
     # training steps ------------------------------------------------------------------------------------------------
 
     def sgd_step(
-        self, theta: dict, batch, lr: float, train: Iterable[str] | None = None, loss: Callable | None = None
+        self,
+        theta: dict,
+        batch,
+        lr: float,
+        train: Iterable[str] | None = None,
+        loss: Callable | None = None,
+        differentiate: Callable | None = None,
     ) -> dict:
         """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable).
 
         loss(theta, batch, train) = (scalar, new running statistics); default: `loss`, the mean cross-entropy.
+        differentiate(model, loss, theta, part, batch) = (gradient, new running statistics); a client's data say which
+        (`fedlib.algorithms.api.ClientData.differentiate`), default: `Model.differentiate`.
         """
-        part, loss = {name: theta[name] for name in (self.trainable if train is None else train)}, loss or self.loss
-        if getattr(batch, "guard", None) is not None:  # DP-SGD, see fedlib.privacy.noise
-            return {**theta, **self.descended(part, batch.guard.gradient(self, loss, theta, part, batch), lr)}
-        grads, stats = self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
+        part = {name: theta[name] for name in (self.trainable if train is None else train)}
+        grads, stats = (differentiate or Model.differentiate)(self, loss or self.loss, theta, part, batch)
         return {**theta, **stats, **self.descended(part, grads, lr)}
+
+    def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
+        """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
+        return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
         """params - lr * grads."""
@@ -158,7 +171,8 @@ class Model:
         return dict(zip(params, torch._foreach_sub(list(params.values()), [grads[n] for n in params], alpha=lr)))
 
     def gradient(self, fn: Callable[[dict], tuple[Tensor, dict]], params: dict) -> tuple[dict, dict]:
-        """Gradient of fn(params) = (scalar, aux) with respect to params, and aux. One client at a time autograd is faster."""
+        """Gradient of fn(params) = (scalar, aux) with respect to params, and aux.
+        One client at a time autograd is faster."""
         if self.stacked:
             return torch.func.grad(fn, has_aux=True)(params)
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
@@ -170,7 +184,8 @@ class Model:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
-        """The module's (or a part's) output with theta's tensors in the places of its own: functional_call at a tenth of its cost."""
+        """The module's (or a part's) output with theta's tensors in the places of its own:
+        functional_call at a tenth of its cost."""
         module = self.module if part is None else part
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():
@@ -189,10 +204,6 @@ class Model:
     def _train_forward(
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
-        if getattr(batch, "guard", None) is not None:
-            raise BadValue(
-                "privacy = 'record' is not accepted for a method that computes gradients in another way than sgd_step"
-            )
         self._mode(training=True)
         active = {
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train

@@ -8,7 +8,8 @@ from torch.nn import functional
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """nn.BatchNorm2d that never writes into its buffers: in training mode the new running statistics are left in `new_stats`.
+    """nn.BatchNorm2d that never writes into its buffers: in training mode the new running statistics are left in
+    `new_stats`.
 
     mask: bool [B], the rows of a padded batch that hold real samples, or None if all do. Statistics are taken over the
     real rows only, so that a padded batch gives what the same batch without padding gives. A single value per channel

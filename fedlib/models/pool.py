@@ -13,8 +13,8 @@ class MaxPool2x2(nn.Module):
     """nn.MaxPool2d(2): the same outputs and gradients, also where several numbers of a window are the largest.
 
     PyTorch goes through a window number by number. Here neighbouring columns are compared as whole tensors, then rows.
-    Used on a CPU, for even sizes, outside of torch.func's transforms; elsewhere, and for small inputs, this is PyTorch's
-    function.
+    Used on a CPU, for even sizes, outside of torch.func's transforms; elsewhere, and for small inputs, this is
+    PyTorch's function.
     """
 
     kernel_size, stride, padding = 2, 2, 0  # what nn.MaxPool2d calls them

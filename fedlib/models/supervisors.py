@@ -1,8 +1,8 @@
 """Supervisors of FedSimSup: small networks whose class scores are added to those of a client's personalised model.
 
-"Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview 7rq2OzkJg3).
-The paper says how large they are compared with the personalised model (one sixth; a smaller CNN; a larger transformer),
-not how they are built: all widths here are ours. The transformer has a file of its own.
+"Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview
+7rq2OzkJg3). The paper says how large they are compared with the personalised model (one sixth; a smaller CNN; a larger
+transformer), not how they are built: all widths here are ours. The transformer has a file of its own.
 """
 
 from __future__ import annotations

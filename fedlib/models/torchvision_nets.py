@@ -6,8 +6,8 @@ Differences from torchvision, so that a run is a function of its seed and every 
 - no module works in place; GoogLeNet and Inception have no auxiliary heads; the head always has a bias;
 - a grey image goes through the first convolution as if all three colours were that grey.
 
-Small images: networks that reduce them 32 times (ResNet, MobileNet) leave one pixel of 32 or fewer. Batch norm there sees
-one value per image, and a last minibatch of two or three images amplifies rounding errors enormously: in float64 a
+Small images: networks that reduce them 32 times (ResNet, MobileNet) leave one pixel of 32 or fewer. Batch norm there
+sees one value per image, and a last minibatch of two or three images amplifies rounding errors enormously: in float64 a
 relative change of the weights by 1e-15 became one of order 1 after such a step (MobileNetV2, 16x16 digits). Backends
 then differ as much. Take larger images (the papers: 64x64), or ResNet's `stem="cifar"`.
 """
@@ -120,7 +120,8 @@ def load_imagenet(net: nn.Module, url: str, head: str) -> None:
 def weights_file(url: str) -> Path:
     """`<data root>/weights/<file name of url>`, downloaded if it is not there, verified by the hash in its name.
 
-    The data root is $FEDLIB_DATA, else the user's cache folder. Raises DataError if the file cannot be had or is damaged.
+    The data root is $FEDLIB_DATA, else the user's cache folder. Raises DataError if the file cannot be had or is
+    damaged.
     """
     name = url.rpartition("/")[2]
     file, digest = root() / "weights" / name, re.search(r"-([0-9a-f]{8,})\.", name)[1]

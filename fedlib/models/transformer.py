@@ -31,7 +31,8 @@ def supervisor_transformer(shape: tuple[int, int, int], num_classes: int, norm: 
         )
     if height % PATCH or width % PATCH:
         raise BadValue(
-            f"input size {height}x{width} cannot be cut into patches by supervisor_transformer; expected multiples of {PATCH}"
+            f"input size {height}x{width} cannot be cut into patches by supervisor_transformer; expected multiples of "
+            f"{PATCH}"
         )
     return ExtractorHead(PatchEncoder(shape, norm), nn.Linear(WIDTH, num_classes))
 
@@ -71,7 +72,8 @@ class Layer(nn.Module):
 
 
 class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(w/H)) V for every head, the heads' results side by side, and a linear layer. x: [B, T, w]."""
+    """softmax(Q K^T / sqrt(w/H)) V for every head, the heads' results side by side, and a linear layer. x:
+    [B, T, w]."""
 
     def __init__(self):
         super().__init__()

@@ -1,7 +1,8 @@
 """VGG-19, whose communication pFedSV counts.
 
 K. Simonyan, A. Zisserman. "Very Deep Convolutional Networks for Large-Scale Image Recognition." ICLR 2015. It is
-torchvision's; differences: see `fedlib.models.torchvision_nets`, in particular there is no dropout (torchvision: 0.5, twice).
+torchvision's; differences: see `fedlib.models.torchvision_nets`, in particular there is no dropout (torchvision: 0.5,
+twice).
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
 """What noise guarantees: ε of (ε, δ)-differential privacy from the noise multiplier σ, sampling rate q, steps and δ.
 
-A mechanism is (ε, δ)-private if for neighbouring data D, D' and every event S: P[M(D) in S] ≤ e^ε P[M(D') in S] + δ. Neighbours
-differ by one record that is there or not ("record"), or by one client's whole update that is there or zero ("client"). Sampling
-is Poisson's: every record is in a batch with probability q, independently (`fedlib.privacy.noise` draws its batches so).
+A mechanism is (ε, δ)-private if for neighbouring data D, D' and every event S: P[M(D) in S] ≤ e^ε P[M(D') in S] + δ.
+Neighbours differ by one record that is there or not ("record"), or by one client's whole update that is there or zero
+("client"). Sampling is Poisson's: every record is in a batch with probability q, independently (`fedlib.privacy.noise`
+draws its batches so).
 
 `bound` says how the composition of many steps is bounded, tightest last:
 
 | bound | what it is | source |
 |---|---|---|
-| classic | Rényi divergence of all steps, turned into ε by min_a RDP(a) + ln(1/δ)/(a - 1) | I. Mironov 2017, arXiv:1702.07476 |
-| rdp | the same, turned into ε by min_a RDP(a) + ln(1 - 1/a) - (ln δ + ln a)/(a - 1) | C. Canonne, G. Kamath, T. Steinke 2020, arXiv:2004.00010 |
-| prv | the distribution of the privacy loss itself, composed by fast Fourier transform; an upper bound within 0.5 % or 0.01 | S. Gopi, Y. T. Lee, L. Wutschitz 2021, arXiv:2106.02848 |
-| exact | for q = 1 only: δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = √steps/σ | B. Balle, Y.-X. Wang 2018, arXiv:1805.06530 |
+| classic | Rényi divergence of all steps, turned into ε by min_a RDP(a) + ln(1/δ)/(a - 1) | [1] |
+| rdp | the same, turned into ε by min_a RDP(a) + ln(1 - 1/a) - (ln δ + ln a)/(a - 1) | [2] |
+| prv | the privacy loss itself, composed by fast Fourier transform; an upper bound within 0.5 % or 0.01 | [3] |
+| exact | for q = 1 only: δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = √steps/σ | [4] |
+
+[1] I. Mironov 2017, arXiv:1702.07476. [2] C. Canonne, G. Kamath, T. Steinke 2020, arXiv:2004.00010. [3] S. Gopi,
+Y. T. Lee, L. Wutschitz 2021, arXiv:2106.02848. [4] B. Balle, Y.-X. Wang 2018, arXiv:1805.06530.
 
 Rényi divergences and `prv` are Opacus' (`opacus.accountants`); a test compares them with Google's dp-accounting.
 """
@@ -31,7 +35,8 @@ BOUNDS = ("classic", "rdp", "prv", "exact")
 
 
 def epsilon(sigma: float, rate: float, steps: int, delta: float = 1e-5, bound: str = "rdp") -> float:
-    """ε after `steps` Gaussian mechanisms of noise multiplier `sigma`, each on a Poisson sample of rate `rate`; ∞ for sigma = 0.
+    """ε after `steps` Gaussian mechanisms of noise multiplier `sigma`, each on a Poisson sample of rate `rate`;
+    ∞ for sigma = 0.
 
     Raises BadValue for a value out of range, and for `bound="exact"` with a rate below 1.
     """
@@ -90,4 +95,4 @@ def _gaussian(mu: float, delta: float) -> float:
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, mu**2 + 50 * mu + 50, xtol=1e-10))
 
 
-# pFedSV, Table 4 -------------------------------------------------------------------------------------------------------
+# pFedSV, Table 4 ------------------------------------------------------------------------------------------------------

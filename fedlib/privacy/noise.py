@@ -3,25 +3,26 @@
 | name | what is released | σ is | ε |
 |---|---|---|---|
 | none | the upload | 0 | ∞ |
-| record | the upload of a client that trains by DP-SGD: every step moves along (Σ_s g_s min(1, G/‖g_s‖) + σ G z) / b | noise multiplier | of one training record (`fedlib.privacy.accounting`) |
+| record | θ after DP-SGD: steps along (Σ_s g_s min(1, G/‖g_s‖) + σ G z) / b | noise multiplier | of one record |
 | client | ref + Δ min(1, G/‖Δ‖) + σ G z with Δ = θ - ref | noise multiplier | of one client's whole update |
 | unclipped | θ + σ z | the noise itself | ∞: without a bound on Δ nothing is hidden |
 | unclipped_relative | θ + σ rms(Δ) z | noise as a share of the update | ∞ |
 
-θ: the parameters in an upload; g_s: gradient of the loss of record s alone, over the parameters that the step trains; G: `clip`;
-z: standard normal, independent for every parameter, step, client and round; norms are Euclidean over all parameters at once.
+θ: the parameters in an upload; g_s: gradient of the loss of record s alone, over the parameters that the step trains;
+G: `clip`; z: standard normal, independent for every parameter, step, client and round; norms are Euclidean over all
+parameters at once. What ε is: `fedlib.privacy.accounting`.
 
-M. Abadi et al. "Deep Learning with Differential Privacy." CCS 2016, arXiv:1607.00133 (record). H. B. McMahan, D. Ramage,
-K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language Models." ICLR 2018, arXiv:1710.06963 (client; there
-the server adds the noise once to the mean, here every client adds it, since others see its upload).
+M. Abadi et al. "Deep Learning with Differential Privacy." CCS 2016, arXiv:1607.00133 (record). H. B. McMahan, D.
+Ramage, K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language Models." ICLR 2018, arXiv:1710.06963
+(client; there the server adds the noise once to the mean, here every client adds it, since others see its upload).
 
-- record: batches are Poisson samples, as the accounting assumes: every record is in a batch with probability q = min(1, B/N_i),
-  independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step of noise
-  alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a batch, so that
-  there is no gradient of one record: models with batch norm are refused, and so are methods that compute gradients in
-  another way than `model.sgd_step`. What is protected are the training steps of the rounds: what a method learns from records in
-  other ways (pFedSV's ranking by validation records, class counts, prototypes) is not; neither is fine-tuning, which never
-  leaves the client.
+- record: batches are Poisson samples, as the accounting assumes: every record is in a batch with probability q = min(1,
+  B/N_i), independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step
+  of noise alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a
+  batch, so that there is no gradient of one record: models with batch norm are refused, and so are methods that compute
+  gradients in another way than the client data's `differentiate`. What is protected are the training steps of the
+  rounds: what a method learns from records in other ways (pFedSV's ranking by validation records, class counts,
+  prototypes) is not; neither is fine-tuning, which never leaves the client.
 - client: ref must be known without the client's data. It is what the server has just sent under the parameter's name (a
   function of released uploads), or else the client's last release (before the first one: the common initial values).
   Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected.
@@ -31,7 +32,7 @@ the server adds the noise once to the mean, here every client adds it, since oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -41,6 +42,7 @@ from torch import Tensor
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, choose, require
+from fedlib.data.batch import Batch
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
 KINDS = ("none", "record", "client", *UNCLIPPED)
@@ -89,21 +91,24 @@ class Mechanism:
         return self.active and self.kind != "record"
 
 
-# record level ----------------------------------------------------------------------------------------------------------
+# record level ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Guard:
-    """What DP-SGD needs besides a batch. size: expected records of a batch, b; normal(count): fresh standard normal numbers [count]."""
+class PrivateGradient:
+    """How DP-SGD differentiates in one step, to be given to `Model.sgd_step`.
+
+    size: expected records of a batch, b; normal(count): fresh standard normal numbers [count].
+    """
 
     mechanism: Mechanism
     size: float | Tensor
     normal: Callable[[int], Tensor]
 
-    def gradient(self, model, loss: Callable, theta: dict, part: dict, batch) -> dict:
-        """(Σ_s clipped gradient of record s + σ G z) / b with respect to `part`; `loss` as in `Model.sgd_step`.
+    def __call__(self, model, loss: Callable, theta: dict, part: dict, batch: Batch) -> tuple[dict, dict]:
+        """(Σ_s clipped gradient of record s + σ G z) / b with respect to `part`, and no running statistics.
 
-        Raises BadValue for a model with batch norm.
+        loss: as in `Model.sgd_step`. Raises BadValue for a model with batch norm.
         """
         check_model(model)
         total = {name: torch.zeros_like(value) for name, value in part.items()}
@@ -114,16 +119,16 @@ class Guard:
                 total = tree.map(torch.add, total, self._clipped_sum(loss, theta, part, batch, rows))
         if self.mechanism.sigma > 0:
             total = self._noisy(total)
-        return {name: value / self.size for name, value in total.items()}
+        return {name: value / self.size for name, value in total.items()}, {}
 
     def _clipped_sum(self, loss, theta, part, batch, rows: slice) -> dict:
         """Σ_s g_s min(1, G/‖g_s‖) over some real rows of a batch."""
 
         def one(record):
-            row = replace(batch, mask=None, guard=None, **{name: value[None] for name, value in record.items()})
+            row = Batch(**{name: value[None] for name, value in record.items()})
             return torch.func.grad(lambda p: loss({**theta, **p}, row, part)[0])(part)
 
-        records = {name: getattr(batch, name) for name in ("x", "y", "noise")}
+        records = {"x": batch.x, "y": batch.y, "noise": batch.noise}
         records = {name: value[rows] for name, value in records.items() if value is not None}
         grads = torch.func.vmap(one)(records)
         norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in grads.values()]).norm(dim=0)
@@ -137,6 +142,24 @@ class Guard:
         numbers = self.normal(sum(value.numel() for value in total.values()))
         pieces = numbers.split([value.numel() for value in total.values()])
         return {name: value + scale * z.view_as(value) for (name, value), z in zip(total.items(), pieces)}
+
+
+@dataclass(frozen=True)
+class PrivateBatch(Batch):
+    """A minibatch of a client that trains by DP-SGD: its records' losses may not be averaged but by
+    `PrivateGradient`."""
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Raises BadValue: a gradient of it would be neither clipped nor noisy."""
+        raise other_gradient()
+
+
+def other_gradient() -> BadValue:
+    """The error of a method whose steps DP-SGD cannot make private."""
+    return BadValue(
+        "privacy = 'record' is not accepted for a method that computes gradients in another way than sgd_step "
+        "with data.differentiate"
+    )
 
 
 def check_model(model) -> None:
@@ -169,7 +192,7 @@ class _stacked:
             model.stacked = before
 
 
-# uploads ---------------------------------------------------------------------------------------------------------------
+# uploads --------------------------------------------------------------------------------------------------------------
 
 
 def release(mechanism: Mechanism, seed: int, round: int, ids, uploads, sent, last: dict, passing: Iterable[str] = ()):
@@ -221,7 +244,8 @@ def _parameters(uploads, last: dict, passing: set[str]) -> dict[str, Tensor]:
             continue
         if name in found or name not in last or leaf.shape != last[name].shape:
             raise BadValue(
-                f"noise on uploads is not accepted here: the upload holds {name!r} {list(leaf.shape[1:])}, expected the parameters "
+                f"noise on uploads is not accepted here: the upload holds {name!r} {list(leaf.shape[1:])}, expected "
+                "the parameters "
                 "of one model only (and integers); under bn_stats='local' running statistics stay with the clients"
             )
         found[name] = leaf

@@ -8,7 +8,8 @@ import pandas as pd
 
 from fedlib.algorithms import citation
 from fedlib.base import tree
-from fedlib.engine.simulate import first_state, set_up, watched_round
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.simulate import watched_round
 from fedlib.models import MODELS
 from fedlib.spec import RunSpec
 
@@ -44,7 +45,7 @@ def _row(name: str) -> dict:
     for t in range(1, run.spec.rounds + 1):
         acting = run.acting(state)
         seen = watched_round(run, state, t)
-    down, up = _counted(run, acting, "floats_down", seen.messages), _counted(run, acting, "floats_up", seen.uploads)
+    down, up = _counted(run, acting.floats_down, seen.messages), _counted(run, acting.floats_up, seen.uploads)
     place, title = citation(name)
     return {
         "method": name,
@@ -57,10 +58,10 @@ def _row(name: str) -> dict:
     }
 
 
-def _counted(run, method, count: str, stacked):
+def _counted(run, count, stacked):
     """What the first participant's message is counted as."""
     message = run.transport.travelling(tree.rows(stacked, 0))
-    return getattr(method, count, lambda message: message)(message)
+    return count(message)
 
 
 def _amount(run, message) -> str:

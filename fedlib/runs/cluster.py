@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filelock import Timeout
+
 from fedlib.base.errors import BadValue, FedlibError, choose, require
 
 if TYPE_CHECKING:  # what loads PyTorch is imported where it is used: the scheduler imports this file too
@@ -41,18 +43,19 @@ def run_on_cluster(
 ) -> None:
     """Do runs on the workers of the Dask scheduler at `address` and put the results into the store.
 
-    device: cpu, cuda or cuda:N, of every worker; on CUDA only workers that offer at least `gpu_share` of the resource "GPU"
-    are used. Adds results by run id to `done`, and for a run that fails, or always loses its worker, a FedlibError.
+    device: cpu, cuda or cuda:N, of every worker; on CUDA only workers that offer at least `gpu_share` of the resource
+    "GPU" are used. Adds results by run id to `done`, and for a run that fails, or always loses its worker, a
+    FedlibError.
 
-    Raises BadValue if a value does not fit, if Dask is not installed or if nothing answers, FedlibError if workers differ
-    from this process in source or data, or if the scheduler is lost.
+    Raises BadValue if a value does not fit, if Dask is not installed or if nothing answers, FedlibError if workers
+    differ from this process in source or data, or if the scheduler is lost.
     """
     kind = device.partition(":")[0]
     choose("device on a cluster", kind, ("cpu", "cuda"))
     choose("backend on a cluster", backend, ("auto", "serial", "vmap"))
     require(0 < gpu_share <= 1, "gpu_share", gpu_share, "a number above 0 and up to 1")
     with connected(address) as client:
-        workers = Workers(client, specs, device, gpu_share if kind == "cuda" else 0.0)
+        workers = ClusterWorkers(client, specs, device, gpu_share if kind == "cuda" else 0.0)
         workers.wait_for_the_first(bar)
         sweep = Sweep(client, workers, store, {"device": device, "backend": backend}, bar, done)
         sweep.run(specs)
@@ -114,7 +117,7 @@ def facts(datasets: Sequence[str], device: str) -> dict[str, str]:
     """What has to be the same in this process and on the workers, by name; what is missing is told by its error."""
     from fedlib.base.files import source_hash
     from fedlib.data import load
-    from fedlib.engine.simulate import find_device
+    from fedlib.engine.setup import find_device
 
     found = {"fedlib's source": source_hash()}
     for name in datasets:
@@ -140,7 +143,7 @@ def train(fields: dict, options: dict, topic: str) -> RunResult | FedlibError:
     """On a worker: the result of one run, or its error. Checkpoints are in the worker's own cache."""
     from fedlib.engine.checkpoint import remove_checkpoints
     from fedlib.engine.simulate import simulate_together
-    from fedlib.runs.store import to_store
+    from fedlib.runs.run import to_store
     from fedlib.spec import RunSpec
 
     try:
@@ -157,7 +160,8 @@ def train(fields: dict, options: dict, topic: str) -> RunResult | FedlibError:
 
 
 def report(topic: str) -> Callable[[int], None]:
-    """On a worker: a progress callback that tells the rounds of this task, and ends it when nobody wants it any more."""
+    """On a worker: a progress callback that tells the rounds of this task,
+    and ends it when nobody wants it any more."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -178,7 +182,7 @@ def report(topic: str) -> Callable[[int], None]:
 # here -----------------------------------------------------------------------------------------------------------------
 
 
-class Workers:
+class ClusterWorkers:
     """Those workers of a cluster that can do the runs; each is examined once, when it is first seen."""
 
     def __init__(self, client, specs: Sequence[RunSpec], device: str, gpu_share: float):
@@ -212,8 +216,8 @@ class Workers:
             fit, objections = self.look()
             if objections:
                 raise FedlibError(
-                    f"{len(objections)} of {len(self.objections)} workers cannot do these runs: {'; '.join(objections[:5])}"
-                    + ("; …" if len(objections) > 5 else "")
+                    f"{len(objections)} of {len(self.objections)} workers cannot do these runs: "
+                    f"{'; '.join(objections[:5])}" + ("; …" if len(objections) > 5 else "")
                 )
             if fit:
                 return
@@ -231,7 +235,10 @@ class Workers:
         if gpu < self.gpu_share:
             return None
         if threads != 1:
-            return f"it has {threads} threads, but a run needs a process of its own; start --nworkers {threads} with --nthreads 1"
+            return (
+                f"it has {threads} threads, but a run needs a process of its own; "
+                f"start --nworkers {threads} with --nthreads 1"
+            )
         return ", ".join(
             f"{what} is {found.get(what)}, here {mine}" for what, mine in self.here.items() if found.get(what) != mine
         )
@@ -250,7 +257,7 @@ class Job:
 class Sweep:
     """Runs that wait, runs that were handed over, and what came back."""
 
-    def __init__(self, client, workers: Workers, store: Store, options: dict, bar, done: dict):
+    def __init__(self, client, workers: ClusterWorkers, store: Store, options: dict, bar, done: dict):
         self.client, self.workers, self.store, self.options = client, workers, store, options
         self.bar, self.done = bar, done
         self.waiting: list[RunSpec] = []
@@ -291,8 +298,6 @@ class Sweep:
 
     def _hand_over(self, fit: set[str], topic: str) -> None:
         """Give as many runs to the cluster as it has workers, but none that another process here is doing."""
-        from filelock import Timeout
-
         for spec in list(self.waiting):
             if len(self.jobs) >= len(fit):
                 return

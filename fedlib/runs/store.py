@@ -1,27 +1,30 @@
-"""Results of runs and the store that keeps them: one JSON file a run, arrays beside it, nothing finished is ever overwritten."""
+"""The store of results: one JSON file a run, arrays beside it, nothing finished is ever overwritten."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import io
 import json
 import os
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from filelock import BaseFileLock, FileLock
 
-from fedlib.base.errors import Diverged
+from fedlib.attacks.spec import AttackSpec
 from fedlib.base.files import home, write_atomically
-from fedlib.base.provenance import provenance
-from fedlib.engine.checkpoint import remove_checkpoints
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
 FORMAT = 1
+Spec = RunSpec | AttackSpec
+
+
+def spec_of(values: dict) -> Spec:
+    """The inverse of a spec's `to_dict`: of a training run, or of an attack, which says so. Raises BadValue as these do."""
+    return (AttackSpec if values.get("kind") == AttackSpec.kind else RunSpec).from_dict(values)
 
 
 class Store:
@@ -35,15 +38,16 @@ class Store:
         self.folder = results / profile / "runs"
         self.elsewhere = results / also / "runs" if also and also != profile else None
 
-    def path(self, spec: RunSpec) -> Path:
+    def path(self, spec: Spec) -> Path:
         """Where the run is, or where it will be written."""
         own = self.folder / f"{spec.id}.json"
         if self.elsewhere and not own.exists() and (self.elsewhere / own.name).exists():
             return self.elsewhere / own.name
         return own
 
-    def get(self, spec: RunSpec) -> RunResult | None:
-        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning, and counts as absent."""
+    def get(self, spec: Spec) -> RunResult | None:
+        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning,
+        and counts as absent."""
         path = self.path(spec)
         if not path.exists():
             return None
@@ -54,8 +58,8 @@ class Store:
             for part in (path, path.with_suffix(".npz")):
                 if part.exists():
                     os.replace(part, part.with_name(f"{part.name}.damaged{number or ''}"))
-            message = f"stored run {path.name} ({spec.label}) is damaged: {error}; kept aside as *.damaged, the run is done again"
-            warnings.warn(message, stacklevel=2)
+            message = f"stored run {path.name} ({spec.label}) is damaged: {error}; kept aside as *.damaged"
+            warnings.warn(f"{message}, the run is done again", stacklevel=2)
             return None
 
     def put(self, result: RunResult) -> None:
@@ -72,43 +76,8 @@ class Store:
         body["sha256"] = _digest(body)
         write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
 
-    def get_or_run(self, spec: RunSpec, **options) -> RunResult:
-        """The stored result, or a new one; options as in `get_or_run_together`."""
-        return self.get_or_run_together([spec], **options)[0]
-
-    def get_or_run_together(
-        self,
-        specs: Sequence[RunSpec],
-        *,
-        device: str = "cpu",
-        checkpoint_every: float = 15.0,
-        **options,
-    ) -> list[RunResult]:
-        """Stored results, and new ones of what is missing, trained together (options of `fedlib.engine.simulate.simulate_together`).
-
-        Two processes that ask for the same run do it once; a killed run is continued.
-        """
-        from fedlib.engine.simulate import find_device, simulate_together
-
-        find_device(device)
-        with contextlib.ExitStack() as stack:
-            for id in sorted({spec.id for spec in specs}):  # in one order everywhere, so that nobody waits in a circle
-                stack.enter_context(self.lock(id))
-            found = {spec.id: self.get(spec) for spec in specs}
-            missing = [spec for spec in specs if found[spec.id] is None]
-            if not missing:
-                return [found[spec.id] for spec in specs]
-            results = simulate_together(missing, device=device, checkpoint_every=checkpoint_every, **options)
-            for spec, result in zip(missing, results):
-                found[spec.id] = to_store(spec, result, device, options.get("backend", "auto"))
-                self.put(found[spec.id])
-            remove_checkpoints(missing)
-        return [found[spec.id] for spec in specs]
-
-    def lock(self, id: str):
+    def lock(self, id: str) -> BaseFileLock:
         """The lock that whoever does this run holds; other processes that want it wait, or do another run meanwhile."""
-        from filelock import FileLock
-
         locks = self.folder / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
         return FileLock(locks / f"{id}.lock")
@@ -122,7 +91,7 @@ class Store:
             raise ValueError("its checksum does not match")
         if body.pop("format") != FORMAT:
             raise ValueError("its format is not the one this version reads")
-        spec = RunSpec.from_dict(body["spec"])
+        spec = spec_of(body["spec"])
         if spec.id != path.stem:
             raise ValueError(f"it holds another run, {spec.id}")
         arrays = {}
@@ -134,17 +103,6 @@ class Store:
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
         return RunResult(**{**body, "spec": spec}, arrays=arrays)
-
-
-def to_store(spec: RunSpec, result: RunResult | Diverged, device: str, backend: str) -> RunResult:
-    """What is stored of a run that ended: its result, or that it diverged on this device."""
-    from fedlib.engine.backends import pick
-    from fedlib.engine.simulate import find_device
-
-    if not isinstance(result, Diverged):
-        return result
-    where = find_device(device)
-    return RunResult(spec, "diverged", error=str(result), provenance=provenance(where, pick(backend, where)[0]))
 
 
 def _digest(body: dict) -> str:

@@ -1,8 +1,8 @@
-"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable, with one progress bar."""
+"""Many runs: shared ones once, side by side in processes of one thread each or on a cluster, resumable,
+with one progress bar."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
@@ -11,21 +11,25 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
+from fedlib.attacks.spec import AttackSpec
 from fedlib.base.errors import FedlibError, require
 from fedlib.base.files import cache_root
 from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
-from fedlib.engine.shared_beginnings import leaders, prefix_id
-from fedlib.engine.worker_processes import Workers
-from fedlib.runs.store import Store
+from fedlib.engine.setup import find_device
+from fedlib.engine.shared_beginnings import beginning_id, leaders
+from fedlib.engine.worker_processes import WorkerProcesses, context
+from fedlib.runs.cluster import run_on_cluster
+from fedlib.runs.run import get_or_attack, get_or_run_together
+from fedlib.runs.store import Spec, Store
 from fedlib.spec import RunSpec
 
 Done = dict[str, RunResult | FedlibError]
 
 
 def run_all(
-    specs: Sequence[RunSpec],
+    specs: Sequence[Spec],
     store: Store,
     *,
     jobs: int | None = None,
@@ -37,12 +41,11 @@ def run_all(
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the runs
-    are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that begin alike once;
-    without it a run's seconds are its own, and runs are done in the given order. Interrupted by Ctrl-C or killed, the next call continues.
+    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the
+    runs are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that
+    begin alike once; without it a run's seconds are its own, and runs are done in the given order. Attacks are done
+    here, on the CPU. Interrupted by Ctrl-C or killed, the next call continues.
     """
-    from fedlib.engine.simulate import find_device
-
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
     jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
@@ -52,23 +55,24 @@ def run_all(
     if not pending:
         return done
     check_inputs(pending)
+    attacks = [spec for spec in pending if isinstance(spec, AttackSpec)]
+    trained = [spec for spec in pending if isinstance(spec, RunSpec)]
     with tqdm(
         total=sum(spec.rounds for spec in pending),
         unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
     ) as bar:  # fmt: skip
-        if engine:
-            from fedlib.runs.cluster import run_on_cluster
-
-            run_on_cluster(pending, store, engine, device, backend, gpu_share, bar, done)
-            return done
-        alike = leaders(pending) if share else {}
-        milestones = {id: rounds for id, (rounds, _) in alike.items()}
-        waiting = {id for _, others in alike.values() for id in others}
-        try:
-            for stage in ([s for s in pending if s.id not in waiting], [s for s in pending if s.id in waiting]):
-                _stage(stage, milestones, store, jobs, device, where, backend, bar, done)
-        finally:
-            remove_milestones(pending, milestones)
+        if engine and trained:
+            run_on_cluster(trained, store, engine, device, backend, gpu_share, bar, done)
+        elif trained:
+            alike = leaders(trained) if share else {}
+            milestones = {id: rounds for id, (rounds, _) in alike.items()}
+            waiting = {id for _, others in alike.values() for id in others}
+            try:
+                for stage in ([s for s in trained if s.id not in waiting], [s for s in trained if s.id in waiting]):
+                    _stage(stage, milestones, store, jobs, device, where, backend, bar, done)
+            finally:
+                remove_milestones(trained, milestones)
+        _side_by_side({spec.id: ([spec], _attack, store) for spec in attacks}, min(jobs, len(attacks)), bar, done)
     return done
 
 
@@ -90,25 +94,39 @@ def _stage(
         file=sys.stderr,
     )
     options = dict(device=device, backend=name)
-    jobs_by_id = {
-        group[0].id: (group, store, sorted({t for spec in group for t in milestones.get(spec.id, ())}), options)
+    if side_by_side == 1:
+        options["workers"] = jobs
+    todo = {
+        group[0].id: (group, _train, store, sorted({t for spec in group for t in milestones.get(spec.id, ())}), options)
         for group in groups
     }
-    if side_by_side == 1:
-        for group, *arguments in jobs_by_id.values():
-            bar.set_postfix_str(group[0].label)
-            done |= _do(_advance(bar.update, len(group)), group, *arguments, workers=jobs)
-    else:
-        done |= _in_processes(jobs_by_id, side_by_side, bar)
+    _side_by_side(todo, side_by_side, bar, done)
 
 
-def _do(
-    progress, group: list[RunSpec], store: Store, milestones: list[int], options: dict, workers: int | None = None
-) -> Done:
-    """Results of runs that are trained together, or the error that each of them met."""
+def _side_by_side(todo: dict[str, tuple], count: int, bar, done: Done) -> None:
+    """Do groups of runs, so many at a time; todo: by id the group, what does it, and its further arguments."""
+    if count > 1:
+        done |= _in_processes(todo, count, bar)
+        return
+    for group, *what in todo.values():
+        bar.set_postfix_str(group[0].label)
+        done |= _do(_advance(bar.update, len(group)), group, *what)
+
+
+def _train(progress, group: list[RunSpec], store: Store, milestones: list[int], options: dict) -> list[RunResult]:
+    return get_or_run_together(group, store, progress=progress, milestones=milestones, **options)
+
+
+def _attack(progress, group: list[AttackSpec], store: Store) -> list[RunResult]:
+    results = [get_or_attack(spec, store) for spec in group]
+    progress(AttackSpec.rounds)
+    return results
+
+
+def _do(progress, group: list[Spec], how, *what) -> Done:
+    """Results of runs that are done together, or the error that each of them met."""
     try:
-        results = store.get_or_run_together(group, progress=progress, milestones=milestones, workers=workers, **options)
-        return {spec.id: result for spec, result in zip(group, results)}
+        return {spec.id: result for spec, result in zip(group, how(progress, group, *what))}
     except FedlibError as error:
         return {spec.id: error for spec in group}
     except Exception as error:  # the other runs go on: memory or disk may suffice for them
@@ -129,10 +147,10 @@ def _advance(update, runs: int = 1):
 
 def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     """Do groups of runs in `count` processes, which report the rounds that they have done."""
-    queue = multiprocessing.get_context("spawn").SimpleQueue()
+    queue = context().SimpleQueue()
     listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
     listener.start()
-    workers = Workers(count, _connect, queue)
+    workers = WorkerProcesses(count, _connect, queue)
     try:
         results = workers.map(_job, jobs)
     finally:
@@ -150,15 +168,19 @@ def _connect(queue) -> None:
     _queue = queue
 
 
-def _job(group: list[RunSpec], store: Store, milestones: list[int], options: dict) -> Done:
-    return _do(_advance(_queue.put, len(group)), group, store, milestones, options)
+def _job(group: list[Spec], *what) -> Done:
+    return _do(_advance(_queue.put, len(group)), group, *what)
 
 
-def check_inputs(specs: Sequence[RunSpec]) -> None:
-    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any training."""
+def check_inputs(specs: Sequence[Spec]) -> None:
+    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any
+    training."""
     seen = set()
     for spec in specs:
-        division = (spec.test_fraction, spec.hyper.get("val_fraction"), spec.stratified, spec.test_distribution)
+        if isinstance(spec, AttackSpec):
+            spec.indices()
+            continue
+        division = (spec.test_fraction, spec.algorithm.val_fraction, spec.stratified, spec.test_distribution)
         key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
         if key not in seen:
             spec.divide(load(spec.dataset))
@@ -183,5 +205,5 @@ def remove_milestones(specs: Sequence[RunSpec], milestones: dict[str, list[int]]
     """Delete the states that were kept for runs that begin alike."""
     for spec in specs:
         for rounds in milestones.get(spec.id, ()):
-            for leftover in (cache_root() / "checkpoints").glob(f"{prefix_id(spec, rounds)}-*"):
+            for leftover in (cache_root() / "checkpoints").glob(f"{beginning_id(spec, rounds)}-*"):
                 leftover.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""FedGen's generator of features: linear, batch norm, ReLU, linear; its weights are a dict of tensors like those of a model.
+"""FedGen's generator of features: linear, batch norm, ReLU, linear;
+its weights are a dict of tensors like those of a model.
 
 Z. Zhu, J. Hong, J. Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning." ICML 2021.
 y: labels, one-hot [B, C]; eps: standard normal numbers [B, noise]; z = G(y, eps): feature vectors [B, d].
@@ -28,7 +29,7 @@ def initial_generator(seed: int, inputs: int, d: int, like: Tensor) -> dict:
     return {name: value.detach().to(like) for name, value in layers.items()}
 
 
-def with_moments(G: dict, mean: Tensor, var: Tensor) -> dict:
+def with_statistics(G: dict, mean: Tensor, var: Tensor) -> dict:
     """The generator with batch norm by this mean and variance, written as a scale and a shift alone."""
     scale = G["scale"] * (var + EPS).rsqrt()
     return {**{name: G[name] for name in SENT}, "scale": scale, "shift": G["shift"] - mean * scale}
@@ -36,7 +37,7 @@ def with_moments(G: dict, mean: Tensor, var: Tensor) -> dict:
 
 def in_evaluation_mode(G: dict) -> dict:
     """The generator with batch norm by its running mean and variance."""
-    return with_moments(G, G["mean"], G["var"])
+    return with_statistics(G, G["mean"], G["var"])
 
 
 def first_layer(G: dict, onehot: Tensor, eps: Tensor) -> Tensor:
@@ -44,16 +45,16 @@ def first_layer(G: dict, onehot: Tensor, eps: Tensor) -> Tensor:
 
 
 def generated(G: dict, onehot: Tensor, eps: Tensor) -> Tensor:
-    """z = G(y, eps) [B, d] of a generator as `with_moments` makes it."""
+    """z = G(y, eps) [B, d] of a generator as `with_statistics` makes it."""
     hidden = torch.relu(first_layer(G, onehot, eps) * G["scale"] + G["shift"])
     return functional.linear(hidden, G["weight2"], G["bias2"])
 
 
 def generated_in_training(G: dict, onehot: Tensor, eps: Tensor) -> tuple[Tensor, dict]:
-    """z = G(y, eps) [B, d] with batch norm by the batch's own moments, and these: its mean and its unbiased variance."""
+    """z = G(y, eps) [B, d] with batch norm by the batch's own mean and variance, and these, the variance unbiased."""
     inner = first_layer(G, onehot, eps)
     mean, var = inner.mean(0), inner.var(0, correction=0)
-    z = generated(with_moments(G, mean, var), onehot, eps)
+    z = generated(with_statistics(G, mean, var), onehot, eps)
     unbiased = var * len(eps) / (len(eps) - 1)
     return z, {"mean": mean.detach(), "var": unbiased.detach()}
 
@@ -65,7 +66,7 @@ def uniform_labels(normal: Tensor, present: Tensor) -> Tensor:
     return present & (present.cumsum(0) - 1 == place[:, None])
 
 
-# training --------------------------------------------------------------------------------------------------------------
+# training -------------------------------------------------------------------------------------------------------------
 
 
 def first_adam_state(G: dict) -> dict:
@@ -76,31 +77,35 @@ def first_adam_state(G: dict) -> dict:
 def taught_loss(
     teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, G: dict
 ) -> tuple[Tensor, dict]:
-    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y), and the moments for G's batch norm.
+    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y),
+    and G's statistics of batch norm.
 
-    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a term
-    that wants different features for different noise.
+    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a
+    term that wants different features for different noise.
     """
     W, b = teachers["head.weight"], teachers["head.bias"]
-    z, moments = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)
+    z, stats = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)
     answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
     right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
     value = -(share[:, y] * right).sum(0).mean()
     if diversity:
         apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
         value = value + diversity * torch.exp(-apart.mean())
-    return value, moments
+    return value, stats
 
 
 def trained_step(G: dict, adam: dict, loss, lr: float) -> tuple[dict, dict]:
-    """The generator and Adam's state after one step; loss(G) -> (value, the batch's moments), which enter the running ones by a tenth."""
+    """The generator and Adam's state after one step.
+
+    loss(G) -> (value, the batch's mean and variance), which enter the running ones by a tenth.
+    """
 
     def of_part(part):
         return loss({**G, **part})
 
-    slopes, moments = torch.func.grad(of_part, has_aux=True)({name: G[name] for name in TRAINED})
+    slopes, stats = torch.func.grad(of_part, has_aux=True)({name: G[name] for name in TRAINED})
     part, adam = adam_step(G, slopes, adam, lr)
-    return {**G, **part, **{name: 0.9 * G[name] + 0.1 * moments[name] for name in moments}}, adam
+    return {**G, **part, **{name: 0.9 * G[name] + 0.1 * stats[name] for name in stats}}, adam
 
 
 def adam_step(params: dict, slopes: dict, adam: dict, lr: float) -> tuple[dict, dict]:

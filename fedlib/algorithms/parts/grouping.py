@@ -1,6 +1,7 @@
 """Two groups of numbers: which of a client's distances to others are the small ones?
 
-Each function takes distances float64 [K, n], one row for each question, and says who belongs to the nearer group, bool [K, n].
+Each function takes distances float64 [K, n], one row for each question, and says who belongs to the nearer group, bool
+[K, n].
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def nearer_group(
 
 
 def drawn_group(others: Tensor, size: int, generators: Sequence[np.random.Generator]) -> Tensor:
-    """`size` of the others, bool [K, n], drawn for every row with a generator of its own; all of them where they are fewer."""
+    """`size` of the others, bool [K, n], drawn for every row with a generator of its own;
+    all of them where they are fewer."""
     noise = torch.from_numpy(np.stack([g.random(others.shape[1]) for g in generators])).masked_fill(~others, np.inf)
     return (noise.argsort(1).argsort(1) < size) & others
 
@@ -89,6 +91,6 @@ def _least_squares(x: np.ndarray, _) -> np.ndarray:
 
 
 def _linkage(x: np.ndarray, _) -> np.ndarray:
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import fcluster, linkage  # here, because it is slow to load
 
     return np.stack([fcluster(linkage(row[:, None], "average"), 2, "maxclust") == 2 for row in x])

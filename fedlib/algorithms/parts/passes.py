@@ -12,13 +12,18 @@ from torch.nn import functional
 def local_sgd(
     model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None
 ) -> dict:
-    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data, for the parameters `train` (default all).
+    """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data,
+    for the parameters `train`.
 
-    epochs, lr: None stands for the run's. loss: as in `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
+    epochs, lr: None stands for the run's; train: None for all that are trainable. loss: as in
+    `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
     """
-
     rate = data.lr if lr is None else lr
-    return data.fold(lambda theta, batch: model.sgd_step(theta, batch, rate, train, loss), theta, epochs, noise=noise)
+
+    def step(theta, batch):
+        return model.sgd_step(theta, batch, rate, train, loss, data.differentiate)
+
+    return data.fold(step, theta, epochs, noise=noise)
 
 
 def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part: str = "val") -> Tensor:
@@ -41,7 +46,7 @@ def part_mean(values: Callable[[Tensor, Tensor], Tensor], count: int, data, part
 
 
 def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tensor:
-    """Mean cross-entropy of several models on one part of a client's data, float64 [number of models]; 0 if the part is empty."""
+    """Mean cross-entropy of several models on one part of a client's data, float64 [models]; 0 if the part is empty."""
 
     def losses(x, y):
         return torch.stack([functional.cross_entropy(model.logits(t, x), y, reduction="none") for t in thetas])
@@ -50,7 +55,8 @@ def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tenso
 
 
 def count_correct(scores, data, num_classes: int):
-    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores: x -> [B, C]."""
+    """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores:
+    x -> [B, C]."""
 
     def step(totals, batch):
         logits = scores(batch.x)

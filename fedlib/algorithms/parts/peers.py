@@ -1,8 +1,9 @@
-"""Models of other clients in a client's hands: whose are sent, how far they are, whom to ask next, and the mixture with its own.
+"""Models of other clients in a client's hands: whose are sent, how far they are, whom to ask next,
+and the mixture with its own.
 
-A client has a fixed number of places for them, so that messages have one shape; real, bool [places], says which are filled.
-Where the client's own model is there as well, it is the first: models stacked [1 + places, ...], there bool [1 + places].
-What runs on a client has static shapes and no branches on data, so that it works inside torch.func.vmap.
+A client has a fixed number of places for them, so that messages have one shape; real, bool [places], says which are
+filled. Where the client's own model is there as well, it is the first: models stacked [1 + places, ...], there bool [1
++ places]. What runs on a client has static shapes and no branches on data, so that it works inside torch.func.vmap.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ NEAR = 1e-5  # least distance of two models
 OWN_DISTANCES = ("min_other", "mean_other", "prev", "eps", "none", "exclude_self")
 
 
-# on the server ---------------------------------------------------------------------------------------------------------
+# on the server --------------------------------------------------------------------------------------------------------
 
 
 def in_places(chosen: Sequence[int], places: int, i: int) -> tuple[Tensor, Tensor]:
-    """The clients `chosen` for client i, int64 [places] with i itself in empty places, and which are filled, bool [places]."""
+    """The clients `chosen` for client i, int64 [places] with i itself in empty places, and which are filled,
+    bool [places]."""
     padding = [i] * (places - len(chosen))
     return torch.tensor([*chosen, *padding]), torch.arange(places) < len(chosen)
 
 
 def sent(models: dict, chosen: Sequence[tuple[Tensor, Tensor]]) -> tuple[dict, Tensor, Tensor]:
-    """For K clients' `in_places`: the models [K, places, ...] out of [N, ...], whose they are, and `real`, both [K, places]."""
+    """For K clients' `in_places`: the models [K, places, ...] out of [N, ...], whose they are, and `real`,
+    both [K, places]."""
     ids, real = (torch.stack(part) for part in zip(*chosen))
     device = next(iter(models.values())).device
     return tree.rows(models, ids), ids.to(device), real.to(device)
@@ -45,7 +48,7 @@ def present(before: Tensor, ids, keep: bool) -> Tensor:
     return before.index_fill(0, torch.as_tensor(ids), True)
 
 
-# on a client -----------------------------------------------------------------------------------------------------------
+# on a client ----------------------------------------------------------------------------------------------------------
 
 
 def own_first(own: dict, others: dict, real: Tensor) -> tuple[dict, Tensor]:
@@ -84,7 +87,8 @@ def distances_with_own(
 
 
 def mixture(models: dict, gains: Tensor) -> dict:
-    """sum_j w_j theta_j, w = gains / their sum, for gains >= 0, [1 + places]; the first model, the own one, if all are 0."""
+    """sum_j w_j theta_j, w = gains / their sum, for gains >= 0, [1 + places]; the first model, the own one,
+    if all are 0."""
     total = gains.sum()
     mixed = tree.weighted_sum(models, gains / torch.where(total > 0, total, 1))
     return tree.where(total > 0, mixed, tree.rows(models, 0))
@@ -94,10 +98,10 @@ def mixture(models: dict, gains: Tensor) -> dict:
 class Asking(Options):
     """Whose models a client asks for, by what it holds others to be worth (relevance), as options of a method.
 
-    k: most models that a client downloads; where k_max is given there may be more, up to k_max, with a positive relevance.
-    download_rule: "rule", others that were seen and have no positive relevance are discarded; of the rest the k with the
-    largest relevance, unseen ones (0) last. "literal": nobody is discarded; as many as have a positive one, at least 1.
-    reexplore_prob: a discarded one is considered again with this chance.
+    k: most models that a client downloads; where k_max is given there may be more, up to k_max, with a positive
+    relevance. download_rule: "rule", others that were seen and have no positive relevance are discarded; of the rest
+    the k with the largest relevance, unseen ones (0) last. "literal": nobody is discarded; as many as have a positive
+    one, at least 1. reexplore_prob: a discarded one is considered again with this chance.
     """
 
     k: int = option(5, 1, inf)
@@ -120,7 +124,8 @@ class Asking(Options):
         return self.download_rule
 
     def nothing_asked(self, N: int) -> dict:
-        """What the server keeps of N clients' requests before there are any: rankings, and how many models they want."""
+        """What the server keeps of N clients' requests before there are any: rankings,
+        and how many models they want."""
         return {"wanted": torch.full((N, N), -1), "most": torch.zeros(N, dtype=torch.int64)}
 
     def chosen(self, server: dict, i: int) -> tuple[Tensor, Tensor]:
@@ -129,10 +134,11 @@ class Asking(Options):
         return in_places(wanted[: int(server["most"][i])], self.places, i)
 
     def request(self, message: dict, relevance: Tensor, seen: Tensor) -> dict:
-        """What a client wants next, by relevance [N] and who was ever seen [N]: "wanted", the others in the order of their
-        relevance, int64 [N] (-1: not at all), and "most", how many of them; k at the start.
+        """What a client wants next, by relevance [N] and who was ever seen [N]: "wanted", the others in the order of
+        their relevance, int64 [N] (-1: not at all), and "most", how many of them; k at the start.
 
-        message: its own number "me", and "luck" [2, N], uniform: it orders those of equal relevance, and lets discarded ones in.
+        message: its own number "me", and "luck" [2, N], uniform: it orders those of equal relevance, and lets discarded
+        ones in.
         """
         ties, second_look = message["luck"]
         positive, own = relevance > ZERO, torch.arange(len(seen), device=seen.device) == message["me"]

@@ -11,9 +11,9 @@ def one_hot(y: Tensor, num_classes: int) -> Tensor:
     return y[:, None] == torch.arange(num_classes, device=y.device)
 
 
-def class_moments(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
-    """One pass over the training data in evaluation mode, with z = f(x): for every class its samples [C], its mean z [C, d] and
-    its mean |z|^2 [C] (0 for classes without samples), all of theta's type."""
+def class_statistics(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
+    """One pass over the training data in evaluation mode, with z = f(x): for every class its samples [C], its mean z
+    [C, d] and its mean |z|^2 [C] (0 for classes without samples), all of theta's type."""
     weight = theta["head.weight"]
     C, d = weight.shape
 
@@ -31,5 +31,6 @@ def class_moments(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def attraction(z: Tensor, y: Tensor, prototypes: Tensor, counts: Tensor) -> Tensor:
-    """Mean over the components of (f(x) - P_y)^2 for every sample [B]; 0 where class y has no prototype (counts[y] = 0)."""
+    """Mean over the components of (f(x) - P_y)^2 for every sample [B];
+    0 where class y has no prototype (counts[y] = 0)."""
     return torch.where(counts[y] > 0, (z - prototypes[y]).square().mean(1), 0.0)

@@ -1,7 +1,7 @@
 """Shapley values of coalition games: exact by enumeration, or estimated from permutations of the players.
 
-L. S. Shapley. "A Value for n-Person Games." 1953. Estimation by permutations: J. Castro, D. Gómez, J. Tejada. "Polynomial
-calculation of the Shapley value based on sampling." Computers & Operations Research 36(5), 2009.
+L. S. Shapley. "A Value for n-Person Games." 1953. Estimation by permutations: J. Castro, D. Gómez, J. Tejada.
+"Polynomial calculation of the Shapley value based on sampling." Computers & Operations Research 36(5), 2009.
 
 A game says what coalitions of p players are worth: game(members) -> values float64 [m] for members bool [m, p], one row
 for each coalition; the empty one is among them. All coalitions are handed over at once and none twice.
@@ -60,12 +60,13 @@ def shapley(game: Game, players: int, samples: int | None = None, how: str = "pl
     return Values(*from_permutations(each_once(game), permutations, drawn_together(how, players)))
 
 
-# exact -----------------------------------------------------------------------------------------------------------------
+# exact ----------------------------------------------------------------------------------------------------------------
 
 
 @cache
 def coalitions(players: int) -> Tensor:
-    """All subsets of p players, bool [2^p, p]: row b holds player j where b has bit j. Row 0 is empty, the last is full."""
+    """All subsets of p players, bool [2^p, p]: row b holds player j where b has bit j. Row 0 is empty,
+    the last is full."""
     return torch.arange(2**players)[:, None] >> torch.arange(players) & 1 == 1
 
 
@@ -91,7 +92,7 @@ def exact(game: Game, players: int, present: Tensor | None = None) -> Tensor:
     return exact_weights(players).to(values.device) @ values
 
 
-# estimated -------------------------------------------------------------------------------------------------------------
+# estimated ------------------------------------------------------------------------------------------------------------
 
 
 def draw_permutations(generator: np.random.Generator, count: int, players: int, how: str = "plain") -> Tensor:
@@ -121,7 +122,8 @@ def drawn_together(how: str, players: int) -> int:
 def from_permutations(
     game: Game, permutations: Tensor, together: int = 1, present: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean over permutations [Q, p] of v(predecessors of j and j) - v(predecessors of j), and its standard errors; both [p].
+    """Mean over permutations [Q, p] of v(predecessors of j and j) - v(predecessors of j), and its standard errors;
+    both [p].
 
     together: successive permutations that were drawn together; only their means are independent. With fewer than two
     such groups the standard error is infinite. If there are fewer coalitions than beginnings of permutations, each
@@ -172,7 +174,8 @@ def coalitions_asked(players: int, samples: int | None = None) -> int:
 def values_of_present(game: Game, present: Tensor, permutations: Tensor | None = None, stacked: bool = False) -> Tensor:
     """Shapley values [p] of those who are there, estimated from permutations, or exact if none are given.
 
-    Absent players need no evaluations where a coalition is asked for only once, which `stacked` (inside torch.func.vmap) rules out.
+    Absent players need no evaluations where a coalition is asked for only once, which `stacked` (inside
+    torch.func.vmap) rules out.
     """
     game = game if stacked else each_once(game)
     if permutations is None:
@@ -184,18 +187,18 @@ def _among(members: Tensor, present: Tensor | None) -> Tensor:
     return members if present is None else members.to(present.device) & present
 
 
-# a game of models ------------------------------------------------------------------------------------------------------
+# a game of models -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ModelGame(Options):
-    """The game of pFedSV, as options of a method: players are models, and a coalition is worth what the mean of its models is
-    on one part of a client's samples (Eq. 4).
+    """The game of pFedSV, as options of a method: players are models, and a coalition is worth what the mean of its
+    models is on one part of a client's samples (Eq. 4).
 
     sv: values are estimated ("mc") or "exact". samples: permutations of an estimate, 0 for 3 for each player.
     val_fraction: share of a client's training samples in its validation part; utility_part: the samples that count.
-    utility: "accuracy", or "loss", ln C - mean cross-entropy, which is 0 for a uniform guess. v_empty: the empty coalition is
-    worth "zero", or "chance", the share of the most frequent label (for accuracy).
+    utility: "accuracy", or "loss", ln C - mean cross-entropy, which is 0 for a uniform guess. v_empty: the empty
+    coalition is worth "zero", or "chance", the share of the most frequent label (for accuracy).
     """
 
     sv: str = option("mc", "mc", "exact")
@@ -216,7 +219,8 @@ class ModelGame(Options):
     def values(self, model, own: dict, models: dict, there: Tensor, permutations: Tensor, data) -> Tensor:
         """Shapley values of the models that are there, float64 [p]; 0 for the others.
 
-        models: stacked [p, ...]; entries that they do not have are those of `own`. there: bool [p]; permutations: [Q, p].
+        models: stacked [p, ...]; entries that they do not have are those of `own`. there: bool [p]; permutations: [Q,
+        p].
         """
         game = partial(self.worth, model, own, models, data=data)
         return values_of_present(game, there, permutations if self.sv == "mc" else None, model.stacked)
@@ -245,7 +249,8 @@ def sample_utility(scores: Tensor, y: Tensor, utility: str) -> Tensor:
 
 
 def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor) -> Tensor:
-    """Class scores of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads, theta has the extractor."""
+    """Class scores of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads,
+    theta has the extractor."""
     if len(models) < len(theta):  # only the heads differ
         z = model.features(theta, x)
         means = means_of(models, shares)

@@ -39,7 +39,8 @@ def classifier_similarity(theta_a: dict, theta_b: dict) -> Tensor:
 
 
 def class_distances(a: Tensor, b: Tensor, power: int = 2, norm: str = "row") -> Tensor:
-    """D of PFedCS: sum over classes of the distances of class vectors to this power; a [K, C, d], b [L, C, d] -> float64 [K, L].
+    """D of PFedCS: sum over classes of the distances of class vectors to this power; a [K, C, d],
+    b [L, C, d] -> float64 [K, L].
 
     Divided by the largest of its "row" or of all ("global"), so that it is in [0, 1]; zeros stay zeros.
     """
@@ -55,9 +56,9 @@ def weights_by_distance(
 ) -> Tensor:
     """p of PFedCS's Eq. 7 for K clients and n others, float64 [K, n], rows sum to 1.
 
-    p_j = lam (D_max - D_kj) / (|P| (D_max - D_avg)) + (1 - lam) N_j / sum of N over P, then divided by its sum over `mixed`.
-    D: distances [K, n]; sizes: N [n]; basis, mixed: bool [K, n], P and the set that Eq. 6 sums over. Where D_max = D_avg the
-    first term is 1 / |P| ("uniform"), or all weight goes to the second ("drop").
+    p_j = lam (D_max - D_kj) / (|P| (D_max - D_avg)) + (1 - lam) N_j / sum of N over P, then divided by its sum over
+    `mixed`. D: distances [K, n]; sizes: N [n]; basis, mixed: bool [K, n], P and the set that Eq. 6 sums over. Where
+    D_max = D_avg the first term is 1 / |P| ("uniform"), or all weight goes to the second ("drop").
     """
     count, sizes = basis.sum(1, keepdim=True), sizes.double()
     largest = torch.where(basis, D, 0).amax(1, keepdim=True)
@@ -74,12 +75,12 @@ def weights_by_distance(
 class ByDistance(Options):
     """How far classifiers are apart in PFedCS, and what they weigh for it, as options of a method.
 
-    dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is divided
-    by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal, stays zero.
-    lam: λ of Eq. 7, the share of likeness. weights: Eqs. 6-8 run over different sets. "closed" takes the collaborators and the
-    client itself throughout, so that weights sum to 1; "literal_renorm" is Eq. 7 as printed, with D_kk = 0, divided by its
-    sum; "no_self" leaves the client out. tie: if D_max = D_avg, Eq. 7 divides by zero: its first term is "uniform", or all
-    weight goes to the second ("drop").
+    dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is
+    divided by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal,
+    stays zero. lam: λ of Eq. 7, the share of likeness. weights: Eqs. 6-8 run over different sets. "closed" takes the
+    collaborators and the client itself throughout, so that weights sum to 1; "literal_renorm" is Eq. 7 as printed, with
+    D_kk = 0, divided by its sum; "no_self" leaves the client out. tie: if D_max = D_avg, Eq. 7 divides by zero: its
+    first term is "uniform", or all weight goes to the second ("drop").
     """
 
     lam: float = option(0.5, 0, 1)
@@ -93,7 +94,8 @@ class ByDistance(Options):
         return class_distances(weight[ids], weight[pool], self.dist_power, self.norm)
 
     def weights_of(self, D: Tensor, sizes: Tensor, chosen: Tensor, own: Tensor) -> Tensor:
-        """p of Eq. 7 for the collaborators `chosen`, float64 [K, n]; rows sum to 1. own: who is the client itself; both bool [K, n]."""
+        """p of Eq. 7 for the collaborators `chosen`, float64 [K, n]; rows sum to 1. own: who is the client itself;
+        both bool [K, n]."""
         basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
         mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
         basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
@@ -104,12 +106,16 @@ class ByDistance(Options):
 
 
 def products(a: dict, b: dict, names) -> Tensor:
-    """Scalar products of all pairs of models over the parameters `names`; a stacked [K, ...], b [L, ...] -> float64 [K, L]."""
+    """Scalar products of all pairs of models over the parameters `names`; a stacked [K, ...],
+    b [L, ...] -> float64 [K, L]."""
     return sum(a[name].double().flatten(1) @ b[name].double().flatten(1).T for name in names)
 
 
 def squared_distances(a: dict, b: dict, names) -> Tensor:
-    """||a_k - b_l||^2 of all pairs over the parameters `names`; a stacked [K, ...], b [L, ...] -> float64 [K, L], 0 for equal models."""
+    """||a_k - b_l||^2 of all pairs over the parameters `names`, 0 for equal models.
+
+    a stacked [K, ...], b [L, ...] -> float64 [K, L].
+    """
     centre = {name: a[name].double().mean(0) for name in names}
     a, b = ({name: stacked[name] - centre[name] for name in names} for stacked in (a, b))
     squares_a, squares_b = (sum(leaf.flatten(1).square().sum(1) for leaf in stacked.values()) for stacked in (a, b))
@@ -146,7 +152,8 @@ def model_difference_similarity(theta_a: dict, theta_b: dict, theta_0: dict, nam
 
 
 def norm_statistics(model, theta: dict, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Mean and standard deviation per channel of every batch-norm layer's input on images x, float64, samples and positions pooled."""
+    """Mean and standard deviation per channel of every batch-norm layer's input on images x, float64,
+    samples and positions pooled."""
     inputs = model.norm_inputs(theta, x).values()
     return [(z.double().mean((0, 2, 3)), z.double().std((0, 2, 3), correction=0)) for z in inputs]
 
@@ -161,7 +168,8 @@ def wasserstein_similarity(stats_a, stats_b) -> float:
 
 
 def loss_difference_similarity(loss_own: float, loss_other: float, theta_own: dict, theta_other: dict, names) -> float:
-    """LDB (FedFomo): (L_a(theta_a) - L_a(theta_b)) / ||theta_b - theta_a||, L_a the loss on a's held-out data. Not symmetric."""
+    """LDB (FedFomo): (L_a(theta_a) - L_a(theta_b)) / ||theta_b - theta_a||, L_a the loss on a's held-out data.
+    Not symmetric."""
     squares = sum(float((theta_other[k] - theta_own[k]).double().square().sum()) for k in names)
     return (loss_own - loss_other) / max(squares**0.5, 1e-30)
 
@@ -170,7 +178,8 @@ def loss_difference_similarity(loss_own: float, loss_other: float, theta_own: di
 
 
 def centred_gram(activations: Tensor) -> Tensor:
-    """Gram matrix [s, s] of column-centred activations [s, ...] in float64, divided by its Frobenius norm (zero if constant)."""
+    """Gram matrix [s, s] of column-centred activations [s, ...] in float64,
+    divided by its Frobenius norm (zero if constant)."""
     raw = activations.flatten(1).double()
     flat = raw - raw.mean(0)
     gram = flat @ flat.T

@@ -1,4 +1,5 @@
-"""Networks beside a client's model that score together with it: whose is which, how they start and how scores are joined (FedSimSup)."""
+"""Networks beside a client's model that score together with it: whose is which,
+how they start and how scores are joined (FedSimSup)."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from fedlib.models import check_model
 class Supervised(Options):
     """Every client has a supervisor, a network of its own, as options of a method.
 
-    supervisors: name of the supervisor's network; several joined by "+" are drawn for the clients with equal chances, and
-    every client keeps one of each, of which it uses its own. shared_sup_init: all of one kind start equal; by default each is
-    a draw of its own. combine: "logits" are added, or class probabilities averaged ("prob").
+    supervisors: name of the supervisor's network; several joined by "+" are drawn for the clients with equal chances,
+    and every client keeps one of each, of which it uses its own. shared_sup_init: all of one kind start equal; by
+    default each is a draw of its own. combine: "logits" are added, or class probabilities averaged ("prob").
     """
 
     supervisors: str = "supervisor_sixth"
@@ -53,7 +54,8 @@ class Supervised(Options):
         return {kind: tree.stack([network.independent(i + 1) for i in range(N)]) for kind, network in networks.items()}
 
     def joint_scores(self, a: Tensor, b: Tensor) -> Tensor:
-        """Scores [B, C] of two networks as those of one: their sum, or with "prob" the log of the mean of their probabilities."""
+        """Scores [B, C] of two networks as those of one: their sum,
+        or with "prob" the log of the mean of their probabilities."""
         if self.combine == "logits":
             return a + b
         return torch.logaddexp(a.log_softmax(-1), b.log_softmax(-1)) - log(2)

@@ -46,7 +46,8 @@ def even_parts(total: int, parts: int) -> np.ndarray:
 
 
 def uneven_parts(total: int, parts: int, least: int, generator: np.random.Generator) -> np.ndarray:
-    """Sizes of `parts` parts of `total`: all but the last uniform integers in [max(total / (10 parts), least), total / parts).
+    """Sizes of `parts` parts of `total`: all but the last uniform integers in [max(total / (10 parts), least), total /
+    parts).
 
     The last part is the remainder, so always the largest. Raises InfeasiblePartition if there is no such integer.
     """

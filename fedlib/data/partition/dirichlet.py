@@ -22,10 +22,10 @@ class Dirichlet(Scheme):
     """Class-wise Dirichlet label skew: p ~ Dir(alpha) divides each class over the clients.
 
     With `cap`, clients that already hold at least n/N samples get nothing more (FL-bench and PFLlib do so, and the
-    client sizes that pFedSim prints fit it). A draw whose smallest client has fewer than `min_size` samples is rejected;
-    after `max_tries` of them, or earlier if there is no hope (`acceptance_bound`), InfeasiblePartition names the best.
-    With on_fail = "relax" all tries are used and the best is taken. The classes are divided in the order of their
-    numbers, or with `shuffle_classes` in a random order: with the cap, the last ones go to fewer clients.
+    client sizes that pFedSim prints fit it). A draw whose smallest client has fewer than `min_size` samples is
+    rejected; after `max_tries` of them, or earlier if there is no hope (`acceptance_bound`), InfeasiblePartition names
+    the best. With on_fail = "relax" all tries are used and the best is taken. The classes are divided in the order of
+    their numbers, or with `shuffle_classes` in a random order: with the cap, the last ones go to fewer clients.
     """
 
     alpha: float = 0.1
@@ -107,7 +107,8 @@ def _search(scheme: Dirichlet, class_sizes: tuple[int, ...], num_clients: int, s
     hope = "" if tries == scheme.max_tries else f" (at most 1 try in {1 / max(chance, 1e-300):.0e} would be accepted)"
     way_out = f"lower min_size to {best}" if best > 1 else "use fewer clients or a larger alpha"
     raise InfeasiblePartition(
-        f"no Dirichlet partition with alpha = {scheme.alpha}, {num_clients} clients and min_size = {scheme.min_size} in "
+        f"no Dirichlet partition with alpha = {scheme.alpha}, {num_clients} clients and min_size = {scheme.min_size} "
+        "in "
         f"{tries} tries{hope}; the best had a smallest client of {best} samples: {way_out}, or use on_fail='relax'"
     )
 
@@ -118,10 +119,10 @@ def acceptance_bound(below: np.ndarray) -> float:
     If clients were independent, the number of small ones would be a sum of independent indicators, and P(k) k! would be
     log-concave (Newton's inequalities). Then P(0) <= P(k) k! (r / k)^k for every k, where r = P(k-1) / P(k). Ratios are
     taken with four standard errors and the best k is used. Clients compete for the same samples, which makes the
-    distribution narrower, not wider; that it stays log-concave is an observation, not a theorem: in simulations of 5,100
-    settings (3 to 100 clients, 1 to 200 classes, equal or not, alpha .005 to 5, with and without cap) nothing speaks
-    against it, and of 20,500 bounds from 500 to 33,000 tries none was below 0.7 of the true chance. A request is given
-    up at a bound of 1e-8, so one that succeeds once in 1e5 tries is safe by a factor of about 1,000.
+    distribution narrower, not wider; that it stays log-concave is an observation, not a theorem: in simulations of
+    5,100 settings (3 to 100 clients, 1 to 200 classes, equal or not, alpha .005 to 5, with and without cap) nothing
+    speaks against it, and of 20,500 bounds from 500 to 33,000 tries none was below 0.7 of the true chance. A request is
+    given up at a bound of 1e-8, so one that succeeds once in 1e5 tries is safe by a factor of about 1,000.
     """
     k = 1 + np.flatnonzero((below[:-1] >= 10) & (below[1:] >= 10))
     if not len(k):
@@ -134,7 +135,8 @@ def acceptance_bound(below: np.ndarray) -> float:
 
 
 def dirichlet_tries(class_sizes, num_clients, alpha, limit, tries, generator) -> np.ndarray:
-    """`tries` independent draws of the counts, int32 [C, tries, N]; `limit`: no more samples once a client has this many."""
+    """`tries` independent draws of the counts, int32 [C, tries, N]; `limit`:
+    no more samples once a client has this many."""
     counts = np.empty((len(class_sizes), tries, num_clients), dtype=np.int32)
     sizes = np.zeros((tries, num_clients), dtype=np.int32)
     shares = np.empty((tries, num_clients))

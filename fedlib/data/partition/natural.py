@@ -13,7 +13,8 @@ from fedlib.data.partition.dealing import Scheme
 
 @dataclass(frozen=True)
 class Domain(Scheme):
-    """Every domain (group of the data set) cut at random into `clients_per_domain` equal clients, the last of which gets the rest.
+    """Every domain (group of the data set) cut at random into `clients_per_domain` equal clients,
+    the last of which gets the rest.
 
     Clients are ordered by domain. num_clients must be the number of domains times clients_per_domain.
     """
@@ -32,7 +33,8 @@ class Domain(Scheme):
         require(num_clients == len(domains) * each, "num_clients", num_clients, accepted)
         if sizes.min() < each:
             raise InfeasiblePartition(
-                f"domain {domains[sizes.argmin()]} has {sizes.min()} samples for {each} clients; lower clients_per_domain"
+                f"domain {domains[sizes.argmin()]} has {sizes.min()} samples for {each} clients; lower "
+                "clients_per_domain"
             )
         clients = []
         for domain, size in zip(domains, sizes):
@@ -63,7 +65,8 @@ class Writer(Scheme):
         found = writers[sizes >= self.min_samples]
         if not len(found):
             raise InfeasiblePartition(
-                f"no writer has min_samples = {self.min_samples} samples; the largest of {len(writers)} has {sizes.max()}"
+                f"no writer has min_samples = {self.min_samples} samples; the largest of {len(writers)} has "
+                f"{sizes.max()}"
             )
         kept = f"{len(found)} (the writers with at least {self.min_samples} samples)"
         if self.pick:

@@ -1,4 +1,5 @@
-"""Pathological label skew: every client has a few of the classes. Four ways to decide which, and how classes are divided."""
+"""Pathological label skew: every client has a few of the classes. Four ways to decide which,
+and how classes are divided."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ class PatGrouped(Scheme):
     """Groups of clients with the same classes and unequal sizes (PFedCS; the rule of PFLlib).
 
     Class by class, the first ceil(N classes_per_client / C) clients that may own another class share it: all but the
-    last of these g get a uniform random number in [max(n_c / (10 g), min_size / C), n_c / g), the last gets the rest and
-    is always the largest. Where the numbers do not divide well some clients end with fewer classes (20 clients with 3 of
-    10 classes: two have one). `balance`: equal shares. `fair`: classes are dealt in a circle, so that everybody has
-    exactly classes_per_client of them.
+    last of these g get a uniform random number in [max(n_c / (10 g), min_size / C), n_c / g), the last gets the rest
+    and is always the largest. Where the numbers do not divide well some clients end with fewer classes (20 clients with
+    3 of 10 classes: two have one). `balance`: equal shares. `fair`: classes are dealt in a circle, so that everybody
+    has exactly classes_per_client of them.
     """
 
     classes_per_client: int = 2
@@ -51,7 +52,8 @@ class PatGrouped(Scheme):
         if len(lost):
             raise InfeasiblePartition(
                 f"{num_clients} clients with classes_per_client = {self.classes_per_client} leave {len(lost)} of "
-                f"{len(classes)} classes without an owner ({', '.join(map(str, lost))}): use another number of clients, "
+                f"{len(classes)} classes without an owner ({', '.join(map(str, lost))}): use another number of "
+                "clients, "
                 "or fair = true with at least one place for each class"
             )
         generator, least = rng(seed, "partition"), -(-self.min_size // len(classes))
@@ -85,7 +87,8 @@ class PatBalanced(Scheme):
 
 @dataclass(frozen=True)
 class RandomClasses(Scheme):
-    """Every client draws `classes_per_client` classes independently; a class is divided equally among its owners (FL-bench).
+    """Every client draws `classes_per_client` classes independently;
+    a class is divided equally among its owners (FL-bench).
 
     The last owner also takes the remainder. If a class has no owner, all clients draw again (uncovered = "resample", at
     most max_tries times), or it is left out with a warning (uncovered = "drop").
@@ -132,7 +135,8 @@ class Ring(Scheme):
     """Every class on equally many clients, and no two clients with the same classes while that is possible (pFedSV).
 
     With 10 clients, 10 classes and 2 classes each, clients are linked in rings of at least three: each shares one class
-    with each of two others. A class is divided equally among its owners, or with `unequal` at random as in `pat_grouped`.
+    with each of two others. A class is divided equally among its owners, or with `unequal` at random as in
+    `pat_grouped`.
     """
 
     classes_per_client: int = 2
@@ -215,5 +219,6 @@ def _remainder_to_the_last(total: int, number: int) -> np.ndarray:
 def _require_a_place_for_each(classes: np.ndarray, num_clients: int, classes_per_client: int) -> None:
     if num_clients * classes_per_client < len(classes):
         raise InfeasiblePartition(
-            f"{num_clients} clients with classes_per_client = {classes_per_client} cannot own all {len(classes)} classes"
+            f"{num_clients} clients with classes_per_client = {classes_per_client} cannot own all {len(classes)} "
+            "classes"
         )

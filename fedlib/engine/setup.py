@@ -1,0 +1,191 @@
+"""A run before its first round: the data on its device, who owns what, the model, the method, the backend."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from fedlib.algorithms.api import Algorithm, Setting
+from fedlib.base import tree
+from fedlib.base.errors import BadValue, require
+from fedlib.data import Partition, load
+from fedlib.engine import backends
+from fedlib.engine.batches import EVALUATE, ClientTurn, Source, Training
+from fedlib.engine.client_data import PlainData
+from fedlib.engine.state import State
+from fedlib.engine.transport import Transport
+from fedlib.models import Model, build
+from fedlib.privacy import noise
+from fedlib.spec import RunSpec
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32, "bf16": torch.float32}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The model, the data on its device, the local training settings, and who owns what."""
+
+    model: Model
+    source: Source
+    training: Training
+    parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test", maybe "val")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What does not change during a run."""
+
+    spec: RunSpec
+    method: Algorithm
+    warm_up: tuple[Algorithm | None, int]  # the method of the first rounds, and how many
+    setting: Setting
+    partition: Partition
+    work: Workload
+    transport: Transport
+    backend: backends.Serial
+    device: torch.device
+    tests: np.ndarray  # test samples by client and class, int64 [N, C]
+    data_checksum: str
+    groups: Sequence[str] = ()  # by client, where the method has `groups`
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Training samples of every client, int64 [N]."""
+        return np.array([len(parts["train"]) for parts in self.work.parts])
+
+    def turn(self, client: int, purpose: int, round: int) -> ClientTurn:
+        """What a backend needs to compute with one client."""
+        group = self.groups[client] if self.groups else ""
+        return ClientTurn(
+            self.work.source, self.work.training, self.work.parts[client], (purpose, round, client), group
+        )
+
+    def data_of(self, client: int, **parts: np.ndarray) -> PlainData:
+        """One client's data, to look at outside of training; parts: sample indices in place of its own."""
+        turn = self.turn(client, EVALUATE, 0)
+        return PlainData(replace(turn, parts={**turn.parts, **parts}))
+
+    def acting(self, state: State) -> Algorithm:
+        """The method whose state this is: that of the warm-up, or the run's own."""
+        return self.warm_up[0] if state.warming_up else self.method
+
+    def points(self, state: State) -> tuple[str, ...]:
+        """The evaluation points now."""
+        return self.spec.eval_points or self.acting(state).eval_points(state.server)
+
+
+def set_up_together(specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None) -> list[Run]:
+    """Runs that share a backend and the data on their device."""
+    require(
+        len({spec.but(seed=0, partition_seed=0).id for spec in specs}) == 1,
+        "specs",
+        [spec.label for spec in specs],
+        "runs that differ in seed and partition_seed only",
+    )
+    first = set_up(specs[0], backend, device, workers)
+    return [first, *(set_up(spec, backend, device, workers, beside=first) for spec in specs[1:])]
+
+
+def set_up(
+    spec: RunSpec, backend: str = "auto", device: str = "cpu", workers: int | None = None, beside: Run | None = None
+) -> Run:
+    """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well."""
+    where = find_device(device)
+    dataset, dtype = load(spec.dataset), DTYPES[spec.precision]
+    require(spec.precision != "tf32" or where.type == "cuda", "precision", "tf32", "float32, float64 or bf16 on a CPU")
+    num_classes = len(dataset.classes)
+    model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
+    model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
+    partition, parts = spec.divide(dataset)
+    labels = dataset.labels.numpy()
+    tests, counts = (
+        np.stack([np.bincount(labels[own[part]], minlength=num_classes) for own in parts]) for part in ("test", "train")
+    )
+    if spec.mechanism.in_steps:
+        noise.check_model(model)
+    smallest = 2 if model.norms else 1
+    training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, smallest, spec.mechanism)
+    method = spec.algorithm
+    for name in method.siblings:
+        model.sibling(name)
+    setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
+    name, _ = backends.pick(backend, where)
+    return Run(
+        spec=spec,
+        method=method,
+        warm_up=method.warm_up(setting),
+        setting=setting,
+        partition=partition,
+        work=Workload(model, beside.work.source if beside else Source(dataset, where, dtype), training, parts),
+        transport=Transport(spec.bn_stats, model.running, model.theta0),
+        backend=beside.backend if beside else backends.make(name, model, where, workers),
+        device=where,
+        tests=tests,
+        data_checksum=dataset.sha256,
+        groups=method.groups(setting),
+    )
+
+
+def first_state(run: Run) -> State:
+    """The state before round 1."""
+    N, warming_up = run.setting.num_clients, run.warm_up[1] > 0
+    method = run.warm_up[0] if warming_up else run.method
+    server, clients = method.init(run.work.model, run.setting)
+    state = State(
+        server=server,
+        clients=clients,
+        stats=run.transport.initial_stats(N, method.num_models),
+        trained=torch.zeros(N, dtype=torch.bool),
+        warming_up=warming_up,
+    )
+    if run.spec.mechanism.in_uploads:
+        state.released = tree.repeat({name: run.work.model.theta0[name] for name in run.work.model.trainable}, N)
+    remember_uploads(run, state)
+    return state
+
+
+def remember_uploads(run: Run, state: State) -> None:
+    """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
+    if run.acting(state).stored_upload is not None:
+        state.uploads = None
+    elif "post" in run.points(state) and state.uploads is None:
+        messages = run.acting(state).messages(state.server, range(run.setting.num_clients))
+        state.uploads = tree.map(torch.clone, messages)
+
+
+def find_device(name: str) -> torch.device:
+    """A torch device by name; "auto" is CUDA if there is one. Raises BadValue if it is not there:
+    never a silent CPU run."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        raise BadValue(
+            f"device = {name!r} is not there; CUDA devices found: {torch.cuda.device_count()}. Accepted here: auto, cpu"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
+    return device
+
+
+@contextlib.contextmanager
+def arithmetic(precision: str) -> Iterator[None]:
+    """No gradients, TF32 only where asked, and one operator thread: small convolutions gain little from more, and
+    numbers do not depend on the machine's cores."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = torch.get_num_threads(), matmul.allow_tf32, cudnn.allow_tf32
+    torch.set_num_threads(1)
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_num_threads(before[0])
+        matmul.allow_tf32, cudnn.allow_tf32 = before[1:]

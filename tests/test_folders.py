@@ -1,0 +1,35 @@
+"""The package's folders in one order, in which each imports from earlier ones only; no import hides a circle."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fedlib
+
+ROOT = Path(fedlib.__file__).parent
+ORDER = """base data models algorithms privacy attacks measures spec engine runs
+    analysis claims figures experiments reports benchmarks lessons cli""".split()
+
+
+def imported(path: Path) -> set[str]:
+    """Folders that a file of the package imports from, wherever in the file."""
+    names = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom | ast.Import)]
+    plain = [each.name for node in names for each in node.names if isinstance(node, ast.Import)]
+    plain += [f"{node.module}.{each.name}" for node in names if isinstance(node, ast.ImportFrom) for each in node.names]
+    return {name.split(".")[1] for name in plain if name.startswith("fedlib.")}
+
+
+@pytest.mark.parametrize("path", sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"), ids=str)
+def test_a_file_imports_from_its_own_folder_or_earlier_ones(path):
+    here = ORDER.index(path.relative_to(ROOT).parts[0].removesuffix(".py"))
+    assert imported(path) <= {*ORDER[: here + 1], "__version__"}
+
+
+def test_no_paper_imports_another_one():
+    papers = {path.parent for path in (ROOT / "experiments").glob("*/__init__.py")}
+    for paper in papers:
+        text = "".join(path.read_text() for path in paper.glob("*.py"))
+        assert not [other.name for other in papers - {paper} if f"fedlib.experiments.{other.name}" in text]

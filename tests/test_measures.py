@@ -1,0 +1,137 @@
+"""Measures after every round: what travelled, pFedSim's similarities and its mixtures;
+and what a result keeps by client."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from helpers import exact, tiny
+
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
+from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.shared_beginnings import beginning, leaders
+from fedlib.engine.simulate import simulate, watched_round
+from fedlib.measures.each_round import eq4_shares
+from fedlib.runs.run import get_or_run
+from fedlib.runs.store import Store
+from fedlib.spec import RunSpec
+
+SEEN = ("traffic", "phi", "mixing")
+
+
+def walked(spec: RunSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the three measures say, from a run that is walked through by hand with the method's own weights."""
+    run = set_up(spec)
+    state, traffic, phis, mixing = first_state(run), [], [], []
+    for t in range(1, spec.rounds + 1):
+        server, floats, first_phase = state.server, dict(state.floats), state.warming_up
+        seen = watched_round(run, state, t)
+        traffic.append([(state.floats[way] - floats[way]) // len(seen.ids) for way in ("down", "up")])
+        if first_phase:
+            phis.append(np.full((spec.num_clients,) * 2, np.nan))
+            mixing.append([0.0, 0.0, 0.0])
+            continue
+        phis.append(state.server["phi"].numpy())
+        weights = run.method.mixing_weights(server, seen.ids)
+        weights = weights / weights.sum(1, keepdim=True)
+        mixed = tree.weighted_sum(tree.map(torch.Tensor.double, tree.select(server["models"], "extractor.")), weights)
+        error = max(
+            float((mixed[name] - seen.messages[name].double()).abs().max())
+            for name in run.work.model.trainable
+            if name.startswith("extractor.")
+        )
+        old, new = (tree.select(kept["models"], "head.") for kept in (server, state.server))
+        changed = sum(any(not torch.equal(old[name][i], new[name][i]) for name in old) for i in range(spec.num_clients))
+        mixing.append([1 - float(weights[range(len(seen.ids)), seen.ids].mean()), error, changed])
+    return np.array(traffic), np.stack(phis), np.array(mixing)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.4, 1.0])
+def test_measures_of_pfedsim_are_those_of_a_run_walked_through(rho):
+    spec = tiny("pfedsim", hyper={"rho": rho}, rounds=5, num_clients=5, join_ratio=0.6)
+    arrays, (traffic, phis, mixing) = simulate(spec.but(measures=SEEN)).arrays, walked(spec)
+    np.testing.assert_array_equal(arrays["traffic"], traffic)
+    np.testing.assert_array_equal(arrays["phi"], phis)
+    np.testing.assert_allclose(arrays["mixing"], mixing, rtol=1e-12, atol=1e-12)
+    own = int(np.isnan(phis).any((1, 2)).sum())
+    assert own == int(rho * 5) and arrays["traffic"].dtype == np.int64
+    assert (mixing[own:, 2] == 3).all() and (mixing[own:, 1] < 1e-5).all()  # participants' classifiers alone change
+
+
+def test_measures_change_no_number():
+    spec = tiny("pfedsim", hyper={"rho": 0.34})
+    plain, seen = exact(simulate(spec)), exact(simulate(spec.but(measures=SEEN)))
+    assert {k: v for k, v in seen["arrays"].items() if k not in SEEN} == plain["arrays"]
+    assert all(seen[part] == plain[part] for part in ("history", "communication", "partition"))
+
+
+def test_shares_of_eq_4_by_hand():
+    """-ln(1 - 0.5) = 0.693, -ln(1 - 0.99) capped at 1 - 0.1: -ln 0.1 = 2.303, which is the own weight too."""
+    phi = np.array([[1.0, 0.5, 0.99], [0.5, 1.0, 0.0], [0.99, 0.0, 1.0]])
+    near, own = -np.log(0.5), -np.log(0.1)
+    expected = np.array([[own, near, own], [own, 0.0, own]])
+    np.testing.assert_allclose(eq4_shares(phi, np.array([0, 2]), 0.1), expected / expected.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize(("method", "measure"), [("fedavg", "phi"), ("pfedsv", "mixing"), ("ffedap", "phi")])
+def test_methods_without_similarities_are_refused(method, measure):
+    with pytest.raises(BadValue, match=f"{measure}.*expected pFedSim"):
+        tiny(method, measures=(measure,))
+
+
+@pytest.mark.parametrize("hyper", [{"phi": "eq3"}, {"phi_self": "eq3"}, {"max_age": 3}])
+def test_readings_of_eq_4_that_the_measure_does_not_know_are_refused(hyper):
+    with pytest.raises(BadValue, match="mixing.*reference"):
+        tiny("pfedsim", hyper=hyper, measures=("mixing",))
+    tiny("pfedsim", hyper=hyper, measures=("phi", "traffic"))
+
+
+def test_traffic_is_counted_for_every_method():
+    """FedFomo sends nothing in the first round and up to all others' models later; the sums are the communication."""
+    for method in ("fedavg", "fedfomo", "fedproto"):
+        result = simulate(tiny(method, measures=("traffic",), join_ratio=1.0))
+        sums = {way: result.communication[way]["floats"] for way in ("down", "up")}
+        mine = 4 * result.arrays["traffic"].sum(0)
+        assert all(0 <= sums[way] - mine[k] < 3 * 4 for k, way in enumerate(("down", "up")))  # means, rounded down
+    assert result.arrays["traffic"].shape == (3, 2)
+
+
+def test_runs_whose_measures_see_the_rounds_share_no_beginning():
+    """The state that a beginning leaves does not hold what travelled in its last round."""
+    specs = [tiny("pfedsim", hyper={"rho": rho}, rounds=8, measures=("traffic",)) for rho in (0.25, 0.5)]
+    assert [beginning(spec)[1] for spec in specs] == [0, 0] and leaders(specs) == {}
+    assert leaders([spec.but(measures=("client_accuracy",)) for spec in specs]) != {}
+
+
+# by client ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_keeps_all_clients_at_all_points_of_the_last_round(tmp_path):
+    spec = tiny("pfedsim", hyper={"rho": 0.5}, eval_points=("agg", "post", "ft(2)"))
+    result, store = simulate(spec), Store("t", tmp_path)
+    names = ("correct", "correct_post", "correct_ft(2)")
+    assert [name for name in result.arrays if name.startswith("correct")] == list(names)
+    store.put(result)
+    for found in (result, store.get(spec)):
+        for point, name in zip(("agg", "post", "ft(2)"), names):
+            correct, tests = found.by_client(point)
+            assert found.arrays[name].shape == (4, 10) and correct.dtype == tests.dtype == np.int64
+            assert correct.tolist() == found.arrays[name].sum(1).tolist() and (correct <= tests).all()
+            assert correct.sum() / tests.sum() == pytest.approx(found.final("pooled", point))
+        assert found.by_client()[0].tolist() == found.by_client("agg")[0].tolist()
+    with pytest.raises(BadValue, match="glob.*accepted: agg, post"):
+        result.by_client("glob")
+
+
+def test_results_from_before_all_points_were_kept_have_the_headline_only():
+    result = simulate(tiny("pfedsim", hyper={"rho": 0.0}))
+    old = dataclasses.replace(result, arrays={k: v for k, v in result.arrays.items() if not k.startswith("correct_")})
+    assert old.by_client("agg") is None and old.by_client()[0].tolist() == result.by_client("post")[0].tolist()
+
+
+def test_a_diverged_run_has_no_clients(tmp_path):
+    assert get_or_run(tiny("fedavg", lr=1e15), Store("t", tmp_path)).by_client() is None
