@@ -10,9 +10,9 @@ import dataclasses
 
 import pytest
 
-from fedlib.experiments import find, names
 from fedlib.analysis.accuracies import means
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments import find, names
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as PFEDSV1
 from fedlib.experiments.pfedsv.task import OWN
 
