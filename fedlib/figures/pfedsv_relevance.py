@@ -41,9 +41,11 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
 
 @styled
 def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Sequence[int]]) -> Figure:
-    """Squared distance of the other clients' models to A's after the last round, a panel a training (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
+    """Squared distance of the other clients' models to A's after the last round, a panel a training
+    (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
 
-    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc; labels: of each client.
+    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc;
+    labels: of each client.
     """
     trainings, last = list(dict.fromkeys(tidy["training"])), tidy["rounds"].max()
     tidy = tidy[(tidy["client"] == "A") & (tidy["rounds"] == last)]
@@ -125,7 +127,8 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
 
 @styled
 def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
-    """The first seed's labels by client, who shares one, and what was learned: red positive, blue negative, white 0, each panel on its own scale.
+    """The first seed's labels by client, who shares one, and what was learned:
+    red positive, blue negative, white 0, each panel on its own scale.
 
     tidy: learner, seed, client, other, relevant, relevance; labels: seed, client, label. Crosses: wrong sign.
     """
@@ -167,7 +170,8 @@ def _square(tidy: pd.DataFrame, learner: str, seed: int, column: str, size: int)
 
 @styled
 def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str], readings: Sequence[str]) -> Figure:
-    """Numbers sent by each method, a panel a network, with the first reading of what is personal; marks: D+C by the others. Then downloads round by round.
+    """Numbers sent by each method, a panel a network, with the first reading of what is personal;
+    marks: D+C by the others. Then downloads round by round.
 
     tidy: network, reading, method, seed, up, down, total; per_round: method, seed, round, models.
     """
