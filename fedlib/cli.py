@@ -540,13 +540,13 @@ def bench(
     About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
     """
     from fedlib.benchmarks.scaling import scaling as grown
-    from fedlib.benchmarks.speed import bench as measured
+    from fedlib.benchmarks import speed
     from fedlib.benchmarks.speed import table_text
 
     if scaling:
         words, table = grown(quick)
     else:
-        words, table = measured(rounds, repeats, device, dataset, quick)
+        words, table = speed.bench(rounds, repeats, device, dataset, quick)
     print(f"{words}\n\n{table_text(table)}")
 
 

@@ -70,17 +70,17 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
         ax.set(title=title, xlabel="client and its labels")
     keys = [Line2D([], [], marker="o", linestyle="-", markersize=4, color=colour) for colour in (REFERENCE, INK)]
     axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
-    ax, moments = axes[-1], sorted(aucs["rounds"].unique())
+    ax, after = axes[-1], sorted(aucs["rounds"].unique())
     for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
         for training, style in zip(trainings, ("-", "--")):
             rows = aucs[(aucs["measure"] == measure) & (aucs["training"] == training)]
             mean = rows.groupby("rounds")["auc"].mean()
-            ax.plot(range(len(moments)), mean[moments], style, color=colour, marker="o", markersize=4)
+            ax.plot(range(len(after)), mean[after], style, color=colour, marker="o", markersize=4)
     keys = [Line2D([], [], color=colour) for _, colour in zip(range(aucs["measure"].nunique()), COLOURS)]
     keys += [Line2D([], [], color="black", linestyle=style) for _, style in zip(trainings, ("-", "--"))]
     ax.legend(keys, [*dict.fromkeys(aucs["measure"]), *trainings], frameon=False, loc="lower left", fontsize=7)
     ax.axhline(0.5, color="black", linewidth=0.6)
-    ax.set_xticks(range(len(moments)), moments)
+    ax.set_xticks(range(len(after)), after)
     ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.05))
     return figure
 
