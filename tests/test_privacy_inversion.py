@@ -15,12 +15,12 @@ from fedlib.attacks.inversion import (
     DLG,
     IDLG,
     Attack,
+    attack_clients,
     infer_labels,
     invert,
     objective,
     score,
     signal,
-    study,
     victim,
 )
 from fedlib.base import tree
@@ -88,20 +88,20 @@ def test_digits_are_recovered_and_noise_prevents_it():
     """The undefended attack succeeds for both images and two models (seeds); with DP-SGD at sigma 1 none comes near."""
     for seed in (0, 1):
         client = victim(smooth(seed), DIGITS)
-        rows = study(client, DIGITS, FEW, QUICK, seed=seed)[2]
+        rows = attack_clients(client, DIGITS, FEW, QUICK, seed=seed)[2]
         assert all(row["psnr"] > 30 and row["ssim"] > 0.95 and row["success"] and row["label_right"] for row in rows)
-    noisy = study(client, DIGITS, FEW, QUICK, [Mechanism("record", 1.0, 1.0)], seed=1)[2]
+    noisy = attack_clients(client, DIGITS, FEW, QUICK, [Mechanism("record", 1.0, 1.0)], seed=1)[2]
     assert all(row["psnr"] < 13 and not row["success"] for row in noisy)
     assert [row["sigma"] for row in noisy] == [1.0, 1.0] and noisy[0]["image"] == 0
 
 
 def test_soft_labels_are_found_along_with_the_image():
-    (row,) = study(victim(smooth(), DIGITS), DIGITS, FEW[1:], replace(DLG, iterations=60, restarts=1))[2]
+    (row,) = attack_clients(victim(smooth(), DIGITS), DIGITS, FEW[1:], replace(DLG, iterations=60, restarts=1))[2]
     assert row["psnr"] > 25 and row["label_right"]
 
 
 def test_cosine_matching_recovers_a_digit_from_a_network_with_relus_and_pooling():
-    found, originals, rows = study(
+    found, originals, rows = attack_clients(
         victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60)
     )
     assert (
@@ -112,32 +112,32 @@ def test_cosine_matching_recovers_a_digit_from_a_network_with_relus_and_pooling(
 def test_several_steps_and_several_images_with_known_labels():
     """Two images over three local steps."""
     client = victim(smooth(), DIGITS, plan=((0,), (1,), (0, 1)), lr=0.1)
-    rows = study(client, DIGITS, np.array([[0, 37]]), replace(QUICK, labels="known", iterations=60))[2]
+    rows = attack_clients(client, DIGITS, np.array([[0, 37]]), replace(QUICK, labels="known", iterations=60))[2]
     assert len(rows) == 2 and all(row["psnr"] > 20 for row in rows)
 
 
 def test_attacks_in_one_stack_are_the_attacks_on_their_own_and_the_same_again():
     client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15, restarts=2)
-    together, _, rows = study(client, DIGITS, FEW, attack, [Mechanism("client", 0.1, 1.0)], seed=4)
-    alone, _, own = study(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
+    together, _, rows = attack_clients(client, DIGITS, FEW, attack, [Mechanism("client", 0.1, 1.0)], seed=4)
+    alone, _, own = attack_clients(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
     assert own[0]["psnr"] == pytest.approx(rows[1]["psnr"], abs=0.5)
-    again, _, rows_again = study(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
+    again, _, rows_again = attack_clients(client, DIGITS, FEW[1:], attack, [Mechanism("client", 0.1, 1.0)], seed=4)
     assert same(alone.images, again.images) and own == rows_again
-    assert not same(study(client, DIGITS, FEW[1:], attack, seed=5)[0].images, alone.images)
+    assert not same(attack_clients(client, DIGITS, FEW[1:], attack, seed=5)[0].images, alone.images)
 
 
 def test_several_mechanisms_in_one_stack_are_each_on_its_own():
     """Rows, pictures and originals come mechanism by mechanism."""
     client, attack = victim(smooth(), DIGITS), replace(COSINE, iterations=15)
     mechanisms = [Mechanism(), Mechanism("record", 0.0, 1.0), Mechanism("record", 1.0, 1.0)]
-    found, originals, rows = study(client, DIGITS, FEW, attack, mechanisms, seed=4)
+    found, originals, rows = attack_clients(client, DIGITS, FEW, attack, mechanisms, seed=4)
     assert [(row["image"], row["privacy"], row["sigma"]) for row in rows[::2]] == [
         (0, "none", 0.0),
         (0, "record", 0.0),
         (0, "record", 1.0),
     ]
     for k, mechanism in enumerate(mechanisms):
-        alone, own, own_rows = study(client, DIGITS, FEW, attack, [mechanism], seed=4)
+        alone, own, own_rows = attack_clients(client, DIGITS, FEW, attack, [mechanism], seed=4)
         assert same(originals[2 * k : 2 * k + 2], own)
         assert [row["psnr"] for row in rows[2 * k : 2 * k + 2]] == pytest.approx(
             [row["psnr"] for row in own_rows], abs=0.5
@@ -190,6 +190,6 @@ def test_what_is_refused():
         Attack("l1")
     pair = victim(smooth(), DIGITS, plan=((0, 1),))
     with pytest.raises(BadValue, match="joint or known"):
-        study(pair, DIGITS, np.array([[0, 1]]), IDLG)
+        attack_clients(pair, DIGITS, np.array([[0, 1]]), IDLG)
     with pytest.raises(BadValue, match=r"indices = \(2, 1\)"):
-        study(pair, DIGITS, FEW, replace(IDLG, labels="known"))
+        attack_clients(pair, DIGITS, FEW, replace(IDLG, labels="known"))
