@@ -318,7 +318,7 @@ def _table(title: str, lines: dict[str, str]) -> None:
 
 
 def _first_sentence(thing) -> str:
-    return (thing.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 @app.command()

@@ -7,12 +7,22 @@ import shutil
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # as the engine does it: side by side rather than inside operators, and the same bits everywhere
+# as the engine does it: side by side rather than inside operators, and the same bits everywhere
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def folder(name: str) -> str:
+    """A new folder, which goes when the process that made it does."""
+    made = tempfile.mkdtemp(prefix=f"fedlib-{name}-")
+    atexit.register(lambda: os.getpid() == here and shutil.rmtree(made, ignore_errors=True))
+    return made
+
+
+here = os.getpid()
+if "FEDLIB_TEST_SHARED" not in os.environ:  # one for all of pytest-xdist's workers: items' smoke runs are done once
+    os.environ["FEDLIB_TEST_SHARED"] = folder("shared")
 if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conftest.py runs this file as well
-    home = Path(tempfile.mkdtemp(prefix="fedlib-tests-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = Path(folder("tests"))
     os.environ.setdefault("FEDLIB_TEST_DATA", os.environ.get("FEDLIB_DATA", ""))  # prepared data of the user's, if any
     os.environ |= {
         "FEDLIB_TEST_PROCESS": str(os.getpid()),  # pytest-xdist: every worker has a home of its own

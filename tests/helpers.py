@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import os
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +19,7 @@ from fedlib.engine.client_data import PlainData
 from fedlib.engine.rounds import take_over
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import play_round
+from fedlib.experiments import OpenItem, find
 from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
 from fedlib.spec import RunSpec
 
@@ -31,6 +35,12 @@ TINY = dict(
     lr=0.05,
     eval_every=1,
 )
+
+
+@functools.cache
+def smoke_item(name: str) -> OpenItem:
+    """An item in the smoke profile; its runs are done once, whichever tests or notebooks ask for them first."""
+    return OpenItem(find(name), "smoke", jobs=1, root=Path(os.environ["FEDLIB_TEST_SHARED"]))
 
 
 def tiny(method: str, **changes) -> RunSpec:

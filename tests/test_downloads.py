@@ -894,7 +894,7 @@ def test_a_run_on_a_folder(root, tmp_path):
     from helpers import tiny
 
     from fedlib.engine.simulate import simulate
-    from fedlib.experiments import ITEMS, OpenItem
+    from fedlib.experiments import OpenItem, find
 
     for c in ("a", "b"):
         (tmp_path / "pics" / c).mkdir(parents=True)
@@ -903,7 +903,7 @@ def test_a_run_on_a_folder(root, tmp_path):
     name = f"folder:{tmp_path / 'pics'}@16"
     spec = tiny("fedavg", dataset=name, num_clients=2, rounds=1, partition=dict(alpha=10.0, min_size=2))
     assert simulate(spec).partition["data"] == data.load(name).sha256[:16]
-    place = OpenItem(ITEMS["pfedsim/fig1_cka"], "smoke", dataset=name).place
+    place = OpenItem(find("pfedsim/fig1_cka"), "smoke", dataset=name).place
     assert place.startswith("smoke+dataset=folder:_") and "/" not in place
 
 

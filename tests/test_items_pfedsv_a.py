@@ -375,7 +375,7 @@ def test_measures_of_every_round_are_what_there_was():
             np.testing.assert_array_equal(seen[state.round - 1], state.clients["relevance"].numpy())
     assert not seen[0].any() and seen[-1].any() and not result.arrays["downloads"][:, range(5), range(5)].any()
     plain = simulate(spec.but(measures=()))
-    assert plain.history == result.history and set(plain.arrays) == {"correct", "tests", "counts"}
+    assert plain.history == result.history and set(plain.arrays) == {"correct", "correct_post", "tests", "counts"}
 
 
 def test_measures_of_every_round_do_not_depend_on_the_way(tmp_path, monkeypatch):
