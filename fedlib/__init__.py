@@ -1,3 +1,25 @@
-"""fedlib: personalised federated learning, replicated. See README.md."""
+"""fedlib: personalised federated learning, replicated.
+
+Folders in the order in which they build on each other; each imports only from those above it (`tests/test_folders.py`):
+
+    base/         trees of tensors, all random draws, options, errors, paths, provenance
+    data/         data sets, partitions over clients (`partition/`), the split inside a client, descriptions of both
+    models/       backbones: every model is a feature extractor and a classifier
+    algorithms/   one file a method, to be read beside its paper; `api.py` is what a method may define; `parts/` is shared
+    privacy/      noise that clients add, and what it guarantees
+    attacks/      what an attacker reads from an upload
+    measures/     numbers taken during a run: similarities, distances, traffic
+    spec.py       RunSpec: everything that decides the numbers of a run
+    engine/       RunSpec in, RunResult out: set-up, rounds, minibatches, backends, evaluation, checkpoints
+    runs/         stored results, many runs side by side, clusters
+    analysis/     from results to tables; intervals over seeds and clients
+    claims/       from tables to verdicts
+    figures/      from tables to pictures
+    experiments/  one file a table or figure of a paper: its runs, its tables, its claims
+    reports/      the main job: figures, tables, notebooks, pages
+    benchmarks/   how fast it is
+    lessons/      toys that fit on the screen
+    cli.py        the command line
+"""
 
 __version__ = "0.1.0"

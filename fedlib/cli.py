@@ -22,7 +22,8 @@ app = typer.Typer(
 Profile = Annotated[
     str,
     typer.Option(
-        help="smoke (seconds, shows only that it runs), quick (minutes on a laptop) or paper (the paper's own settings)."
+        help="smoke (seconds, shows only that it runs), quick (minutes on a laptop) or paper (the paper's own "
+        "settings)."
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. A GPU that is not there is an error.")]
@@ -42,7 +43,8 @@ Set = Annotated[
 
 
 def _clear_errors(command):
-    """Expected errors become one line on stderr and an exit status: 2 bad input or missing data, 1 a failure, 130 Ctrl-C."""
+    """Expected errors become one line on stderr and an exit status:
+    2 bad input or missing data, 1 a failure, 130 Ctrl-C."""
 
     @functools.wraps(command)
     def wrapped(*args, **kwargs):
@@ -81,8 +83,8 @@ def reproduce(
 ):
     """Regenerate figures, tables, notebooks and report (the main job).
 
-    Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are written,
-    its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
+    Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are
+    written, its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
     """
     from fedlib.reports.report import tally
     from fedlib.reports.reproduce import reproduce as carry_out
@@ -158,7 +160,8 @@ def sweep(
         print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
     reused = len(there & outcomes.keys() - failed.keys())
     print(
-        f"{len(outcomes) - reused - len(failed)} runs done, {reused} reused, {len(failed)} failed, in {time.monotonic() - started:.0f} s"
+        f"{len(outcomes) - reused - len(failed)} runs done, {reused} reused, {len(failed)} failed, in "
+        f"{time.monotonic() - started:.0f} s"
     )
     print(f"results: {', '.join(f'results/{place}/runs/' for place in sorted({item.place for item in opened}))}")
     if failed:
@@ -217,7 +220,8 @@ def list_everything(
     partitioners: Annotated[bool, typer.Option("--partitioners", help="Only the partition schemes.")] = False,
     models: Annotated[bool, typer.Option("--models", help="Only the backbones.")] = False,
 ):
-    """Show items, methods, data sets, partition schemes and backbones, one line each; with options only some of them."""
+    """Show items, methods, data sets, partition schemes and backbones, one line each;
+    with options only some of them."""
     sections = {_list_items: items, _list_methods: methods, _list_data: datasets, _list_partitioners: partitioners}
     sections |= {_list_models: models}
     for show, chosen in sections.items():
@@ -254,8 +258,8 @@ def show_methods(
 ):
     """Compare the methods: what travels, what stays on a client, where they are tested, who published them.
 
-    Nothing in the table is written by hand: every method plays two rounds of six clients on digits, which takes seconds.
-    Messages are counted in models: 1.00 is as many numbers as the network has parameters.
+    Nothing in the table is written by hand: every method plays two rounds of six clients on digits,
+    which takes seconds. Messages are counted in models: 1.00 is as many numbers as the network has parameters.
     """
     from tqdm import tqdm
 
@@ -345,7 +349,8 @@ def run(
     profile_engine: Annotated[
         str,
         typer.Option(
-            help="Train only three rounds, store nothing, and write a PyTorch profiler trace of the second to this file."
+            help="Train only three rounds, store nothing, and write a PyTorch profiler trace of the second to this "
+            "file."
         ),
     ] = "",
 ):
@@ -479,7 +484,8 @@ def data(
     mean, std = dataset.channel_stats
     sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
     print(
-        f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} classes, checksum verified"
+        f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} "
+        "classes, checksum verified"
     )
     print(f"sha256 of the images {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
     print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
@@ -504,7 +510,8 @@ def _list_datasets(root: str | None) -> None:
         download = f"{source.megabytes:,} MB" if source.megabytes else "by hand" if source.by_hand else "none"
         size = f"{max(1, round(source.images * c * h * w / 1e6)):,} MB"
         print(
-            f"  {name:<14} {images:>8}  {f'{h}x{w}x{c}':<8} {source.classes:>7} {download:>9} {size:>8}  {'yes' if name in here else 'no'}"
+            f"  {name:<14} {images:>8}  {f'{h}x{w}x{c}':<8} {source.classes:>7} {download:>9} {size:>8}  "
+            f"{'yes' if name in here else 'no'}"
         )
     others = [name for name in here if name not in DATASETS]
     print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
@@ -533,13 +540,13 @@ def bench(
     About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
     """
     from fedlib.benchmarks.scaling import scaling as grown
-    from fedlib.benchmarks.speed import bench as measured
+    from fedlib.benchmarks import speed
     from fedlib.benchmarks.speed import table_text
 
     if scaling:
         words, table = grown(quick)
     else:
-        words, table = measured(rounds, repeats, device, dataset, quick)
+        words, table = speed.bench(rounds, repeats, device, dataset, quick)
     print(f"{words}\n\n{table_text(table)}")
 
 

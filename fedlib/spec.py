@@ -134,7 +134,8 @@ class RunSpec:
 
     @classmethod
     def of_task(cls, task: dict, method: str, **row) -> RunSpec:
-        """A run of a task. task: fields of the run, parameters of its scheme, options of its model; what else it has is left out.
+        """A run of a task. task: fields of the run, parameters of its scheme, options of its model;
+        what else it has is left out.
 
         row: fields of the run, or hyper-parameters of the method. Raises BadValue as the class does.
         """

@@ -1,4 +1,5 @@
-"""`pytest notebooks` alone needs the environment of the tests too; notebooks share a kernel and the runs of the tests."""
+"""`pytest notebooks` alone needs the environment of the tests too;
+notebooks share a kernel and the runs of the tests."""
 
 import os
 import runpy

@@ -27,6 +27,7 @@ from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.result import finished
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 
@@ -465,53 +466,59 @@ def test_permuting_clients_permutes_pfedsim(hyper):
 # (c) ownership -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
+def owned(state) -> dict:
+    """What belongs to single clients, wherever it is kept: states, statistics, remembered uploads, stored models."""
+    models = {"models": state.server["models"]} if "models" in state.server else {}
+    return {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}} | models
+
+
+def others_stayed(method: str, before: dict, after: dict, ids, num_clients: int) -> bool:
+    """Whether rows of clients that did not take part are what they were, bit for bit, and all others moved."""
+    others = np.setdiff1d(np.arange(num_clients), ids)
+    if before.keys() != after.keys():  # the warm-up is over
+        return True
+    for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(after), strict=True):
+        # a bias before batch norm may well stay; FedBABU's head does
+        if name in ("head.weight", "extractor.fc1.weight") and (method, name) != ("fedbabu", "head.weight"):
+            assert all(not torch.equal(old[i], new[i]) for i in ids), name
+        if not torch.equal(old[others], new[others]):
+            return False
+    return True
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics, remembered uploads and the server's stored models: rows outside S_t bit for bit,
-    rows inside all moved."""
-    hyper = {"rho": 0.3} if method == "pfedsim" else {}
+def test_clients_stay_as_they_are_while_others_train_or_are_tested(method):
+    """One run, tested at all points after every round: that changes nothing, and the last numbers are those of a run
+    that is tested at its end only."""
+    points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
+    spec = tiny(method, hyper={"rho": 0.34} if method == "pfedsim" else {}, eval_points=points)
     before = None
-    points = tuple({"post"} & set(algorithms.find(method).points))  # so that uploads are remembered
-    for run, state, ids in played(tiny(method, hyper=hyper, bn_stats=bn_stats, rounds=4, eval_points=points)):
-        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
-        if "models" in state.server:
-            owned["models"] = state.server["models"]
-        others = np.setdiff1d(np.arange(run.setting.num_clients), ids)
-        if before is not None and before.keys() == owned.keys():
-            for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
-                assert torch.equal(old[others], new[others])
-                if name in ("head.weight", "extractor.fc1.weight") and (method, name) != (
-                    "fedbabu",
-                    "head.weight",
-                ):  # a bias before batch norm may well stay; FedBABU's head does
-                    assert all(not torch.equal(old[i], new[i]) for i in ids), name
-        before = copy.deepcopy(owned)
+    for run, state, ids in played(spec):
+        if before is None:  # nothing was played yet
+            before = copy.deepcopy(owned(state))
+            continue
+        assert others_stayed(method, before, owned(state), ids, spec.num_clients)
+        kept = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
+        with torch.no_grad():
+            record(run, state)
+        assert same({k: vars(state)[k] for k in kept}, kept)
+        before = copy.deepcopy(owned(state))
+    ends = simulate(spec.but(eval_every=spec.rounds)).history
+    assert len(ends) == len(points) and ends == finished(run, state, {}).history[-len(points) :]
+
+
+@pytest.mark.parametrize("bn_stats", ["global", "reset"])
+@pytest.mark.parametrize("method", ["fedavg", "fedbn", "fedem", "fedper", "fedsimsup", "ifca", "local", "pfedsim"])
+def test_clients_stay_as_they_are_wherever_statistics_are_kept(method, bn_stats):
+    before = None
+    for run, state, ids in played(tiny(method, hyper={"rho": 0.34} if method == "pfedsim" else {}, bn_stats=bn_stats)):
+        assert before is None or others_stayed(method, before, owned(state), ids, run.spec.num_clients)
+        before = copy.deepcopy(owned(state))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_inputs_are_not_modified(method):
     servers_of_rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3)), 3)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers;
-    and the state before and after is the same."""
-    points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
-    hyper = {"rho": 0.34} if method == "pfedsim" else {}
-    often = tiny(method, hyper=hyper, eval_points=points)
-    rarely = often.but(eval_every=often.rounds)
-    ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
-    assert len(ends[0]) == len(points) and ends[0] == ends[1]
-    *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
-    with torch.no_grad():
-        record(run, state)
-        record(run, state)
-    assert same({k: vars(state)[k] for k in before}, before)
-    first, second = (state.history[k * len(points) : (k + 1) * len(points)] for k in (0, 1))
-    assert same(first, second)
 
 
 def test_fedper_heads_are_personal_and_the_extractor_is_shared():

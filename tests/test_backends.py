@@ -22,7 +22,7 @@ from fedlib import algorithms
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
-from fedlib.engine import backends
+from fedlib.engine import backends, client_data
 from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.cuda_graph import repeated
@@ -32,9 +32,15 @@ from fedlib.engine.simulate import play_round, simulate, simulate_together
 from fedlib.engine.worker_processes import WorkerProcesses
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
-TRAIN_SIZES = (1, 2, 33, 3, 320, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 10, 2
-TEST_SIZES = (1, 5, 2, 40, 600, 1)  # 600 needs two batches where nothing is trained
+TRAIN_SIZES = (1, 2, 33, 3, 130, 64)  # minibatches of 32: none, 1, 1 and a single sample, 1, 5, 2
+TEST_SIZES = (1, 5, 2, 40, 100, 1)  # 100 needs two batches where nothing is trained, by `small_scans`
 POINTS = {name: tuple("ft(1)" if p == "ft" else p for p in algorithms.find(name).points) for name in METHODS}
+
+
+@pytest.fixture
+def small_scans(monkeypatch):
+    """Batches of 64 where nothing is trained, in this process."""
+    monkeypatch.setattr(client_data, "SCAN_BATCH", 64)
 
 
 def uneven(run):
@@ -79,8 +85,8 @@ def wide(method, **changes):
     ("method", "bn_stats"),
     [*((m, "local") for m in METHODS), ("fedavg", "global"), ("pfedsim", "global"), ("fedper", "reset")],
 )
-def test_vmap_agrees_with_serial(method, bn_stats):
-    """Three of six clients a round, 1 to 320 samples: all states and every client's test, in float64."""
+def test_vmap_agrees_with_serial(method, bn_stats, small_scans):
+    """Three of six clients a round, 1 to 130 samples: all states and every client's test, in float64."""
     spec = wide(method, bn_stats=bn_stats, seed=1)
     serial, trained = outcome(spec, "serial")
     stacked, _ = outcome(spec, "vmap")
@@ -453,7 +459,7 @@ def both(fn, *trees, min_batch=2, epochs=1, draw=(0, 1)):
     return run.work, *(computed(run, name, fn, np.arange(6), *trees, draw=draw) for name in ("serial", "vmap"))
 
 
-@pytest.mark.parametrize(("min_batch", "steps"), [(2, (0, 1, 1, 1, 10, 2)), (1, (1, 1, 2, 1, 10, 2))])
+@pytest.mark.parametrize(("min_batch", "steps"), [(2, (0, 1, 1, 1, 5, 2)), (1, (1, 1, 2, 1, 5, 2))])
 def test_padded_steps_keep_the_old_state(min_batch, steps):
     """The step shrinks its state by a tenth without looking at the data, so a step on padding would be seen: 0.9^steps.
 

@@ -32,7 +32,8 @@ from fedlib.claims import (
 
 
 def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int = 5, **more) -> dict:
-    """A table of accuracies in percent, by column and row; `spread`: how far rows scatter independently of each other over seeds."""
+    """A table of accuracies in percent, by column and row; `spread`:
+    how far rows scatter independently of each other over seeds."""
     random, lines = np.random.default_rng(0), []
     for column, rows in means.items():
         for row, value in rows.items():
@@ -147,7 +148,8 @@ def printed(order: str) -> pd.DataFrame:
 
 
 def test_order_of_the_paper():
-    """Ours: a > b > c > d > e. Two swapped neighbours: Spearman's correlation 1 - 6 * 2 / (5 * 24) = 0.9; all reversed: -1."""
+    """Ours: a > b > c > d > e. Two swapped neighbours: Spearman's correlation 1 - 6 * 2 / (5 * 24) = 0.9; all reversed:
+    -1."""
     ours = {"one": dict(zip("abcde", (90.0, 80.0, 70.0, 60.0, 50.0)))}
     same, swapped, reversed_ = (
         like_the_paper(0.8, among="cde")(tables(ours, _printed=printed(o))) for o in ("abcde", "bacde", "edcba")

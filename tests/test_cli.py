@@ -24,7 +24,7 @@ from fedlib.runs import run
 from fedlib.runs.run import get_or_run
 
 REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
-STUDY = "pfedsim/fig2_classifier_similarity"
+ITEM = "pfedsim/fig2_classifier_similarity"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def call(*args: str):
 
 
 def test_main_job_leaves_figures_tables_claims_and_a_report(home):
-    result = call("reproduce", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
+    result = call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
     assert result.exit_code == 0, result.output
     assert "2 of 2 items" in result.output
     for name in ("fig2_classifier_similarity", "fig3_partitions"):
@@ -53,33 +53,33 @@ def test_main_job_leaves_figures_tables_claims_and_a_report(home):
 
 
 def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
-    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"
     before = table.read_bytes()
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained again"))
-    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert table.read_bytes() == before
 
 
 def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
-    assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
     summary = json.loads((home / "results/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
     assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
     assert "Changed on the command line" in (home / "results/smoke+seeds=2/report.md").read_text()
 
 
 def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
-    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     trained, real = [], run.simulate_together
     monkeypatch.setattr(
         run, "simulate_together", lambda specs, **o: trained.extend(s.seed for s in specs) or real(specs, **o)
     )
-    assert call("reproduce", STUDY, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
     assert trained == [1]
 
 
 def test_page_of_a_paper_has_everything_and_its_figures_inside(home):
-    assert call("reproduce", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert call("report", "pfedsim").exit_code == 2  # a smoke run is no result
     for kind in ("results", "figures"):
         (home / kind / "smoke").rename(home / kind / "quick")
@@ -104,7 +104,7 @@ def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
 
     bad = dataclasses.replace(find("pfedsim/fig3_partitions"), analyse=broken)
     monkeypatch.setattr(experiments, "find", lambda name: bad if name == bad.name else find(name))
-    result = call("reproduce", bad.name, STUDY, "--profile", "smoke", "--no-notebooks")
+    result = call("reproduce", bad.name, ITEM, "--profile", "smoke", "--no-notebooks")
     assert result.exit_code == 1
     assert "FAILED: RuntimeError: no such column" in result.output and "1 of 2 items" in result.output
     assert (home / "figures/smoke/pfedsim/fig2_classifier_similarity.png").exists()
@@ -115,13 +115,13 @@ ERRORS = [
     (("reproduce", "fedavg/*"), ["'fedavg/*'", "pfedsim/table6_rho"]),
     (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, paper"]),
     (("reproduce", "--methods", "pfedsims"), ["'pfedsims'", "did you mean pfedsim"]),
-    (("reproduce", STUDY, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
-    (("reproduce", STUDY, "--seeds", -1), ["seeds = -1", "positive"]),
-    (("reproduce", STUDY, "--set", "lr=fast"), ["lr = 'fast'", "a number"]),
-    (("reproduce", STUDY, "--set", "lrr=1"), ["'lrr'", "did you mean lr"]),
-    (("reproduce", STUDY, "--profile", "paper"), ["'cifar10' is not prepared", "here now: digits", "FEDLIB_DATA"]),
-    (("reproduce", STUDY, "--profile", "smoke", "--dataset", "../x"), ["'../x'", "letters"]),
-    (("reproduce", STUDY, "--profile", "smoke", "--jobs", 0), ["jobs = 0", "at least 1"]),
+    (("reproduce", ITEM, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
+    (("reproduce", ITEM, "--seeds", -1), ["seeds = -1", "positive"]),
+    (("reproduce", ITEM, "--set", "lr=fast"), ["lr = 'fast'", "a number"]),
+    (("reproduce", ITEM, "--set", "lrr=1"), ["'lrr'", "did you mean lr"]),
+    (("reproduce", ITEM, "--profile", "paper"), ["'cifar10' is not prepared", "here now: digits", "FEDLIB_DATA"]),
+    (("reproduce", ITEM, "--profile", "smoke", "--dataset", "../x"), ["'../x'", "letters"]),
+    (("reproduce", ITEM, "--profile", "smoke", "--jobs", 0), ["jobs = 0", "at least 1"]),
     (("run", "fedsim"), ["'fedsim'", "did you mean pfedsim"]),
     (("run", "pfedsim", "--set", "rhoo=1"), ["'rhoo'", "did you mean rho"]),
     (("run", "pfedsim", "--set", "rho=2"), ["rho = 2", "from 0 to 1"]),
@@ -148,12 +148,12 @@ def test_bad_input_is_one_clear_line_and_status_2(home, args, said):
 
 
 def test_damaged_stored_run_is_kept_aside_and_done_again(home):
-    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     (stored,) = (home / "results/smoke/runs").glob("*.json")
     whole = json.loads(stored.read_text())
     stored.write_text(stored.read_text()[:-40])
     with pytest.warns(UserWarning, match="is damaged"):
-        assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+        assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert list(stored.parent.glob("*.damaged"))
     assert json.loads(stored.read_text())["history"] == whole["history"]
 
@@ -299,8 +299,8 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
         if spec.method == "local":
             get_or_run(spec, item.store)
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained"))
-    result = call("reproduce", "pfedsim/table3_accuracy", STUDY, "--profile", "smoke", "--finished")
-    assert result.exit_code == 0 and re.search(rf"{STUDY} +not run yet \(1 of 1 runs are missing\)", result.output)
+    result = call("reproduce", "pfedsim/table3_accuracy", ITEM, "--profile", "smoke", "--finished")
+    assert result.exit_code == 0 and re.search(rf"{ITEM} +not run yet \(1 of 1 runs are missing\)", result.output)
     assert (
         "1 of 2 items in" in result.output
         and "(22 of 24 runs are missing)" in result.output
@@ -310,4 +310,4 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     assert "**22 of 24 runs are missing.** <sub>fedavg digits Dir(0.1) seed 0, " in text and "| local |" in text
     summary = json.loads((home / "results/smoke/pfedsim/table3_accuracy.json").read_text())
     assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24
-    assert call("reproduce", STUDY, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show
+    assert call("reproduce", ITEM, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show

@@ -38,7 +38,7 @@ needs_dask = pytest.mark.skipif(
     distributed is None,
     reason="DASK IS NOT INSTALLED: runs on a cluster were NOT tested; pip install 'fedlib[cluster]'",
 )
-STUDY = "pfedsim/fig2_classifier_similarity"
+ITEM = "pfedsim/fig2_classifier_similarity"
 
 # Loaded by every worker: it notes which worker begins which run, and then does what the run's seed asks for.
 PRELOAD = """
@@ -297,7 +297,7 @@ busy.__module__ = "__main__"  # sent as it is, for the workers do not have this 
 def test_sweep_on_a_cluster_from_the_command_line(machines, store):
     """Then there is nothing left to do for a sweep without the cluster."""
     ensure(machines, 2)
-    command = ("sweep", STUDY, "--profile", "smoke")
+    command = ("sweep", ITEM, "--profile", "smoke")
     first = call(*command, "--engine", machines.address)
     assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
     again = call(*command)
@@ -426,7 +426,7 @@ def test_what_does_not_fit_is_said_at_once(store, monkeypatch, options, said):
 
 def test_without_dask_the_error_says_what_to_install(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    result = call("sweep", STUDY, "--profile", "smoke", "--engine", "tcp://127.0.0.1:8786")
+    result = call("sweep", ITEM, "--profile", "smoke", "--engine", "tcp://127.0.0.1:8786")
     assert (
         result.exit_code == 2
         and result.stderr.strip().splitlines()[-1]
@@ -463,18 +463,18 @@ def call(*args):
 
 
 def test_sweep_does_the_runs_and_nothing_else(store, tmp_path, monkeypatch):
-    first = call("sweep", STUDY, "pfedsim/fig3_partitions", "--profile", "smoke")
+    first = call("sweep", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke")
     assert first.exit_code == 0 and "1 runs done, 0 reused, 0 failed" in first.output, first.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
     assert all(path.parent.name == "runs" for path in tmp_path.rglob("*.json"))
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *_, **__: pytest.fail("trained again"))
-    assert "0 runs done, 1 reused, 0 failed" in call("sweep", STUDY, "--profile", "smoke").output
-    assert call("reproduce", STUDY, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert "0 runs done, 1 reused, 0 failed" in call("sweep", ITEM, "--profile", "smoke").output
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
 
 
 def test_sweep_reports_failed_runs_and_ends_with_status_1(store):
     for _ in range(2):  # the second time from the store
-        result = call("sweep", STUDY, "--profile", "smoke", "--set", "lr=1e30")
+        result = call("sweep", ITEM, "--profile", "smoke", "--set", "lr=1e30")
         assert result.exit_code == 1 and "0 runs done, 0 reused, 1 failed" in result.output
         assert "FAILED " in result.output and "training diverged" in result.output
 
@@ -489,5 +489,5 @@ def test_sweep_reports_failed_runs_and_ends_with_status_1(store):
     ids=str,
 )
 def test_sweep_refuses_options_that_mean_nothing(store, options, said):
-    result = call("sweep", STUDY, *options)
+    result = call("sweep", ITEM, *options)
     assert result.exit_code == 2 and said in result.stderr and len(result.stderr.strip().splitlines()) == 1

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from matplotlib.figure import Figure
 
 from fedlib import figures, models
+from fedlib.analysis.partitions import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.base.errors import BadValue
 from fedlib.data import DATASETS
 from fedlib.experiments import ITEMS, PROFILES, OpenItem, at_paper_scale, open_item, paper_table
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.analysis.partitions import class_sizes, known_class_sizes, long_form, panels, span, statistics
 from fedlib.experiments.pfedsim import setting, study
 from fedlib.reports import notebooks, report
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from helpers import tiny
 
 from fedlib.base.draws import participants
 from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem, paper_table
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsim import accuracy, domains, overhead, rho, workflow
 from fedlib.models import build
 from fedlib.runs import sweep

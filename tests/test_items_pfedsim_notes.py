@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from helpers import changed_fields
 
 from fedlib import algorithms
@@ -15,7 +16,6 @@ from fedlib.algorithms.api import Setting
 from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem
-from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsim import accuracy, notes
 from fedlib.experiments.pfedsim.task import run_spec
 from fedlib.models import build

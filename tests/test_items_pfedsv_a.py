@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from helpers import close, computed, exact, tiny
 
 from fedlib import algorithms, models
@@ -21,7 +22,6 @@ from fedlib.engine.setup import set_up
 from fedlib.engine.shared_beginnings import beginning
 from fedlib.engine.simulate import simulate, simulate_together, watched
 from fedlib.experiments import ITEMS, OpenItem
-from fedlib.experiments.items import NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments.pfedsv import communication, distance, domain, multiwise, relevance, ring
 from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
 from fedlib.runs.run import get_or_run

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from helpers import tiny
 
 from fedlib import figures
@@ -18,7 +19,6 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.data import load
 from fedlib.engine.simulate import simulate
 from fedlib.experiments import ITEMS, OpenItem, at_paper_scale, paper_table
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv import accuracy, inversion, privacy, task
 from fedlib.experiments.pfedsv.accounting import budgets
 from fedlib.privacy import accounting

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from helpers import changed_fields
 
 from fedlib.engine.result import RunResult
 from fedlib.experiments import ITEMS, OpenItem
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments.pfedsv import notes
 
 ITEM = ITEMS["pfedsv/notes"]

@@ -1,7 +1,8 @@
-"""Every claim about a table of accuracies, fed with the paper's own numbers: what the table supports holds, what it contradicts fails.
+"""Every claim about a table of accuracies, fed with the paper's own numbers:
+what the table supports holds, what it contradicts fails.
 
-Where text and table of a paper disagree, the table counts: the sentences that fail here are those that the papers' own numbers
-contradict (a tie on CINIC-10, "rho = 0 is always worse", a larger gain at Dir(0.1), ...).
+Where text and table of a paper disagree, the table counts: the sentences that fail here are those that the papers' own
+numbers contradict (a tie on CINIC-10, "rho = 0 is always worse", a larger gain at Dir(0.1), ...).
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import dataclasses
 
 import pytest
 
-from fedlib.experiments import find, names
 from fedlib.analysis.accuracies import means
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.experiments import find, names
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as PFEDSV1
 from fedlib.experiments.pfedsv.task import OWN
 
 HOLDS, FAILS, NO_NUMBERS = REPRODUCED, NOT_REPRODUCED, NOT_TESTED
 SIGNS = {"+": HOLDS, "-": FAILS, ".": NO_NUMBERS}  # "*": about more than accuracies, tested with its item
 
-# item, data set of the paper (none: all of them, a column names its own), columns (none: all), and what becomes of its claims in order
+# item, data set of the paper (none: all of them, a column names its own), columns (none: all), and what becomes of its
+# claims in order
 PRINTED = [
     ("pfedsim/table3_accuracy", "cifar10", (), "+++++-.+"),
     ("pfedsim/table3_accuracy", "cinic10", (), "-+++++.+"),  # level with FedRep at Dir(0.5)

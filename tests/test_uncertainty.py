@@ -40,7 +40,8 @@ def test_what_all_share_cancels_in_a_difference():
 
 
 def test_seeds_alone_have_the_unbiased_variance_of_a_mean():
-    """Three seeds 1, 2, 6: mean 3, unbiased variance 7, so 7/3 for their mean; two of three are drawn, which gives just that."""
+    """Three seeds 1, 2, 6: mean 3, unbiased variance 7, so 7/3 for their mean;
+    two of three are drawn, which gives just that."""
     m = draws(pd.DataFrame({"seed": [0, 1, 2], "g": "x", "v": [1.0, 2.0, 6.0]}), "v", ["g"])["x"]
     assert m.iloc[0] == 3 and m[1:].var() == pytest.approx(7 / 3, rel=0.1)
     assert set(np.round(m[1:], 6)) == {1.0, 1.5, 2.0, 3.5, 4.0, 6.0}

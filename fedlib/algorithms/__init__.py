@@ -35,7 +35,8 @@ def make(name: str, **hyper) -> Algorithm:
 
 
 def citation(name: str) -> tuple[str, str]:
-    """(place of publication with the year at its end, title) of the first paper that a method's file names, or empty texts."""
+    """(place of publication with the year at its end, title) of the first paper that a method's file names, or empty
+    texts."""
     second = (sys.modules[find(name).__module__].__doc__ or "").split("\n\n")[1].replace("\n", " ")
     found = re.match(r'[^"]+"(?P<title>[^"]+?)\.?" (?P<place>.*?\b20\d\d\b)', second)
     return (found["place"], found["title"]) if found else ("", "")

@@ -39,10 +39,10 @@ from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.similarity import label_cosines
 from fedlib.algorithms.parts.supervision import Supervised
 from fedlib.base import tree
 from fedlib.base.options import option
+from fedlib.data.describe import label_cosine
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class FedSimSup(Supervised, Algorithm):
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
-        server = {"personal": models, "similarity": label_cosines(counts), "sizes": counts.double().sum(1)}
+        similarity = torch.from_numpy(label_cosine(counts))
+        server = {"personal": models, "similarity": similarity, "sizes": counts.double().sum(1)}
         return server, self.first_supervisors(model, N)
 
     def messages(self, server, ids):

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 import torch
 
 from fedlib.algorithms.fedfomo import FedFomo
-from fedlib.algorithms.parts.similarity import label_cosines
 from fedlib.algorithms.pfedsv import PFedSV
 from fedlib.base.errors import require
 from fedlib.base.options import option
+from fedlib.data.describe import label_cosine
 
 RULES = ("multiwise", "gain", "alone", "fomo", "equal")
 
@@ -80,7 +80,7 @@ class PFedSVKnown(PFedSV):
 def relevant_peers(counts, places: int):
     """For class counts [N, C]: the clients that share a label with each, nearest first, int64 [N, N] (-1: none),
     and how many [N]."""
-    cosines = label_cosines(torch.as_tensor(counts)).fill_diagonal_(0)
+    cosines = torch.from_numpy(label_cosine(counts)).fill_diagonal_(0)
     order = cosines.argsort(dim=1, descending=True, stable=True)
     wanted = torch.where(cosines.gather(1, order) > 0, order, -1)
     return wanted, (wanted >= 0).sum(1).clamp(max=places)

@@ -71,8 +71,9 @@ class Sensitivity:
         """tidy: one row a task, choice, method and seed: accuracy in percent,
         its difference from the same run without the choice.
 
-        effects: their means over seeds, in points: task, code, choice, method, mean, low, high, seeds; _effects: the means
-        by (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide the data alike. found: results of `runs`, some may be missing.
+        effects: their means over seeds, in points: task, code, choice, method, mean, low, high, seeds; _effects: the
+        means by (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide
+        the data alike. found: results of `runs`, some may be missing.
         """
         codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
         for (choice, task, method, seed), r in found.items():

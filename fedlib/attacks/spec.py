@@ -1,4 +1,5 @@
-"""AttackSpec: everything that decides what an attacker recovers. Like a training run it has an id and is kept in the store."""
+"""AttackSpec: everything that decides what an attacker recovers.
+Like a training run it has an id and is kept in the store."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class AttackSpec:
     def label(self) -> str:
         """A short name for progress bars and errors."""
         a = self.attack
-        return f"attack {a['match']} {a['labels']} {a['optimiser']} on {self.network}, {len(self.plan)} steps, seed {self.seed}"
+        how = f"{a['match']} {a['labels']} {a['optimiser']}"
+        return f"attack {how} on {self.network}, {len(self.plan)} steps, seed {self.seed}"
 
     def to_dict(self) -> dict:
         """The fields as JSON types, and the kind."""
@@ -102,8 +104,9 @@ class AttackSpec:
         return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")
 
     def carry_out(self) -> tuple[list[dict], dict[str, np.ndarray]]:
-        """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and `recovered`, uint8
-        [kept, c, h, w] and [defences, kept, c, h, w]. Raises BadValue for a data set with fewer images."""
+        """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and
+        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]. Raises BadValue for a data set with fewer
+        images."""
         dataset = load(self.dataset)
         model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed)
         client = victim(model, dataset, lr=self.lr, plan=self.plan)
@@ -126,7 +129,8 @@ class AttackSpec:
 
 
 def psnr_of_guesses(specs: Sequence[AttackSpec]) -> pd.DataFrame:
-    """Mean PSNR on the images that these attack of what needs no upload: the mean image of the data set, uniform noise; name, psnr."""
+    """Mean PSNR on the images that these attack of what needs no upload:
+    the mean image of the data set, uniform noise; name, psnr."""
     dataset = load(specs[0].dataset)
     where = np.concatenate([spec.indices() for spec in specs]).tolist()
     true = dataset.images[where].double().div(255)
@@ -139,7 +143,8 @@ def psnr_of_guesses(specs: Sequence[AttackSpec]) -> pd.DataFrame:
 
 
 def pictures(r) -> pd.DataFrame:
-    """The images that an attack's result keeps, for a figure: row (original, or recovered with a defence), column, channels, pixels.
+    """The images that an attack's result keeps, for a figure:
+    row (original, or recovered with a defence), column, channels, pixels.
 
     pixels: 0 to 255 in hexadecimal, the image's lines apart.
     """

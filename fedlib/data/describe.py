@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from fedlib.base.errors import require
 
@@ -49,16 +50,15 @@ def label_entropy(counts: np.ndarray) -> np.ndarray:
     return -(share * np.log(np.where(share > 0, share, 1))).sum(1)
 
 
-def label_cosine(counts: np.ndarray) -> np.ndarray:
-    """Cosine similarity of all clients' label counts; counts [N, C] -> float64 [N, N],
+def label_cosine(counts) -> np.ndarray:
+    """Cosines of all clients' label counts; counts [N, C] -> float64 [N, N], at most 1,
     0 for a client without samples."""
-    norms = np.linalg.norm(counts, axis=1, keepdims=True)
-    unit = counts / np.where(norms > 0, norms, 1)
-    return unit @ unit.T
+    unit = torch.nn.functional.normalize(torch.as_tensor(counts).double(), dim=1)
+    return (unit @ unit.T).clamp(max=1).numpy()
 
 
 def statistics(counts: np.ndarray) -> dict[str, float]:
-    """How unequal clients are, in one row. counts: int [N, C]; entropies in nats; cosines of the label counts, over all pairs."""
+    """How unequal clients are, in one row. counts: int [N, C]; entropies in nats; cosines of labels over all pairs."""
     sizes, owned = counts.sum(1), (counts > 0).sum(1)
     cosines = label_cosine(counts)[np.triu_indices(len(counts), 1)]
     return {

@@ -1,4 +1,5 @@
-"""What is known of data sets without having them: shapes, and the sizes of classes, which are all that a partition by labels needs."""
+"""What is known of data sets without having them: shapes, and the sizes of classes,
+which are all that a partition by labels needs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ MNIST = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
 
 
 def class_sizes(dataset: str) -> list[int] | None:
-    """Images of every class, both official parts together; None if they are unequal and the data set is not prepared here."""
+    """Images of every class, both official parts together; None if they are unequal and the data set is not prepared
+    here."""
     if dataset in BALANCED:
         about = DATASETS[dataset]
         return [about.images // about.classes] * about.classes
@@ -26,7 +28,8 @@ def class_sizes(dataset: str) -> list[int] | None:
 
 
 def known_class_sizes(dataset: str) -> list[int]:
-    """Images of every class. Raises BadValue for an unknown data set, and for one whose classes can only be counted when it is prepared."""
+    """Images of every class. Raises BadValue for an unknown data set,
+    and for one whose classes can only be counted when it is prepared."""
     choose("dataset", dataset, [*dict.fromkeys([*DATASETS, *available()]), *[dataset] * dataset.startswith("folder:")])
     sizes = class_sizes(dataset)
     if sizes is None:
@@ -37,7 +40,8 @@ def known_class_sizes(dataset: str) -> list[int]:
 
 
 def shape_and_classes(dataset: str) -> tuple[tuple[int, int, int], int]:
-    """Shape (channels, height, width) of the images and number of classes. A data set of the user's own is loaded for that."""
+    """Shape (channels, height, width) of the images and number of classes.
+    A data set of the user's own is loaded for that."""
     if dataset in DATASETS:
         return DATASETS[dataset].shape, DATASETS[dataset].classes
     own = load(dataset)
@@ -45,6 +49,7 @@ def shape_and_classes(dataset: str) -> tuple[tuple[int, int, int], int]:
 
 
 def group_names(dataset: str) -> tuple[str, ...]:
-    """Names of a data set's natural groups (domains, writers, looks). Others than DomainNet's and the digits' looks are loaded for that."""
+    """Names of a data set's natural groups (domains, writers, looks).
+    Others than DomainNet's and the digits' looks are loaded for that."""
     known = {"domainnet": tuple(DOMAINS), "digits_looks": tuple(LOOKS)}
     return known[dataset] if dataset in known else load(dataset).group_names

@@ -13,12 +13,12 @@ from fedlib.spec import RunSpec
 
 
 def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp") -> np.ndarray:
-    """ε of every client of a run, float64 [N], for what it releases in the rounds in which it takes part (0 if in none).
+    """ε of every client of a run, float64 [N], for what it releases in the rounds in which it takes part, else 0.
 
-    record: E ⌈N_i/B⌉ steps a round at rate min(1, B/N_i), the steps of a method that goes E times through the data. client: one
-    release a round, `exact`. Clients' ε are those of an observer who knows who takes part. Without noise or without
-    clipping all are ∞. δ: as in `epsilon`. Loads the data set, for the sizes.
-    Raises BadValue as `epsilon`, and as loading and dividing the data does.
+    record: E ⌈N_i/B⌉ steps a round at rate min(1, B/N_i), the steps of a method that goes E times through the data.
+    client: one release a round, `exact`. Clients' ε are those of an observer who knows who takes part. Without noise or
+    without clipping all are ∞. δ: as in `epsilon`. Loads the data set, for the sizes. Raises BadValue as `epsilon`, and
+    as loading and dividing the data does.
     """
     N, mechanism = spec.num_clients, spec.mechanism
     takes_part = np.zeros(N, dtype=int)

@@ -16,9 +16,11 @@ PRINTED = ("D", PAPER, 4)
 
 @styled
 def accuracies(cells: pd.DataFrame) -> Figure:
-    """Accuracy of every row, one panel a column. cells: column, row, series, mean, low, high, in percent, rows from top to bottom.
+    """Accuracy of every row, one panel a column. cells: column, row, series, mean, low, high, in percent,
+    rows from top to bottom.
 
-    Bars are 95 % intervals, or one printed std to each side for the series "paper"; a dot without a bar has no known interval.
+    Bars are 95 % intervals, or one printed std to each side for the series "paper";
+    a dot without a bar has no known interval.
     """
     rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys(cells["column"]))
     figure, (axes,) = axes_of(4.6 * len(columns), 0.28 * len(rows) + 1.1, 1, len(columns), sharey=True)
@@ -53,7 +55,8 @@ def interval(
 
 @styled
 def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str) -> Figure:
-    """Accuracy against a hyper-parameter, one panel a column, ours above and the paper's below; other rows are level lines.
+    """Accuracy against a hyper-parameter, one panel a column, ours above and the paper's below;
+    other rows are level lines.
 
     cells: as in `accuracies`; values: the parameter by row; label: of the axis.
     """

@@ -21,7 +21,8 @@ APART = ("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161", "#fba
 
 
 def colours(number: int) -> list[tuple[float, float, float]]:
-    """So many colours that colour-blind readers can tell apart (seaborn's palette for them); from the eleventh on they repeat."""
+    """So many colours that colour-blind readers can tell apart (seaborn's palette for them);
+    from the eleventh on they repeat."""
     return [mpl.colors.to_rgb(APART[k % len(APART)]) for k in range(number)]
 
 

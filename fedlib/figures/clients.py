@@ -17,7 +17,8 @@ BUBBLE = 220  # area of the largest circle, in square points
 
 @styled
 def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Figure:
-    """Samples per client and class: circles whose area is the number, on one scale; dots where that would be too small to see.
+    """Samples per client and class: circles whose area is the number, on one scale;
+    dots where that would be too small to see.
 
     A panel with more than 40 clients or 20 classes becomes a heat map. panels: counts int [N, C] by title; classes:
     their names, numbers if not given.
@@ -88,7 +89,8 @@ def _round_down(value: float) -> int:
 
 
 def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
-    """How alike the clients' labels are: matrices in [0, 1] by title, such as `describe(partition)["similarity"]` [N, N]."""
+    """How alike the clients' labels are: matrices in [0, 1] by title,
+    such as `describe(partition)["similarity"]` [N, N]."""
     return client_matrices(panels, "cosine of the labels")
 
 
@@ -106,7 +108,8 @@ def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, h
 
 @styled
 def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -> Figure:
-    """How each client divides its weight over the *other* clients: rows of matrices [N, N] without diagonal, negatives as 0, made to sum to 1.
+    """How each client divides its weight over the *other* clients:
+    rows of matrices [N, N] without diagonal, negatives as 0, made to sum to 1.
 
     All on one colour scale up to `most` (default: the largest share); rows without any positive weight stay white.
     """
@@ -130,7 +133,8 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
 
 @styled
 def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figure:
-    """Which cluster every client is in: a row for each client, a colour for each cluster; lines separate the true groups [N].
+    """Which cluster every client is in: a row for each client, a colour for each cluster;
+    lines separate the true groups [N].
 
     panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
     """

@@ -15,7 +15,10 @@ Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fracti
 
 @styled
 def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round") -> Figure:
-    """Accuracy over the rounds: a line for the mean of the seeds, a band for their range. panels: by title and name one curve a seed."""
+    """Accuracy over the rounds: a line for the mean of the seeds, a band for their range.
+
+    panels: by title and name one curve a seed.
+    """
     figure, axes = axes_of(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     looks = dict(zip(names, zip(colours(len(names)), "osD^vP*Xh<>d")))
@@ -35,8 +38,11 @@ def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str
 def local_paths(
     panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]], goals: dict[str, Sequence], names
 ) -> Figure:
-    """Where clients walk in one round, in a plane of two numbers. panels: by title, paths [steps + 1, 2] by client and the server's
-    next point; goals: best points by label; names: of the two numbers."""
+    """Where clients walk in one round, in a plane of two numbers.
+
+    panels: by title, paths [steps + 1, 2] by client and the server's next point; goals: best points by label; names: of
+    the two numbers.
+    """
     figure, axes = axes_of(4.2 * len(panels) + 1.6, 3.2, 1, len(panels), sharex=True, sharey=True)
     for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
         for (client, path), colour in zip(paths.items(), colours(len(paths))):
@@ -82,9 +88,10 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
 
 @styled
 def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
-    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps for itself.
+    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps.
 
-    accuracy: method, point, accuracy (a fraction); sizes: sent, kept, by method in the order of the rows from top to bottom.
+    accuracy: method, point, accuracy (a fraction); sizes: sent, kept,
+    by method in the order of the rows from top to bottom.
     """
     figure, ((left, right),) = axes_of(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
     rows = {method: y for y, method in enumerate(sizes.index)}
@@ -112,7 +119,8 @@ def curves(
     marks: dict[str, pd.DataFrame] | None = None,
     ylim: tuple[float, float] | None = None,
 ) -> Figure:
-    """Lines, a table a panel: its index is x, each column a line; names that agree before a comma share a colour, the rest sets the dash.
+    """Lines, a table a panel: its index is x, each column a line;
+    names that agree before a comma share a colour, the rest sets the dash.
 
     xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
     """
@@ -141,7 +149,10 @@ def curves(
 
 @styled
 def idle_shares(points: pd.DataFrame) -> Figure:
-    """How much of its own model a client keeps while it is idle, beside powers of 1/2. points: idle (rounds), share, size (samples)."""
+    """How much of its own model a client keeps while it is idle, beside powers of 1/2.
+
+    points: idle (rounds), share, size (samples).
+    """
     figure, ((ax,),) = axes_of(6.2, 3.1)
     jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
     dots = ax.scatter(
@@ -157,7 +168,8 @@ def idle_shares(points: pd.DataFrame) -> Figure:
 
 @styled
 def sampling_errors(errors: pd.DataFrame) -> Figure:
-    """Errors of estimates against the number of samples, both logarithmic: a column a line, and 1/sqrt(m) through the first one's start."""
+    """Errors of estimates against the number of samples, both logarithmic:
+    a column a line, and 1/sqrt(m) through the first one's start."""
     figure, ((ax,),) = axes_of(5.2, 3.1)
     m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
     for (name, column), (colour, marker) in zip(errors.items(), styles):
@@ -172,7 +184,8 @@ def sampling_errors(errors: pd.DataFrame) -> Figure:
 
 @styled
 def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
-    """Class means of features in a plane: a colour and number for each class, a circle for each client, a star for the global one.
+    """Class means of features in a plane: a colour and number for each class, a circle for each client,
+    a star for the global one.
 
     panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
     """

@@ -15,7 +15,8 @@ from fedlib.figures.choices import effects_of_choices
 
 @styled
 def cka_by_layer(tidy: pd.DataFrame) -> Figure:
-    """CKA between all pairs of models, one matrix a layer (the first seed's), and its distribution over all pairs and seeds.
+    """CKA between all pairs of models, one matrix a layer (the first seed's),
+    and its distribution over all pairs and seeds.
 
     tidy: seed, layer, name, client_a, client_b, cka.
     """
@@ -93,7 +94,8 @@ def _pair_label(pair: str) -> str:
 def similarity_measures(
     tidy: pd.DataFrame, ten_clients: pd.DataFrame, names: dict[str, str], pairs: list[str]
 ) -> Figure:
-    """Each measure on the four pairs, which fall in the data's order from left to right; and rank correlations over ten clients.
+    """Each measure on the four pairs, which fall in the data's order from left to right;
+    and rank correlations over ten clients.
 
     tidy: seed, measure, pair, value; ten_clients: seed, measure, rank_correlation.
     """
@@ -121,7 +123,8 @@ def similarity_measures(
 
 @styled
 def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd.DataFrame) -> Figure:
-    """Spread of the clients' sizes, printed and drawn with and without cap; and in which layers the networks' numbers are.
+    """Spread of the clients' sizes, printed and drawn with and without cap;
+    and in which layers the networks' numbers are.
 
     stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, alpha, value, std;
     parameters: network, then one column for each part of it, `all`, `statistics`.
@@ -161,7 +164,8 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
 
 @styled
 def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) -> Figure:
-    """How pFedSim's similarity matrix fills up: the matrix after some rounds (white: never compared), then shares of pairs and weights over the rounds.
+    """How pFedSim's similarity matrix fills up: the matrix after some rounds
+    (white: never compared), then shares of pairs and weights over the rounds.
 
     phi: round, client, other, phi; rounds: round, phase, pairs, others; meetings: rounds, drawn, expected.
     """
@@ -231,7 +235,8 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
 
 @styled
 def domains(cells: pd.DataFrame) -> Figure:
-    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond); the first column is the average.
+    """Accuracy by method and domain, ours beside the paper's (other domains, so columns do not correspond);
+    the first column is the average.
 
     cells: as in `fedlib.figures.accuracies`, a column a domain.
     """
@@ -255,8 +260,8 @@ def domains(cells: pd.DataFrame) -> Figure:
 
 @styled
 def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Figure:
-    """Left: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`. Right: the method's lead over the
-    best other one with its 95 % interval, however the accuracy is read off.
+    """Left: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`.
+    Right: the method's lead over the best other one with its 95 % interval, however the accuracy is read off.
 
     effects: as there; leads: rule, column, lead, low, high.
     """

@@ -41,9 +41,11 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
 
 @styled
 def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Sequence[int]]) -> Figure:
-    """Squared distance of the other clients' models to A's after the last round, a panel a training (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
+    """Squared distance of the other clients' models to A's after the last round, a panel a training
+    (dots: seeds, dashes: their median, axis logarithmic); then how well measures find shared labels, by rounds.
 
-    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc; labels: of each client.
+    tidy: training, rounds, seed, client, other, relevant, squared_distance; aucs: training, rounds, seed, measure, auc;
+    labels: of each client.
     """
     trainings, last = list(dict.fromkeys(tidy["training"])), tidy["rounds"].max()
     tidy = tidy[(tidy["client"] == "A") & (tidy["rounds"] == last)]
@@ -68,17 +70,17 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
         ax.set(title=title, xlabel="client and its labels")
     keys = [Line2D([], [], marker="o", linestyle="-", markersize=4, color=colour) for colour in (REFERENCE, INK)]
     axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
-    ax, moments = axes[-1], sorted(aucs["rounds"].unique())
+    ax, after = axes[-1], sorted(aucs["rounds"].unique())
     for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
         for training, style in zip(trainings, ("-", "--")):
             rows = aucs[(aucs["measure"] == measure) & (aucs["training"] == training)]
             mean = rows.groupby("rounds")["auc"].mean()
-            ax.plot(range(len(moments)), mean[moments], style, color=colour, marker="o", markersize=4)
+            ax.plot(range(len(after)), mean[after], style, color=colour, marker="o", markersize=4)
     keys = [Line2D([], [], color=colour) for _, colour in zip(range(aucs["measure"].nunique()), COLOURS)]
     keys += [Line2D([], [], color="black", linestyle=style) for _, style in zip(trainings, ("-", "--"))]
     ax.legend(keys, [*dict.fromkeys(aucs["measure"]), *trainings], frameon=False, loc="lower left", fontsize=7)
     ax.axhline(0.5, color="black", linewidth=0.6)
-    ax.set_xticks(range(len(moments)), moments)
+    ax.set_xticks(range(len(after)), after)
     ax.set(title="finding shared labels, all clients: AUC", xlabel="after round", ylim=(0, 1.05))
     return figure
 
@@ -125,7 +127,8 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
 
 @styled
 def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
-    """The first seed's labels by client, who shares one, and what was learned: red positive, blue negative, white 0, each panel on its own scale.
+    """The first seed's labels by client, who shares one, and what was learned:
+    red positive, blue negative, white 0, each panel on its own scale.
 
     tidy: learner, seed, client, other, relevant, relevance; labels: seed, client, label. Crosses: wrong sign.
     """
@@ -167,7 +170,8 @@ def _square(tidy: pd.DataFrame, learner: str, seed: int, column: str, size: int)
 
 @styled
 def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str], readings: Sequence[str]) -> Figure:
-    """Numbers sent by each method, a panel a network, with the first reading of what is personal; marks: D+C by the others. Then downloads round by round.
+    """Numbers sent by each method, a panel a network, with the first reading of what is personal;
+    marks: D+C by the others. Then downloads round by round.
 
     tidy: network, reading, method, seed, up, down, total; per_round: method, seed, round, models.
     """

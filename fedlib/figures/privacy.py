@@ -39,10 +39,11 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
 
 @styled
 def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) -> Figure:
-    """Originals and what an attack recovers of them, a row a defence; beside them four scores against σ, a line an attack.
+    """Originals and what an attack recovers of them, a row a defence;
+    beside them four scores against σ, a line an attack.
 
-    tidy: attack, defence, sigma, psnr, ssim, lpips, success, an image a row; pictures: row, column, channels, pixels in hexadecimal;
-    levels: name, psnr: images that an attacker without any upload could guess.
+    tidy: attack, defence, sigma, psnr, ssim, lpips, success, an image a row; pictures: row, column, channels,
+    pixels in hexadecimal; levels: name, psnr: images that an attacker without any upload could guess.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
     left, right = 0.72 * columns + 1.6, 5.6
@@ -62,7 +63,8 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
 
 
 def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
-    """PSNR, SSIM, ST-LPIPS and share of successes against σ, mean over images and seeds; diamonds are without defence."""
+    """PSNR, SSIM, ST-LPIPS and share of successes against σ, mean over images and seeds;
+    diamonds are without defence."""
     noisy = tidy[tidy["defence"] != "none"]
     sigmas = sorted(noisy["sigma"].unique())
     places = {sigma: k for k, sigma in enumerate(sigmas)}

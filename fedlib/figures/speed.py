@@ -11,7 +11,8 @@ from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 
 @styled
 def scaling(tidy: pd.DataFrame) -> Figure:
-    """Time of a round against its samples; time and memory against the number of clients. Grey lines: proportional growth.
+    """Time of a round against its samples; time and memory against the number of clients.
+    Grey lines: proportional growth.
 
     tidy: part ("samples", "clients"), method, num_clients, mean (training samples of a client), samples, round_s,
     evaluation_s, peak_bytes, before_bytes.

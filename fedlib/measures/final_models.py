@@ -17,6 +17,7 @@ from fedlib.algorithms.parts.passes import count_correct
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import require
+from fedlib.data.describe import label_cosine
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -74,8 +75,8 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
                 out["ldb"][a, b] = similarity.loss_difference_similarity(
                     losses[a, a], losses[a, b], each[a], each[b], model.trainable
                 )
-    shares = run.partition.counts / np.linalg.norm(run.partition.counts, axis=1, keepdims=True)
-    return {**out, "label_cosine": shares @ shares.T, "cs": by_class.mean(-1), "cs_by_class": by_class}
+    labels = label_cosine(run.partition.counts)
+    return {**out, "label_cosine": labels, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
 
 def common_test(run, thetas: dict) -> dict[str, np.ndarray]:

@@ -35,11 +35,12 @@ def _impossible(layers: list[dict], channels: int) -> dict[str, str]:
 
 
 def beside_printed(printed: list[dict], model: str, shape: tuple[int, int, int], classes: int) -> list[dict]:
-    """Printed rows beside a network's layers, in order; batch norm and activation belong to the row of their convolution.
+    """Printed rows beside a network's layers, in order; batch norm and activation belong to the row of their
+    convolution.
 
-    printed: texts layer_index, layer_type, block, repetition, printed and FIELDS, empty where nothing is printed. Returns for each
-    layer, times, printed, ours, verdict: "same", "misprint: why" if the printed layers do not fit each other, else "differs".
-    Raises BadValue for a network with more or fewer layers.
+    printed: texts layer_index, layer_type, block, repetition, printed and FIELDS, empty where nothing is printed.
+    Returns for each layer, times, printed, ours, verdict: "same", "misprint: why" if the printed layers do not fit each
+    other, else "differs". Raises BadValue for a network with more or fewer layers.
     """
     printed = [_with_numbers(row) for row in printed]
     built = iter(
@@ -76,7 +77,8 @@ def _agree(printed: dict, ours: dict, classes: int) -> bool:
 
 
 def _between(printed: dict, before: dict, after: dict) -> tuple[str, bool]:
-    """What happens between two of our layers without a layer of its own, read off their shapes: flattening or pooling."""
+    """What happens between two of our layers without a layer of its own, read off their shapes:
+    flattening or pooling."""
     shape, given = before["output"], after["in"]
     pooled = given == shape[0]
     text = f"{'x'.join(map(str, shape))} -> {given}"

@@ -1,4 +1,5 @@
-"""The table of all methods, read off the code: what travels, what stays on a client, where a method is tested, who published it."""
+"""The table of all methods, read off the code: what travels, what stays on a client,
+where a method is tested, who published it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from fedlib.engine.simulate import watched_round
 from fedlib.models import MODELS
 from fedlib.spec import RunSpec
 
-# Everybody takes part. In the second round every warm-up is over (half of the rounds at most), and there is something to
-# send for methods that send nothing in the first.
+# Everybody takes part. In the second round every warm-up is over (half of the rounds at most), and there is something
+# to send for methods that send nothing in the first.
 TASK = dict(
     num_clients=6, join_ratio=1.0, rounds=2, local_epochs=1, batch_size=128, test_fraction=0.8,
     partition={"alpha": 1.0, "min_size": 50},
@@ -22,7 +23,8 @@ TASK = dict(
 
 
 def methods_table(names: Iterable[str]) -> pd.DataFrame:
-    """One row for each of these methods, in the order of publication; read off two rounds that six clients play on digits.
+    """One row for each of these methods, in the order of publication;
+    read off two rounds that six clients play on digits.
 
     | column | |
     |---|---|

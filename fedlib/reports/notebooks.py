@@ -30,7 +30,8 @@ def output_path(item: OpenItem) -> Path:
 
 
 def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
-    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged", "skipped: why" or "failed: why".
+    """Execute the items' notebooks, `jobs` at a time; returns by name "executed", "unchanged",
+    "skipped: why" or "failed: why".
 
     A notebook starts as soon as its item is there, while the iterable still works on the next one.
     """
@@ -82,7 +83,8 @@ def _execute(item: OpenItem) -> str:
 
 
 def _kernel_manager(folder: str) -> type:
-    """Kernels that talk through sockets in `folder`, one for each kernel: nothing is open to the network, nothing warns."""
+    """Kernels that talk through sockets in `folder`, one for each kernel:
+    nothing is open to the network, nothing warns."""
     from jupyter_client import AsyncKernelManager
 
     local = {"transport": "ipc", "ip": f"{folder}/kernel"}

@@ -32,8 +32,8 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 undecided (own: 1 holds; checks: 2 passed)": claims of the paper, and apart from them our own
-    questions and checks of the implementation."""
+    """For example "3 reproduced, 1 undecided (own: 1 holds; checks: 2 passed)":
+    claims of the paper, and apart from them our own questions and checks of the implementation."""
     texts = {}
     for kind, title in (("paper", ""), ("own", "own: "), ("check", "checks: ")):
         counts = Counter(claim["verdict"] for claim in claims if claim["kind"] == kind)
@@ -45,7 +45,8 @@ def tally(claims: list[dict]) -> str:
 
 
 def margin(item: dict) -> str:
-    """By how much the item's first claim holds: the smallest difference and its interval, in points where they are accuracies."""
+    """By how much the item's first claim holds: the smallest difference and its interval,
+    in points where they are accuracies."""
     if not item["claims"] or "margin" not in item["claims"][0]:
         return ""
     value, low, high = item["claims"][0]["margin"]
@@ -70,7 +71,8 @@ def write_report(place: str) -> Path:
     items = saved_items(place)
     if not items:
         raise BadValue(
-            f"there are no results of profile {place!r} in {home() / 'results'}; run `fedlib reproduce --profile {place}` first"
+            f"there are no results of profile {place!r} in {home() / 'results'}; run `fedlib reproduce --profile "
+            f"{place}` first"
         )
     parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
     parts += [part for item in items for part in section(item, "../../")]
@@ -152,19 +154,23 @@ def page(paper: str) -> str:
 
 
 def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
-    """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are not all there."""
+    """items: one a table or figure; telling: those whose answers are shown,
+    also in quick where the paper's runs are not all there."""
     own = [item for item in items if item["profile"] == "paper"]
     claims = [claim for item in own for claim in item["claims"]]
     small = sorted(item["item"].split("/")[1] for item in items if item["profile"] != "paper")
     place, title = citation(paper)
     return [
         f"# What could be reproduced of {title.partition(':')[0]}",
-        f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored run, and every"
-        " claim is checked by a function on these runs. A claim is undecided where a 95 % interval, over seeds and clients, reaches over"
-        ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and tests this code.',
+        f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored "
+        "run, and every claim is checked by a function on these runs. A claim is undecided where a 95 % interval, over "
+        "seeds and clients, reaches over"
+        ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and'
+        " tests this code.",
         f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
         + (
-            f"Only in the quick profile, on small data, so that the paper's numbers cannot be expected: {', '.join(small)}."
+            "Only in the quick profile, on small data, so that the paper's numbers cannot be expected: "
+            f"{', '.join(small)}."
             if small
             else ""
         ),
@@ -193,8 +199,9 @@ def _reading_order(item: dict) -> tuple:
 
 
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
-table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto;margin:1rem 0}td,th{border:1px solid #ddd;padding:.3em .6em;
-text-align:left;vertical-align:top}th{background:#f5f5f5}img{max-width:100%}sub{color:#777;font-size:12px}h2{margin-top:2.5rem}"""
+table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto;margin:1rem 0}
+td,th{border:1px solid #ddd;padding:.3em .6em;text-align:left;vertical-align:top}
+th{background:#f5f5f5}img{max-width:100%}sub{color:#777;font-size:12px}h2{margin-top:2.5rem}"""
 
 
 def as_html(text: str, folder: Path) -> str:
@@ -209,7 +216,8 @@ def as_html(text: str, folder: Path) -> str:
     body = re.sub(r'src="(?P<path>[^"]+\.png)"', embedded, body)
     title = html.escape(text.splitlines()[0].lstrip("# "))
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{STYLE}</style></head>"
         f"<body>{body}</body></html>\n"
     )
 
@@ -217,7 +225,8 @@ def as_html(text: str, folder: Path) -> str:
 def origin(p: dict) -> str:
     """One line of provenance."""
     versions = ", ".join(f"{name} {version}" for name, version in p["versions"].items())
-    return f"commit {p['commit']}{' with local changes' if p['dirty'] else ''}; {versions}; {p['device']}, {p['threads']} thread, backend {p['backend']}"
+    commit = f"commit {p['commit']}{' with local changes' if p['dirty'] else ''}"
+    return f"{commit}; {versions}; {p['device']}, {p['threads']} thread, backend {p['backend']}"
 
 
 def scoreboard(items: list[dict]) -> str:
@@ -236,7 +245,8 @@ def _data(item: dict) -> list[str]:
 
 
 def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
-    """What is replicated and how well: the scoreboards of the two profiles side by side; to_home: where notebooks/ lies."""
+    """What is replicated and how well: the scoreboards of the two profiles side by side; to_home:
+    where notebooks/ lies."""
     by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in ("quick", "paper")}
     names = sorted(set(by_profile["quick"]) | set(by_profile["paper"]))
     rows = []

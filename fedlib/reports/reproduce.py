@@ -21,7 +21,8 @@ Outcomes = dict[Path, tuple[RunSpec, str]]  # by the place of a result: its run,
 
 @dataclass
 class Done:
-    """What became of the items, by name: summaries of those that were saved, why others failed, their notebooks; and the reports."""
+    """What became of the items, by name: summaries of those that were saved, why others failed,
+    their notebooks; and the reports."""
 
     summaries: dict[str, dict] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -57,9 +58,9 @@ def reproduce(
     notebooks: bool = True,
     refresh: bool = False,
 ) -> Done:
-    """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and notebook, and the
-    report. A failing item does not stop the others. finished: train nothing. refresh: write the notebooks' outputs back to notebooks/.
-    """
+    """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
+    notebook, and the report. A failing item does not stop the others. finished: train nothing. refresh: write the
+    notebooks' outputs back to notebooks/."""
     done = Done(failures={} if finished else failed_items(opened, train(opened, jobs=jobs, device=device)))
     torch.set_num_threads(1)  # notebooks run beside the analyses
     showable = [item for item in opened if item.item.name not in done.failures and (not finished or item.can_be_shown)]

@@ -23,7 +23,8 @@ Spec = RunSpec | AttackSpec
 
 
 def spec_of(values: dict) -> Spec:
-    """The inverse of a spec's `to_dict`: of a training run, or of an attack, which says so. Raises BadValue as these do."""
+    """The inverse of a spec's `to_dict`: of a training run, or of an attack, which says so.
+    Raises BadValue as these do."""
     return (AttackSpec if values.get("kind") == AttackSpec.kind else RunSpec).from_dict(values)
 
 

@@ -159,7 +159,8 @@ def each_once(game: Game) -> Game:
 
 
 def coalitions_asked(players: int, samples: int | None = None) -> int:
-    """Coalitions with members that a game of so many players is asked for, for exact values or an estimate; counted by playing one."""
+    """Coalitions with members that a game of so many players is asked for, for exact values or an estimate;
+    counted by playing one."""
     asked = 0
 
     def counted(members: Tensor) -> Tensor:

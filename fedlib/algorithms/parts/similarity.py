@@ -134,12 +134,6 @@ def data_similarity(counts_a, counts_b) -> float:
     return float(both[(counts_a > 0) & (counts_b > 0)].sum() / both.sum())
 
 
-def label_cosines(counts: Tensor) -> Tensor:
-    """Cosines of all clients' label counts [N, C] (no row of zeros), float64 [N, N], at most 1."""
-    unit = torch.nn.functional.normalize(counts.double(), dim=1)
-    return (unit @ unit.T).clamp(max=1)
-
-
 # measures of other papers, compared in pFedSim Table 2 ------------------------------------------------------------
 
 

@@ -102,7 +102,8 @@ def _common_groups(groups: np.ndarray, clients: tuple[np.ndarray, ...]) -> np.nd
 
 
 def draw_counts(sizes: Sequence[int], num_clients: int, scheme: str, seed: int, **parameters) -> np.ndarray:
-    """Samples per client and class, int64 [N, C], of a partition of classes of these sizes. Raises as `make_partition`."""
+    """Samples per client and class, int64 [N, C], of a partition of classes of these sizes.
+    Raises as `make_partition`."""
     if scheme == "dirichlet":  # needs no labels, only how many there are
         return dirichlet_counts(sizes, num_clients, seed, **parameters)[0]
     return make_partition(np.repeat(np.arange(len(sizes)), sizes), num_clients, scheme, seed, **parameters).counts

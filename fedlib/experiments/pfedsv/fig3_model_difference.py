@@ -14,7 +14,7 @@ from fedlib.experiments.pfedsv.ring import SETTINGS, task_spec
 LABELS = ([0, 1], [1, 2], [0, 3], [2, 4], [4, 5], [5, 6], [6, 7], [7, 8], [8, 9], [9, 3])
 NAMES = dict(enumerate("ABCDEFGHIJ"))
 TRAININGS = {"local": "each client alone", "fedavg": "FedAvg"}  # the paper does not say how the models were trained
-MOMENTS = (1, 5)  # rounds after which is measured, besides the last; each is a run of its own
+EARLIER = (1, 5)  # rounds after which is measured, besides the last; each is a run of its own
 MEASURES = {
     "squared_distance": "distance of models",
     "squared_distance_head": "distance of classifiers",
@@ -26,13 +26,13 @@ KEY = ["training", "rounds", "seed"]
 
 def runs(s: dict) -> Runs:
     """The runs by training, rounds and seed."""
-    moments = sorted({*(t for t in MOMENTS if t < s["rounds"]), s["rounds"]})
+    after = sorted({*(t for t in EARLIER if t < s["rounds"]), s["rounds"]})
     task = {"scheme": "manual", "label_sets": list(LABELS), "eval_points": ("post",), "measures": ("model_distances",)}
     return {
         (training, rounds, seed): task_spec(s, method, seed, **task, rounds=rounds, eval_every=rounds)
         for seed in range(s["seeds"])
         for method, training in TRAININGS.items()
-        for rounds in moments
+        for rounds in after
     }
 
 
