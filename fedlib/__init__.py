@@ -5,7 +5,7 @@ Folders in the order in which they build on each other; each imports only from t
     base/         trees of tensors, all random draws, options, errors, paths, provenance
     data/         data sets, partitions over clients (`partition/`), the split inside a client, descriptions of both
     models/       backbones: every model is a feature extractor and a classifier
-    algorithms/   one file a method, to be read beside its paper; `api.py` is what a method may define; `parts/` is shared
+    algorithms/   one file a method, to be read beside its paper; `api.py`: what it may define; `parts/`: shared
     privacy/      noise that clients add, and what it guarantees
     attacks/      what an attacker reads from an upload
     measures/     numbers taken during a run: similarities, distances, traffic

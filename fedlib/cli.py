@@ -539,15 +539,14 @@ def bench(
 
     About 5 minutes on 2 cores. On a GPU the rows are others, with the time of 200 rounds. Written to results/bench/.
     """
-    from fedlib.benchmarks.scaling import scaling as grown
+    from fedlib.benchmarks import scaling as growth
     from fedlib.benchmarks import speed
-    from fedlib.benchmarks.speed import table_text
 
     if scaling:
-        words, table = grown(quick)
+        words, table = growth.scaling(quick)
     else:
         words, table = speed.bench(rounds, repeats, device, dataset, quick)
-    print(f"{words}\n\n{table_text(table)}")
+    print(f"{words}\n\n{speed.table_text(table)}")
 
 
 def main() -> None:
