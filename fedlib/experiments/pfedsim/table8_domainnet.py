@@ -34,7 +34,7 @@ TABLE = AccuracyTable(
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the table's: sizes, the domains' images; and among the cells the paper's for domains that are not ours."""
+    """Besides the table's: sizes, the domains' images; the cells have the paper's for other domains, too."""
     tables = TABLE.analyse(s, found)
     counts, names = next(iter(found.values())).arrays["counts"].sum(1), group_names(s["dataset"])
     sizes = pd.DataFrame({"domain": names, "samples": counts.reshape(-1, s["clients_per_domain"]).sum(1)})
