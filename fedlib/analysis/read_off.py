@@ -32,7 +32,8 @@ def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> 
             if needs - set(m):
                 continue
             others = m.drop(columns=row)
-            best, lead = others.iloc[0].idxmax(), Interval.of(m[row] - others.max(axis=1))
+            # an other without draws leaves the lead without an interval, instead of dropping out of the best
+            best, lead = others.iloc[0].idxmax(), Interval.of(m[row] - others.max(axis=1, skipna=False))
             place = int((others.iloc[0] > m[row].iloc[0]).sum()) + 1
             lines.append((rule, column, place, m[row].iloc[0], best, lead.value, lead.low, lead.high))
             margins |= {f"{rule}, {column}: {other}": m[row] - m[other] for other in others}

@@ -100,7 +100,7 @@ def rises(*rows: str, **where) -> Check:
 
 def gap(over: str, under: Sequence[str] = ()) -> Number:
     """A row minus the best of the others, or of these."""
-    return lambda m: m[over] - (m[list(under)] if under else m.drop(columns=over)).max(axis=1)
+    return lambda m: m[over] - (m[list(under)] if under else m.drop(columns=over)).max(axis=1, skipna=False)
 
 
 def both(*checks: Check) -> Check:

@@ -186,7 +186,7 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
     own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs that are known")
     own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="others' weight")
     own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
-    own.legend(frameon=False, loc="best")
+    own.legend(frameon=False, loc="upper left")
     paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="drawn")
     paper.plot(meetings["rounds"], meetings["expected"], color=PAPER, linestyle="--", label="expected")
     paper.set(
@@ -241,7 +241,7 @@ def domains(cells: pd.DataFrame) -> Figure:
     cells: as in `fedlib.figures.accuracies`, a column a domain.
     """
     tables = {
-        series: own.pivot(index="row", columns="column", values="mean")
+        series: own.pivot(index="row", columns="column", values="mean")[list(dict.fromkeys(own["column"]))]
         for series, own in cells.groupby("series", sort=False)
     }
     rows = list(dict.fromkeys(cells["row"]))
