@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from fedlib.analysis.accuracies import means
+from fedlib.analysis.accuracies import means, ranks
 from fedlib.claims import Claim, Verdict, apart, best, decided, in_columns, not_tested, ours, place
 from fedlib.engine.result import RunResult
 from fedlib.experiments.pfedsv import task
@@ -18,9 +18,10 @@ def runs_of_table1(s: dict) -> dict:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the table's: _easier, accuracies of Table 1."""
-    there = {key[1:]: r for key, r in found.items() if key[0] == "Table 1"}
-    return {**TABLE.analyse(s, found), "_easier": means(TABLE1.read_off(s, there), **OWN)}
+    """Besides the table's: ranks also on all classes; _easier, accuracies of Table 1."""
+    there, tables = {key[1:]: r for key, r in found.items() if key[0] == "Table 1"}, TABLE.analyse(s, found)
+    both = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
+    return {**tables, "ranks": both.reset_index(drop=True), "_easier": means(TABLE1.read_off(s, there), **OWN)}
 
 
 def pfedsv_then(second: set[str]):
