@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 # as the engine does it: side by side rather than inside operators, and the same bits everywhere
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -32,3 +34,9 @@ if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conft
         "FEDLIB_OFFLINE": "1",
         "FEDLIB_DATA": os.environ["FEDLIB_TEST_DATA"] or str(home / "data"),
     }
+
+
+@pytest.fixture
+def small_scans(monkeypatch):
+    """Batches of 64 where nothing is trained, in this process."""
+    monkeypatch.setattr("fedlib.engine.client_data.SCAN_BATCH", 64)

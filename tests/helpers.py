@@ -16,6 +16,7 @@ from fedlib import algorithms
 from fedlib.base import draws, tree
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
+from fedlib.engine.evaluate import evaluate
 from fedlib.engine.rounds import take_over
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import play_round
@@ -143,3 +144,60 @@ def changed_fields(spec, base) -> set[str]:
     }
     plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
     return own | plain
+
+
+# very uneven clients -------------------------------------------------------------------------------------------------
+
+# short options; others have their defaults
+HYPER = {
+    "pfedsim": {"rho": 0.5},
+    "clusterfl": dict(eps_mode="relative", eps1=1.1, eps2=0.1, t0=1),  # splits whenever it may
+    "pfedhn": dict(hidden=8, depth=1),
+    "pfedsv": {"k": 2},
+    "fedsimsup": {"tau_s": 1, "tau_theta": 1},
+    "fedfomo": {"M": 2},
+    "fesem": {"K": 2},
+    "fedem": {"M": 2},
+    "pfedme": {"K": 2},
+}
+MIXING = ("pfedcs", "pfedsv", "fedsimsup", "fedfomo")  # what they do begins when several clients have trained before
+POINTS = {name: tuple("ft(1)" if p == "ft" else p for p in algorithms.find(name).points) for name in METHODS}
+# Minibatches of 32: none, 1, 1 and a single sample, 1, 5, 2. A test of 100 takes two of `small_scans`.
+SIZES = {"train": (1, 2, 33, 3, 130, 64), "test": (1, 5, 2, 40, 100, 1), "val": (1, 1, 9, 2, 80, 16)}
+
+
+def wide(method: str, **changes) -> RunSpec:
+    """Six clients, in float64, tested at all points; for `uneven`."""
+    mixing = {"join_ratio": 0.84, "rounds": 3} if method in MIXING else {}
+    fields = {"rounds": 2, "num_clients": 6, "precision": "float64", "eval_points": POINTS[method], "seed": 1} | mixing
+    return tiny(method, **{**fields, **changes, "hyper": HYPER.get(method, {}) | changes.get("hyper", {})})
+
+
+def uneven(run):
+    """The run with clients of SIZES, drawn without overlap from digits in place of its partition."""
+    order, parts = np.random.default_rng(5).permutation(1797), []
+    for sizes in zip(*SIZES.values()):
+        cuts, order = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1]), order[sum(sizes) :]
+        parts.append({name: np.sort(own) for name, own in zip(SIZES, cuts)})
+    labels = run.work.source.labels.cpu()
+    counts, tests = (torch.stack([labels[own[p]].bincount(minlength=10) for own in parts]) for p in ("train", "test"))
+    work, setting = dataclasses.replace(run.work, parts=parts), dataclasses.replace(run.setting, class_counts=counts)
+    return dataclasses.replace(run, work=work, tests=tests.numpy(), setting=setting)
+
+
+def outcome(spec: RunSpec, backend: str, device: str = "cpu") -> tuple:
+    """Final states and the evaluation of uneven clients at all points, as one list of tensors; and who ever trained."""
+    with torch.no_grad():
+        *_, (run, state, _) = played(spec, backend, uneven, device)
+        tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
+        run.backend.close()
+    owned = [leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})]
+    return (*owned, *tested), state.trained
+
+
+def backends_agree(spec: RunSpec, tolerance: float = 1e-12) -> None:
+    """vmap gives what serial gives: all states and every client's test, up to rounding."""
+    (serial, trained), (stacked, _) = (outcome(spec, backend) for backend in ("serial", "vmap"))
+    close(stacked, serial, tolerance)
+    assert trained[4]  # the largest
+    assert spec.join_ratio > 0.5 or not trained.all()  # so that statistics of one that never did are recalibrated

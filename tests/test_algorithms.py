@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import (
+    HYPER,
     METHODS,
+    POINTS,
     ToyData,
     ToyModel,
     close,
@@ -466,10 +468,13 @@ def test_permuting_clients_permutes_pfedsim(hyper):
 # (c) ownership -------------------------------------------------------------------------------------------------------
 
 
+ROWS = ("models", "extractors", "heads", "wanted", "v")  # what servers keep a row of for each client
+
+
 def owned(state) -> dict:
     """What belongs to single clients, wherever it is kept: states, statistics, remembered uploads, stored models."""
-    models = {"models": state.server["models"]} if "models" in state.server else {}
-    return {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}} | models
+    kept = {name: state.server[name] for name in ROWS if name in state.server}
+    return {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}, **kept}
 
 
 def others_stayed(method: str, before: dict, after: dict, ids, num_clients: int) -> bool:
@@ -490,8 +495,8 @@ def others_stayed(method: str, before: dict, after: dict, ids, num_clients: int)
 def test_clients_stay_as_they_are_while_others_train_or_are_tested(method):
     """One run, tested at all points after every round: that changes nothing, and the last numbers are those of a run
     that is tested at its end only."""
-    points = tuple("ft(1)" if p == "ft" else p for p in algorithms.find(method).points)
-    spec = tiny(method, hyper={"rho": 0.34} if method == "pfedsim" else {}, eval_points=points)
+    points = POINTS[method]
+    spec = tiny(method, hyper=HYPER.get(method, {}), eval_points=points)
     before = None
     for run, state, ids in played(spec):
         if before is None:  # nothing was played yet
@@ -508,17 +513,19 @@ def test_clients_stay_as_they_are_while_others_train_or_are_tested(method):
 
 
 @pytest.mark.parametrize("bn_stats", ["global", "reset"])
-@pytest.mark.parametrize("method", ["fedavg", "fedbn", "fedem", "fedper", "fedsimsup", "ifca", "local", "pfedsim"])
+@pytest.mark.parametrize("method", METHODS)
 def test_clients_stay_as_they_are_wherever_statistics_are_kept(method, bn_stats):
     before = None
-    for run, state, ids in played(tiny(method, hyper={"rho": 0.34} if method == "pfedsim" else {}, bn_stats=bn_stats)):
+    for run, state, ids in played(tiny(method, hyper=HYPER.get(method, {}), bn_stats=bn_stats)):
         assert before is None or others_stayed(method, before, owned(state), ids, run.spec.num_clients)
         before = copy.deepcopy(owned(state))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_inputs_are_not_modified(method):
-    servers_of_rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3)), 3)
+    spec = tiny(method, num_clients=3, hyper=HYPER.get(method, {}))
+    for before, after in servers_of_rounds_that_leave_inputs_alone(set_up(spec), 3):
+        assert method == "local" or not same(before, after)
 
 
 def test_fedper_heads_are_personal_and_the_extractor_is_shared():

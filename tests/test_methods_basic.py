@@ -3,7 +3,6 @@ learning."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import warnings
@@ -16,6 +15,7 @@ from helpers import (
     Parabola,
     ToyData,
     ToyModel,
+    backends_agree,
     close,
     computed,
     exact,
@@ -23,8 +23,9 @@ from helpers import (
     same,
     theta,
     tiny,
+    uneven,
+    wide,
 )
-from test_backends import outcome, uneven
 from torch.nn import functional
 
 from fedlib import algorithms
@@ -32,20 +33,11 @@ from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.base.options import Options
-from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 
 METHODS = ("fedprox", "fedrep", "fedbabu", "fedbn", "fedavg_ft", "feddyn", "fedrod")
-POINTS = {
-    "fedprox": ("glob", "post", "ft(1)"),
-    "fedrep": ("recv", "post", "ft(1)"),
-    "fedbabu": ("ft(1)", "glob", "post"),
-    "fedbn": ("recv", "post", "ft(1)"),
-    "fedavg_ft": ("ft(1)", "glob", "post"),
-    "feddyn": ("glob", "post", "ft(1)"),
-    "fedrod": ("recv", "post", "glob"),
-}
 SETTING, N_AB = Setting(3, 4, 1), np.array([1, 3])
 A = ToyData([([1.0], [-2.0])])
 B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])
@@ -579,40 +571,6 @@ def test_fedbabu_orthogonal_head():
 # ownership ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
-@pytest.mark.parametrize("method", METHODS)
-def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """States, statistics and remembered uploads: rows outside S_t bit for bit,
-    rows inside moved (FedBABU's head never does)."""
-    before, never = None, {"fedbabu": {"head.weight"}}.get(method, set())
-    for run, state, ids in played(tiny(method, bn_stats=bn_stats, rounds=4, eval_points=("post",))):
-        owned = {key: vars(state)[key] for key in ("clients", "stats", "uploads")}
-        others = np.setdiff1d(np.arange(run.setting.num_clients), ids)
-        if before is not None:
-            for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
-                assert torch.equal(old[others], new[others])
-                if name in ("head.weight", "extractor.fc1.weight", "extractor.bn1.weight", "personal.weight"):
-                    assert all(torch.equal(old[i], new[i]) == (name in never) for i in ids), name
-        before = copy.deepcopy(owned)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_evaluation_changes_nothing(method):
-    """Evaluated after every round at all points, or once at the end: the same numbers;
-    the state before and after is the same."""
-    often = tiny(method, eval_points=POINTS[method])
-    ends = [
-        [h for h in simulate(spec).history if h["round"] == spec.rounds]
-        for spec in (often, often.but(eval_every=often.rounds))
-    ]
-    assert len(ends[0]) == 3 and ends[0] == ends[1]
-    *_, (run, state, _) = played(often)
-    before = copy.deepcopy({key: vars(state)[key] for key in ("server", "clients", "stats", "uploads")})
-    with torch.no_grad():
-        record(run, state)
-    assert same({key: vars(state)[key] for key in before}, before)
-
-
 @pytest.mark.parametrize(
     ("method", "personal"),
     [
@@ -671,7 +629,6 @@ def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
 @pytest.mark.parametrize(
     ("method", "hyper", "bn_stats"),
     [
-        *((method, {}, "local") for method in METHODS),
         ("fedrep", {"frozen_bn": "train", "E_f": 2}, "global"),
         ("fedbabu", {"ft_part": "head", "orthogonal": True}, "reset"),
         ("fedbn", {}, "global"),
@@ -681,22 +638,9 @@ def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
         ("fedrod", {"residual": False, "gamma": 0.5}, "global"),
     ],
 )
-def test_vmap_agrees_with_serial(method, hyper, bn_stats):
-    """Three of six clients a round, 1 to 320 training samples: all states and every client's test at all points,
-    in float64."""
-    spec = tiny(
-        method,
-        hyper=hyper,
-        bn_stats=bn_stats,
-        num_clients=6,
-        rounds=2,
-        precision="float64",
-        eval_points=POINTS[method],
-        seed=1,
-    )
-    (serial, trained), (stacked, _) = (outcome(spec, backend) for backend in ("serial", "vmap"))
-    close(stacked, serial)
-    assert trained[4] and not trained.all()
+def test_vmap_agrees_with_serial(method, hyper, bn_stats, small_scans):
+    """Readings and statistics besides those that are compared for every method."""
+    backends_agree(wide(method, hyper=hyper, bn_stats=bn_stats))
 
 
 @pytest.mark.parametrize("backend", ["serial", "vmap"])

@@ -3,14 +3,28 @@ limits."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from math import exp, log, sqrt
 
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, played, same, servers_of_rounds_that_leave_inputs_alone, tensors, tiny
+from helpers import (
+    HYPER,
+    MIXING,
+    POINTS,
+    ToyData,
+    ToyModel,
+    backends_agree,
+    close,
+    outcome,
+    played,
+    same,
+    tensors,
+    tiny,
+    uneven,
+    wide,
+)
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
@@ -19,26 +33,19 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.evaluate import evaluate, record
+from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
-HYPER = {"pfedcs": {}, "pfedsv": {"k": 2}, "fedsimsup": {"tau_s": 1, "tau_theta": 1}, "fedfomo": {"M": 2}}
-METHODS = tuple(HYPER)
-POINTS = {
-    "pfedcs": ("recv", "post", "ft(1)"),
-    "pfedsv": ("agg", "post", "ft(1)"),
-    "fedsimsup": ("agg", "post"),
-    "fedfomo": ("post", "agg", "ft(1)"),
-}
+METHODS = MIXING
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
 LN3 = log(3)
 NU_F, NU_C = 43620, 850  # LeNet5-BN on 1x16x16, derived in test_algorithms.py; and 44 running statistics
 
 
 def small(method, hyper=None, **changes):
-    return tiny(method, hyper={**HYPER[method], **(hyper or {})}, **changes)
+    return tiny(method, hyper={**HYPER.get(method, {}), **(hyper or {})}, **changes)
 
 
 def f64(*values):
@@ -843,29 +850,6 @@ def test_one_client_alone_is_local_training(method):
 # ownership ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
-@pytest.mark.parametrize("method", METHODS)
-def test_clients_that_do_not_take_part_stay_as_they_are(method, bn_stats):
-    """Rows of clients, statistics and stored models outside S_t bit for bit; rows inside moved."""
-    before = None
-    for _, state, ids in played(small(method, bn_stats=bn_stats, rounds=3)):
-        owned = {"clients": state.clients, "stats": state.stats, "uploads": state.uploads or {}}
-        for name in ("models", "extractors", "heads", "wanted"):
-            if name in state.server:
-                owned[name] = state.server[name]
-        others = np.setdiff1d(np.arange(4), ids)
-        if before is not None:
-            for (name, old), (_, new) in zip(tree.leaves(before), tree.leaves(owned), strict=True):
-                assert torch.equal(old[others], new[others]), name
-            for part in (after := [part for part in PARTS if part in owned["clients"]]):
-                name = "head.weight" if "head.weight" in owned["clients"][part] else "extractor.fc1.weight"
-                assert all(
-                    not torch.equal(before["clients"][part][name][i], owned["clients"][part][name][i]) for i in ids
-                )
-            assert after
-        before = copy.deepcopy(owned)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_server_and_clients_share_no_memory(method):
     """The engine writes into the clients' rows: nothing of theirs may be seen through the server,
@@ -876,26 +860,6 @@ def test_server_and_clients_share_no_memory(method):
         [t.data_ptr() for t in tensors(part)] for part in (clients, {"server": server, "theta0": run.work.model.theta0})
     )
     assert len(set(own)) == len(own) and not set(own) & set(others)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_inputs_are_not_modified(method):
-    servers_of_rounds_that_leave_inputs_alone(set_up(small(method, num_clients=3, rounds=4)), 3)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_evaluation_changes_nothing(method):
-    """Evaluated after every round, at all points, or once at the end: the same final numbers,
-    and the same state before and after."""
-    often = small(method, eval_points=POINTS[method])
-    rarely = often.but(eval_every=often.rounds)
-    ends = [[h for h in simulate(spec).history if h["round"] == spec.rounds] for spec in (often, rarely)]
-    assert len(ends[0]) == len(POINTS[method]) and ends[0] == ends[1]
-    *_, (run, state, _) = played(often)
-    before = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
-    with torch.no_grad():
-        record(run, state)
-    assert same({k: vars(state)[k] for k in before}, before)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -936,61 +900,19 @@ def test_training_personalises_what_is_evaluated(method):
 SIZES = ((1, 1, 1), (2, 5, 1), (33, 2, 9), (3, 40, 2), (320, 600, 80), (64, 1, 16))  # training, test, validation
 
 
-def uneven(run):
-    """The run with clients of the sizes above, drawn without overlap from digits."""
-    order, parts, tests = np.random.default_rng(5).permutation(1797), [], []
-    for sizes in SIZES:
-        cuts = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
-        order = order[sum(sizes) :]
-        parts.append({name: np.sort(own) for name, own in zip(("train", "test", "val"), cuts)})
-        tests.append(np.bincount(run.work.source.labels[parts[-1]["test"]], minlength=10))
-    counts = torch.stack([run.work.source.labels[own["train"]].bincount(minlength=10) for own in parts])
-    return dataclasses.replace(
-        run,
-        work=dataclasses.replace(run.work, parts=parts),
-        tests=np.stack(tests),
-        setting=dataclasses.replace(run.setting, class_counts=counts),
-    )
-
-
-def outcome(spec, backend):
-    with torch.no_grad():
-        *_, (run, state, _) = played(spec, backend, uneven)
-        tested = [torch.from_numpy(part) for point in spec.eval_points for part in evaluate(run, state, point)]
-    return [
-        leaf for key in ("server", "clients", "stats", "uploads") for leaf in tensors(vars(state)[key] or {})
-    ] + tested
-
-
 @pytest.mark.parametrize(
     ("method", "hyper", "bn_stats"),
     [
-        ("pfedcs", {}, "local"),
         ("pfedcs", {"beta": 1.0, "teacher_feat": "received", "detach": False, "pool": "all_last"}, "global"),
-        ("pfedsv", {}, "local"),
         ("pfedsv", {"variant": "D+C", "sv": "exact", "self_distance": "prev", "v_empty": "chance"}, "global"),
         ("pfedsv", {"variant": "W", "utility": "loss", "self_distance": "mean_other", "samples": 2}, "reset"),
-        ("fedsimsup", {}, "local"),
         ("fedsimsup", {"combine": "prob", "participants_mix": True}, "global"),
-        ("fedfomo", {}, "local"),
         ("fedfomo", {"reference": "current", "candidates": "all", "explore": 0.5}, "global"),
     ],
 )
-def test_vmap_agrees_with_serial(method, hyper, bn_stats):
-    """Five of six clients in three rounds (so that models are mixed), 1 to 320 samples:
-    all states and every client's test, in float64."""
-    spec = small(
-        method,
-        hyper,
-        num_clients=6,
-        join_ratio=0.84,
-        rounds=3,
-        precision="float64",
-        eval_points=POINTS[method],
-        bn_stats=bn_stats,
-        seed=1,
-    )
-    close(outcome(spec, "vmap"), outcome(spec, "serial"))
+def test_vmap_agrees_with_serial(method, hyper, bn_stats, small_scans):
+    """Readings and statistics besides those that are compared for every method."""
+    backends_agree(wide(method, hyper=hyper, bn_stats=bn_stats))
 
 
 def test_supervisors_of_different_architectures():
