@@ -87,8 +87,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "_leads": margins,
         "alone": alone,
         "_mixing": gains,
-        "fit": fit(rules, printed) if comparable else pd.DataFrame(),
-        "cells": far_cells(printed, table, again) if comparable else pd.DataFrame(),
+        "fit": fit(rules if comparable else {}, printed),
+        "cells": far_cells(printed if comparable else printed[:0], table, again),
         "draws": largest_classes(s),
     }
 
