@@ -128,6 +128,15 @@ def test_a_row_that_one_column_lacks():
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
 
 
+@pytest.mark.parametrize("check", [best("a"), place("a", -1), best("a", among=("a", "d")), like_the_paper(0.8)])
+def test_a_lone_row_is_neither_first_nor_last(check):
+    alone = tables({"one": {"a": 80.0}}, _printed=printed("abc"))
+    nothing = {name: frame[:0] for name, frame in alone.items()}
+    assert (
+        check(alone).status == check(nothing).status == NOT_TESTED and check(alone).evidence and check(nothing).evidence
+    )
+
+
 def test_a_tie_is_not_a_lead():
     assert best("a")(tables({"one": {"a": 80.0, "b": 80.0}})).status == NOT_REPRODUCED
 
