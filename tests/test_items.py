@@ -126,10 +126,8 @@ def test_paper_settings_that_go_together():
     attack = OpenItem(find("pfedsv/fig11_inversion"), "paper").specs[0]
     assert attack.dataset == "cifar10" and attack.defences["σ = 1"]["sigma"] == 1
     drawn = {name: find(name).settings["paper"] for name in ITEMS if not OpenItem(find(name), "paper").specs}
-    assert (
-        drawn["fedsimsup/fig5_partitions"]["dataset"] == "cifar10"
-        and drawn["pfedsv/fig6_partitions"]["dataset"] == "mnist"
-    )
+    assert drawn["fedsimsup/fig5_partitions"]["dataset"] == "cifar10"
+    assert drawn["pfedsv/fig6_partitions"]["dataset"] == "mnist"
     assert drawn["pfedsim/fig3_partitions"]["datasets"] == ("cifar10", "cinic10", "tiny_imagenet") and len(drawn) == 4
 
 
@@ -168,9 +166,8 @@ def test_printed_numbers_are_found_by_what_they_are_of():
     table = paper_table("pfedsim", "6").query("dataset == 'cifar10' and partition_param == 0.5 and rho == '0.7'")
     assert table["value"].item() == 68.09
     pairs = paper_table("pfedsim", "2").set_index(["measure", "pair"])["value"].astype(float)
-    assert (
-        pairs["cs"].to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22} and pairs["wdb", "j-k"] == 1.5e-3
-    )
+    assert pairs["cs"].to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
+    assert pairs["wdb", "j-k"] == 1.5e-3
     with pytest.raises(BadValue, match="pfedsim table 66"):
         paper_table("pfedsim", "66")
 
@@ -243,9 +240,8 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
 
     claims = find("pfedsim/table3_accuracy").claims
     tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
-    assert (
-        claims[0].check(tables).evidence == "without fedbn (Dir(0.5))" and claims[1].check(tables).status != NOT_TESTED
-    )
+    assert claims[0].check(tables).evidence == "without fedbn (Dir(0.5))"
+    assert claims[1].check(tables).status != NOT_TESTED
     row = tables["compare"].set_index("method").loc["fedbn"]
     assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 [")
     assert row["Dir(0.5): difference"] == "" and row["Dir(0.1): difference"]
