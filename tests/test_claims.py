@@ -151,6 +151,11 @@ def test_evidence_names_rival_interval_and_what_is_not_told_apart():
     )
 
 
+def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
+    """c is 40 below a and 35 below b."""
+    assert "below 35.0 reproduced, above 35.0 not" in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
+
+
 def printed(order: str) -> pd.DataFrame:
     return pd.DataFrame({"column": "one", "row": list(order), "value": range(len(order), 0, -1)})
 

@@ -350,6 +350,8 @@ def test_claims_of_pfedsims_notes():
     assert signs(NOTES, good)[:5] == "+++-+"
     assert signs(NOTES, notes(lambda spec: 0.5 + 0.05 * (spec.seed > 0)))[:5] == "---+-"
     assert signs(NOTES, notes(lambda spec: 0.5 + 0.2 * (spec.model_options["pools"] == 2)))[2] == "-"
+    small = notes(lambda spec: 0.5 + 0.05 * (spec.seed > 0) - 0.01 * (spec.hyper.get("phi") == "eq3"))
+    assert signs(NOTES, small)[1] == "-"  # chance moves it by 5 points, the largest effect is one
     wide = notes(lambda spec: {"pfedsim": 0.5}.get(spec.method, 0.45))
     assert signs(NOTES, wide)[0] == "-" and signs(NOTES, wide)[3] == "+"  # FedBN has 55 % at `post`, nothing else moves
     places = wide["leads"].query("column == 'Dir(0.1)'").iloc[[0, -1]]  # at the headline, and at `post`
@@ -657,7 +659,10 @@ SV = "pfedsv/notes"
 
 
 def searched(spec, accuracy: float, relevance=1.0 * NEIGHBOURS, downloads=NEIGHBOURS) -> RunResult:
-    followed = {"relevance": np.stack([-relevance, relevance]), "downloads": np.stack([downloads > 0] * 2)}
+    followed = {
+        "relevance": np.stack([-relevance, relevance]),
+        "downloads": np.stack([np.triu(downloads), np.tril(downloads)]) > 0,
+    }
     return made_up(spec, {"agg": accuracy - 0.01 * (spec.seed > spec.partition_seed)}, counts=RING, **followed)
 
 
@@ -691,15 +696,15 @@ def test_claims_of_pfedsvs_notes():
     assert signs(SV, analysed(SV, lambda key, spec: searched(spec, 0.5)))[0] == "-"
     text = find(SV).answer(tables)
     assert "-20.00" in text and "chance moves it by 1.00" in text
-    assert "leaves 2.0 (two labels each), 2.0 (Dir(0.1)) downloads a client and round, instead of 9.0" in text
+    assert "leaves 1.0 (two labels each), 1.0 (Dir(0.1)) downloads a client and round, instead of 4.5" in text
 
 
 def test_searches_are_counted_and_finding_is_auc_or_rank_correlation():
     tables = analysed(SV, good)
     found = tables["search"].set_index(["task", "choice"])
     ring = found.loc["two labels each"]
-    assert ring.loc[sv_notes.BASE, ["finds", "complete", "models"]].tolist() == [1, 1, 2]
-    assert ring.loc[sv_notes.FIXED, ["complete", "models"]].tolist() == [1, 9]
+    assert ring.loc[sv_notes.BASE, ["finds", "complete", "models"]].tolist() == [1, 1, 1]  # half of them in each round
+    assert ring.loc[sv_notes.FIXED, ["complete", "models"]].tolist() == [1, 4.5]
     assert ring.loc[sv_notes.LITERAL, "complete"] == 0
     assert found.loc[("Dir(0.1)", sv_notes.BASE), "finds"] == approx(1)  # label cosine 1/2 for neighbours, else 0
     guess = analysed(SV, lambda key, spec: searched(spec, 0.5, np.zeros((10, 10))))["search"]
