@@ -14,9 +14,11 @@ import torch
 
 from fedlib import algorithms
 from fedlib.base import draws, tree
+from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
 from fedlib.engine import backends
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.evaluate import evaluate
+from fedlib.engine.result import RunResult, array_name
 from fedlib.engine.rounds import take_over
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import play_round
@@ -42,6 +44,45 @@ TINY = dict(
 def smoke_item(name: str) -> OpenItem:
     """An item in the smoke profile; its runs are done once, whichever tests or notebooks ask for them first."""
     return OpenItem(find(name), "smoke", jobs=1, root=Path(os.environ["FEDLIB_TEST_SHARED"]))
+
+
+SIGNS = {REPRODUCED: "+", NOT_REPRODUCED: "-", UNDECIDED: "?", NOT_TESTED: "."}
+
+
+def signs(name: str, tables: dict) -> str:
+    """What becomes of an item's claims on these tables, a character each."""
+    return "".join(SIGNS[claim.check(tables).status] for claim in find(name).claims)
+
+
+def analysed(name: str, make, profile: str = "quick", **changes) -> dict:
+    """An item's tables of results that are made up: make(key, spec), or None for a run that is missing."""
+    item = find(name)
+    settings = {**item.settings[profile], **changes}
+    made = {key: make(key, spec) for key, spec in item.runs(settings).items()}
+    return item.analyse(settings, {key: r for key, r in made.items() if r is not None})
+
+
+def made_up(spec: RunSpec, accuracy: float | dict[str, float], everywhere: float | None = None, **arrays) -> RunResult:
+    """A finished run in which this is the accuracy by every metric, of clients 2 points above and below it in turn.
+
+    accuracy: a number, or one by evaluation point, the headline first; everywhere: on the test parts of all clients.
+    """
+    by_point, N = accuracy if isinstance(accuracy, dict) else {"post": accuracy}, spec.num_clients
+    tests, swing = np.full((N, 2), 10**6), 0.02 * (-1) ** np.arange(N)
+    swing[N - N % 2 :] = 0
+    correct = {point: np.rint((value + swing)[:, None] * tests).astype(int) for point, value in by_point.items()}
+    first = next(iter(by_point))
+    made = {array_name(point, first): right for point, right in correct.items()} | {"tests": tests, "counts": tests}
+    if "common_test" in spec.measures:
+        on_all = by_point[first] if everywhere is None else everywhere
+        made |= {"common_correct": correct[first] + round((on_all - by_point[first]) * 10**6), "common_tests": tests[0]}
+    metrics = ("pooled", "client_mean", "balanced")
+    history = [
+        {"round": spec.rounds, "point": point, "headline": point == first, **dict.fromkeys(metrics, value)}
+        for point, value in by_point.items()
+    ]
+    division = {"checksum": str((spec.scheme, spec.partition, spec.num_clients, spec.partition_seed))}
+    return RunResult(spec, "finished", history, division, seconds={"train": 1.0}, arrays=made | arrays)
 
 
 def tiny(method: str, **changes) -> RunSpec:

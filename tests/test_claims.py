@@ -129,6 +129,15 @@ def test_a_row_that_one_column_lacks():
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
 
 
+@pytest.mark.parametrize("check", [best("a"), place("a", -1), best("a", among=("a", "d")), like_the_paper(0.8)])
+def test_a_lone_row_is_neither_first_nor_last(check):
+    alone = tables({"one": {"a": 80.0}}, _printed=printed("abc"))
+    nothing = {name: frame[:0] for name, frame in alone.items()}
+    assert (
+        check(alone).status == check(nothing).status == NOT_TESTED and check(alone).evidence and check(nothing).evidence
+    )
+
+
 def test_a_tie_is_not_a_lead():
     assert best("a")(tables({"one": {"a": 80.0, "b": 80.0}})).status == NOT_REPRODUCED
 
@@ -141,6 +150,11 @@ def test_evidence_names_rival_interval_and_what_is_not_told_apart():
         "the line of 15 is ours: below 19.0 reproduced, above 19.0 not"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
+
+
+def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
+    """c is 40 below a and 35 below b."""
+    assert "below 35.0 reproduced, above 35.0 not" in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
 
 
 def printed(order: str) -> pd.DataFrame:

@@ -1,278 +1,309 @@
-"""Items, their claims, figures, notebooks, and the README's promises."""
+"""Every item opens, runs, is analysed, drawn, checked and saved; what README, pages and notebooks promise is there."""
 
 from __future__ import annotations
 
-import io
+import copy
+import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
-from fedlib.experiments.items import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from matplotlib.figure import Figure
+from helpers import analysed, made_up, smoke_item
 
-from fedlib import figures, models
-from fedlib.analysis.partitions import class_sizes, known_class_sizes, long_form, panels, span, statistics
-from fedlib.base.errors import BadValue
-from fedlib.data import DATASETS
-from fedlib.experiments import ITEMS, PROFILES, OpenItem, at_paper_scale, open_item, paper_table
-from fedlib.experiments.pfedsim import setting, study
+from fedlib import figures
+from fedlib.base.errors import BadValue, FedlibError
+from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
+from fedlib.experiments import PROFILES, OpenItem, at_paper_scale, find, names, open_item
+from fedlib.experiments.paper_numbers import paper_table
 from fedlib.reports import notebooks, report
+from fedlib.reports.saved import save
 
 PROJECT = Path(__file__).parent.parent
+ITEMS = names()
+TWICE = ("pfedsim/fig4_workflow", "pfedsim/notes", "pfedsv/fig7_relevance", "pfedsv/fig11_inversion")  # saved again
+FINISHED = [name for name in ITEMS if not find(name).draft]
+SEEDED = [name for name in ITEMS if OpenItem(find(name), "smoke").specs and name != "pfedsim/fig4_workflow"]  # one run
+
+opened = functools.cache(lambda name, profile: OpenItem(find(name), profile))
+
+# settings -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    """Every item, run in the smoke profile."""
-    root = tmp_path_factory.mktemp("smoke")
-    return {name: OpenItem(item, "smoke", root=root, jobs=1) for name, item in ITEMS.items()}
-
-
-@pytest.mark.parametrize("name", ITEMS)
-def test_item_has_tables_figure_comparison_and_undecided_smoke_claims(smoke, name):
-    item = smoke[name]
-    assert isinstance(item.figure(), Figure)
-    assert len(item.tables["tidy"]) and not item.tables["tidy"].drop(columns="rho", errors="ignore").isna().any().any()
-    assert any("paper" in column for column in item.compare().columns)
-    statuses = {v.status for _, v in item.verdicts()}
-    assert statuses == {NOT_TESTED} if item.specs or item.item.studied else statuses <= {REPRODUCED, NOT_REPRODUCED, NOT_TESTED}
-
-
-@pytest.mark.parametrize("name", ITEMS)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_can_be_specified(name, profile):
-    opened = OpenItem(ITEMS[name], profile)
-    assert set(ITEMS[name].settings) == set(PROFILES)
-    for spec in opened.specs:
-        assert type(spec).from_dict(spec.to_dict()).id == spec.id
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_opens_in_every_profile(name, profile):
+    item, found = find(name), opened(name, profile).specs
+    assert set(item.settings) == set(item.minutes) == set(PROFILES)
+    for spec in found:
+        assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))).id == spec.id
 
 
-def test_paper_profile_has_the_papers_settings():
-    for spec in OpenItem(ITEMS["pfedsim/table6_rho"], "paper").specs:
-        found = (spec.dataset, spec.num_clients, spec.join_ratio, spec.rounds, spec.local_epochs, spec.batch_size, spec.lr, spec.test_fraction)
-        assert found == ("cifar10", 100, 0.1, 200, 5, 32, 0.01, 0.5)
-    rhos = {s.hyper["rho"] for s in OpenItem(ITEMS["pfedsim/table6_rho"], "paper").specs if s.method == "pfedsim"}
-    assert rhos == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0}
+def values(specs, name: str) -> set:
+    """What runs have as a field of this name, or as a parameter of their partition, network or method."""
+    parts = [{**s.hyper, **s.model_options, **s.partition, **vars(s)} for s in specs]  # alpha: the partition's
+    return {tuple(map(tuple, v)) if isinstance(v := own[name], list) else v for own in parts if name in own}
+
+
+TWELVE = {"fedprox": {"mu": 1.0}, "feddyn": {"alpha": 0.01}, "fedgen": {"noise": 32, "steps": 5, "decay": 0.98},
+          "perfedavg": {"alpha": 0.01, "beta": 0.001, "variant": "FO"}, "fedrep": {"E_f": 1},
+          "fedfomo": {"M": 5, "val_fraction": 0.2}, "ffedap": {"rho": 0.5, "mu": 0.5}, "pfedsim": {"rho": 0.5}}  # fmt: skip
+TRAINING = dict(num_clients=100, join_ratio=0.1, rounds=200, local_epochs=5, batch_size=32, lr=0.01, test_fraction=0.5)
+PFEDSIM = TRAINING | dict(dataset="cifar10", model="lenet5_bn", partition_seed=0)
+ALONE = dict(dataset="cifar10", model="lenet5_bn", rounds=20, seed={*range(5)})
+PFEDSV = dict(
+    dataset="cifar10", local_epochs=5, lr=0.1, model="mcmahan_cnn", padding="same", seed={*range(5)},
+    partition_seed={*range(5)}, num_clients={10, 100}, join_ratio={0.1, 1.0}, rounds={20, 100},
+)  # fmt: skip
+RING = PFEDSV | dict(num_clients=10, join_ratio=1.0, rounds=20)
+PFEDCS = dict(
+    num_clients=20, join_ratio=1.0, rounds=200, local_epochs=5, batch_size=100, test_fraction=0.25, seed={0, 1, 2},
+    lr={0.005, 0.1}, model={"mcmahan_cnn", "resnet18"}, dataset={"cifar10", "cifar100", "tiny_imagenet"},
+)  # fmt: skip
+ON_CIFAR100 = PFEDCS | dict(dataset="cifar100", lr=0.005, model="mcmahan_cnn")
+SETS = {"pfedsim": ((0, 1, 2, 3, 4), (0, 1, 2, 3, 4), (2, 3, 4, 5, 6), (5, 6, 7, 8, 9)),
+        "A to C": ((0, 2, 4, 6, 8), (0, 2, 4), (6, 8)), "D, E": ((1, 3, 5), (7, 9))}  # fmt: skip
+STATED = {  # literally, from the papers
+    "pfedsim/fig1_cka": ALONE | dict(num_clients=10, alpha=0.1),
+    "pfedsim/fig2_classifier_similarity": ALONE | dict(num_clients=4, label_sets=SETS["pfedsim"]),
+    "pfedsim/table2_similarity_metrics": ALONE | dict(num_clients={4, 10}, label_sets=SETS["pfedsim"]),
+    "pfedsim/fig4_workflow": PFEDSIM | dict(rounds=20, rho=0.5),
+    "pfedsim/table3_accuracy": PFEDSIM | dict(scheme="dirichlet", seed=0),
+    "pfedsim/table6_rho": PFEDSIM | dict(rho={0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0}, alpha={0.1, 0.5}),
+    "pfedsim/table7_overhead": PFEDSIM | dict(rounds=20, seed={*range(5)}),
+    "pfedsim/table8_domainnet": TRAINING | dict(
+        dataset="domainnet", num_clients=120, clients_per_domain=20, model="mobilenetv2", weights="pretrained",
+        seed={*range(5)},
+    ),
+    "pfedsv/fig2_domain_relevance": RING | dict(
+        dataset="mnist", lr=0.01, num_clients={3, 5}, label_sets={SETS["A to C"], SETS["A to C"] + SETS["D, E"]},
+    ),
+    "pfedsv/fig3_model_difference": RING | dict(rounds={1, 5, 20}),
+    "pfedsv/fig4_multiwise": RING | dict(k=2, classes_per_client=2),
+    "pfedsv/fig7_relevance": RING | dict(dataset="mnist", lr=0.01, classes_per_client=2, k=5, M=5, samples=0),
+    "pfedsv/figs8_10_communication": RING | dict(dataset="mnist", lr=0.01, k=5, M=5, rounds={2, 20}),
+    "pfedsv/table1_pathological": PFEDSV | dict(scheme="ring", classes_per_client=2, k=5, samples=0),
+    "pfedsv/table2_dirichlet": PFEDSV | dict(scheme={"ring", "dirichlet"}),
+    "pfedsv/table3_dp": PFEDSV | dict(scheme="dirichlet", alpha=0.1, noise_sigma={0.0, 1.0}),
+    "pfedsv/table4_dp_budget": RING | dict(scheme="ring", noise_sigma={0.0, 1.0, 2.0}, method={"fedavg", "pfedsv"}),
+    "pfedsv/notes": RING | dict(seed={0, 1}, partition_seed=0),
+    "pfedcs/table1_pathological": PFEDCS | dict(classes_per_client={2, 3, 4, 10, 15, 20, 30, 40}),
+    "pfedcs/table2_practical": PFEDCS | dict(alpha={0.01, 0.05, 0.1}),
+    "pfedcs/table3_selection": ON_CIFAR100 | dict(classes_per_client={10, 15, 20}, random_size=3),
+    "pfedcs/table4_clustering": PFEDCS | dict(classes_per_client={2, 10, 20}, group={"kmeans", "hier", "fix", "gmm"}),
+    "pfedcs/table5_finetuning": ON_CIFAR100 | dict(alpha=0.05, E_ft={0, 1, 2, 3, 5, 10}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_paper_profile_has_the_papers_settings(name):
+    specs = opened(name, "paper").specs
+    for field, value in STATED[name].items():
+        assert values(specs, field) == (value if isinstance(value, set) else {value}), field
+
+
+def test_paper_settings_that_go_together():
+    """Clients, share of them and rounds at pFedSV's two scales; classes a client and learning rates of PFedCS's data;
+    hyper-parameters of pFedSim's twelve methods; partitions and attacks, which train nothing."""
+    sv, cs, sim = (
+        opened(name, "paper").specs
+        for name in ("pfedsv/table2_dirichlet", "pfedcs/table1_pathological", "pfedsim/table3_accuracy")
+    )
+    assert {(s.num_clients, s.join_ratio, s.rounds) for s in sv} == {(10, 1.0, 20), (100, 0.1, 100)}
+    assert {s.hyper["variant"] for s in sv if s.method == "pfedsv"} == {"D"}  # whole models, as many as are relevant
+    assert {s.partition["alpha"] for s in sv if s.scheme == "dirichlet"} == {0.1} and len({s.method for s in sv}) == 11
+    assert {(s.dataset, s.lr, s.model) for s in cs} == {
+        ("cifar10", 0.005, "mcmahan_cnn"), ("cifar100", 0.005, "mcmahan_cnn"), ("tiny_imagenet", 0.1, "resnet18"),
+    }  # fmt: skip
+    classes = {
+        data: values([s for s in cs if s.dataset == data], "classes_per_client") for data in values(cs, "dataset")
+    }
+    assert classes == {"cifar10": {2, 3, 4}, "cifar100": {10, 15, 20}, "tiny_imagenet": {20, 30, 40}}
+    assert len({s.method for s in cs}) == 13 and len({s.method for s in sim}) == 12
+    for spec in sim:
+        assert TWELVE.get(spec.method, {}).items() <= spec.hyper.items()
+    attack = opened("pfedsv/fig11_inversion", "paper").specs[0]
+    assert attack.dataset == "cifar10" and attack.defences["σ = 1"]["sigma"] == 1
+    drawn = ("fedsimsup/fig5_partitions", "pfedsv/fig6_partitions", "pfedsim/fig3_partitions")
+    five, six, three = (find(name).settings["paper"] for name in drawn)
+    assert (five["dataset"], six["dataset"]) == ("cifar10", "mnist")
+    assert three["datasets"] == ("cifar10", "cinic10", "tiny_imagenet")
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_more_seeds_are_more_runs_beside_those_that_there_are(name):
+    one, two = (OpenItem(find(name), "quick", seeds=seeds).specs for seeds in (1, 2))
+    assert {0, 1} <= {spec.seed for spec in two} and len(two) > len(one)
+    if not name.endswith("notes"):  # there chance is tried with the next seed
+        assert {spec.seed for spec in one} == {0} and {spec.id for spec in one} < {spec.id for spec in two}
+
+
+def test_settings_are_checked_before_anything_is_trained():
+    for name, change, said in (
+        ("pfedsim/table3_accuracy", {"methods": "pfedsin"}, "pfedsim"),
+        ("pfedsv/fig7_relevance", {"lr": -1.0}, "lr = -1.0"),
+        ("pfedsv/fig7_relevance", {"test_fraction": 1.5}, "test_fraction"),
+        ("pfedsv/fig7_relevance", {"epochs": 3}, "epochs"),
+        ("pfedsv/fig11_inversion", {"images": 3}, "images = 3"),
+    ):
+        with pytest.raises(BadValue, match=said):
+            OpenItem(find(name), "smoke", **change)
+    for name, dataset, said in (
+        ("pfedsv/fig6_partitions", "emnist", "fedlib data emnist"),
+        ("fedsimsup/fig5_partitions", "cifar01", "cifar10"),
+    ):
+        with pytest.raises(BadValue, match=said):
+            OpenItem(find(name), "smoke", dataset=dataset).compare()
+
+
+def test_an_environment_variable_wins_over_the_notebooks_parameter(monkeypatch):
+    monkeypatch.setenv("FEDLIB_PROFILE", "smoke")
+    assert open_item("pfedsim/fig1_cka", "quick").profile == "smoke"
+
+
+def test_printed_numbers_are_found_by_what_they_are_of():
+    table = paper_table("pfedsim", "6").query("dataset == 'cifar10' and partition_param == 0.5 and rho == '0.7'")
+    assert table["value"].item() == 68.09
+    pairs = paper_table("pfedsim", "2").set_index(["measure", "pair"])["value"].astype(float)
+    assert pairs["cs"].to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
+    assert pairs["wdb", "j-k"] == 1.5e-3
+    with pytest.raises(BadValue, match="pfedsim table 66"):
+        paper_table("pfedsim", "66")
+
+
+# results --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_a_smoke_run_gives_tables_verdicts_and_a_figure_that_come_back_from_their_files(name, tmp_path, monkeypatch):
+    item, decided = copy.copy(smoke_item(name)), {REPRODUCED, NOT_REPRODUCED, UNDECIDED}
+    assert len(item.tables["tidy"]) and any("paper" in column for column in item.compare().columns)
+    assert not item.tables["tidy"].isna().any(axis=None) and len(item.compare())
+    raw = [claim.check(item.tables) for claim in item.item.claims]
+    assert raw and all(v.evidence for v in raw)
+    shown = {v.status for _, v in item.checked}
+    assert shown == {NOT_TESTED} if item.specs else shown == {v.status for v in raw} and shown & decided
+    item.root = tmp_path  # the runs stay where they are
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    summary = save(item)
+    first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert first[tmp_path / summary["figure"]].startswith(b"\x89PNG")
+    if name in TWICE:
+        save(item)
+        assert first == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert [claim["claim"] for claim in summary["claims"]] == [text for text, _ in item.verdicts()]
+    for table, frame in item.tables.items():
+        path = tmp_path / "results" / "smoke" / f"{name}{'' if table == 'tidy' else f'.{table}'}.csv"
+        assert path.exists() != table.startswith("_")
+        if path.exists():
+            assert list(pd.read_csv(path).columns) == list(map(str, frame.columns)) and len(pd.read_csv(path)) == len(
+                frame
+            )
+    (read,) = report.saved_items("smoke")
+    assert {**read, "path": None} == {**json.loads(json.dumps(summary)), "path": None}
+    text = report.write_report("smoke").read_text()
+    assert all(claim["evidence"].replace("|", "\\|") in text for claim in summary["claims"]) and item.item.title in text
+
+
+def smoke_runs(name: str) -> dict:
+    """The results of an item's smoke runs by key."""
+    item = smoke_item(name)
+    by_id = {r.spec.id: r for r in item.results}
+    return {key: by_id[spec.id] for key, spec in item.runs.items()}
+
+
+PARTIAL = [name for name in ITEMS if find(name).partial]
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(-1, None)], ids=["all but the first", "all but the last"])
+@pytest.mark.parametrize("name", PARTIAL)
+def test_where_runs_are_missing_the_rest_is_shown_and_nothing_is_decided_that_needs_them(name, which):
+    item, found = smoke_item(name), smoke_runs(name)
+    tables = item.item.analyse(item.settings, {key: found[key] for key in list(found)[which]})
+    item.item.figure(tables)
+    assert "nan" not in tables["compare"].to_string().lower()
+    checked = {claim.text: claim.check(tables) for claim in item.item.claims}
+    lacking = [v.evidence for v in checked.values() if v.status == NOT_TESTED]
+    assert lacking and all(
+        any(word in why for word in ("without", "need", "fewer", "nothing", "not all")) for why in lacking
+    )
+    assert "nan" not in (item.item.answer(tables) if item.item.answer else "")
+    # one run decides nothing; partitions are drawn without any
+    assert all(v.status == NOT_TESTED for text, v in checked.items() if not text.startswith("Our partitions"))
+
+
+def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column_only_is_decided():
+    def but(**lacking):
+        return lambda key, spec: (
+            None if lacking.items() <= dict(zip(("row", "column"), key)).items() else made_up(spec, 0.8)
+        )
+
+    claims = find("pfedsim/table3_accuracy").claims
+    tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
+    assert claims[0].check(tables).evidence == "without fedbn (Dir(0.5))"
+    assert claims[1].check(tables).status != NOT_TESTED
+    row = tables["compare"].set_index("method").loc["fedbn"]
+    assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 [")
+    assert row["Dir(0.5): difference"] == "" and row["Dir(0.1): difference"]
+
+
+def test_an_item_that_needs_all_its_runs_says_how_many_are_missing(tmp_path):
+    item = OpenItem(find("pfedsim/table7_overhead"), "smoke", root=tmp_path, finished=True)
+    with pytest.raises(FedlibError, match="table7_overhead: 4 of 4 runs are missing"):
+        item.compare()
+    assert not item.can_be_shown and len(item.missing) == 4
 
 
 def test_committed_results_are_shown_without_training_and_their_absence_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     item = at_paper_scale("pfedsim/table6_rho")
-    assert item.compare().shape[0] >= 7 and capsys.readouterr().out.endswith("of 18 runs at the paper's settings are here\n")
+    assert len(item.compare()) >= 7 and capsys.readouterr().out.endswith(
+        "of 18 runs at the paper's settings are here\n"
+    )
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    assert at_paper_scale("pfedsim/table6_rho") is None  # none of them
+    assert at_paper_scale("pfedsim/table6_rho") is None
     assert capsys.readouterr().out == "0 of 18 runs at the paper's settings are here\n"
     with pytest.raises(BadValue, match="table66"):
         at_paper_scale("pfedsim/table66")
 
 
-def test_fedlib_profile_wins_over_the_notebooks_parameter(monkeypatch):
-    monkeypatch.setenv("FEDLIB_PROFILE", "smoke")
-    assert open_item("pfedsim/fig1_cka", "quick").profile == "smoke"
+def test_runs_that_are_timed_are_done_one_at_a_time_from_beginning_to_end(monkeypatch, tmp_path):
+    seen = {}
+
+    def run_all(specs, store, **options):
+        seen.update(options)
+        raise InterruptedError
+
+    monkeypatch.setattr("fedlib.experiments.item.run_all", run_all)
+    for name, jobs in (("pfedsim/table7_overhead", 1), ("pfedsim/table3_accuracy", 2)):
+        with pytest.raises(InterruptedError):
+            OpenItem(find(name), "smoke", jobs=2, root=tmp_path).run()
+        assert (seen["jobs"], seen["share"]) == (jobs, jobs == 2)
 
 
-def test_paper_numbers_come_from_the_tables():
-    assert study.paper_pairs("cs").to_dict() == {"i-i'": 0.92, "i-j": 0.53, "j-k": 0.41, "i-k": 0.22}
-    assert study.paper_pairs("wdb")["j-k"] == 1.5e-3
-    table = paper_table("pfedsim", "6")
-    cell = table[(table["dataset"] == "cifar10") & (table["partition_param"] == 0.5) & (table["rho"] == "0.7")]
-    assert cell["value"].item() == 68.09
+def test_verdicts_are_called_by_what_the_data_can_tell():
+    """Digits refute no paper; an implementation's checks pass or fail anywhere; intervals say what they are over."""
+    item = OpenItem(find("pfedsim/table6_rho"), "quick")
+    item.__dict__["tables"] = analysed(item.item.name, lambda key, spec: made_up(spec, 0.8))
+    found = dict(item.verdicts())
+    first = found["Accuracy rises from rho = 0 to the range [0.3, 0.7]."]
+    assert first.status == "does not hold on digits" and first.evidence.endswith(
+        "[95 % intervals over 20 clients (1 seed)]"
+    )
+    assert found["A larger model wants a smaller rho."].status == NOT_TESTED
 
 
-# claims must be able to go both ways -----------------------------------------------------------------------------
-
-
-def classifier_tables(totals: dict[str, float]) -> dict:
-    rows = [(0, pair, c, study.ownership(a, b, c), totals[pair]) for pair, (a, b) in study.PAIRS.items() for c in range(10)]
-    tidy = pd.DataFrame(rows, columns=["seed", "pair", "class", "owned_by", "cosine"])
-    return {"tidy": tidy, "totals": tidy.groupby(["seed", "pair"])["cosine"].mean().unstack().reset_index()}
-
-
-def test_order_claim_follows_the_numbers():
-    right = classifier_tables({"i-i'": 0.9, "i-j": 0.5, "j-k": 0.4, "i-k": 0.2})
-    swapped = classifier_tables({"i-i'": 0.9, "i-j": 0.4, "j-k": 0.5, "i-k": 0.2})
-    assert study.check_cs_order(right).status == REPRODUCED
-    assert study.check_cs_order(swapped).status == NOT_REPRODUCED
-
-
-def test_ownership_of_classes():
-    i, j, k = 0, 2, 3
-    assert [study.ownership(i, j, c) for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
-    assert [study.ownership(j, k, c) for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
-
-
-def rho_tables(accuracies: dict[float, float], others: dict[str, float], late: float) -> dict:
-    """`late`: percent of the clients drawn since T_g at rho = 0.9, where they are a share of all; at 0.7 that is 87."""
-    rows = [(a, 0, "pfedsim", rho, "post", v, v) for a in (0.1, 0.5) for rho, v in accuracies.items()]
-    rows += [(a, 0, m, np.nan, "post", v, v) for a in (0.1, 0.5) for m, v in others.items()]
-    drawn = [(a, rho, own, 25.0) for a in (0.1, 0.5) for rho, own in ((0.7, 87.0), (0.9, late))]
-    return {
-        "tidy": pd.DataFrame(rows, columns=["alpha", "seed", "method", "rho", "point", "pooled", "client_mean"]),
-        "drawn": pd.DataFrame(drawn, columns=["alpha", "rho", "accuracy, drawn", "accuracy, others"]),
-    }
-
-
-def test_rho_claims_follow_the_numbers():
-    """The paper's own CIFAR-10 column at Dir(0.1), and one that is upside down."""
-    paper = rho_tables({0.0: 0.816, 0.1: 0.833, 0.3: 0.859, 0.5: 0.868, 0.7: 0.871, 0.9: 0.79, 1.0: 0.248}, {"local": 0.843, "fedper": 0.824}, 86.5)
-    turned = rho_tables({0.0: 0.9, 0.1: 0.8, 0.3: 0.8, 0.5: 0.7, 0.7: 0.6, 0.9: 0.85, 1.0: 0.95}, {"local": 0.99, "fedper": 0.5}, 85.5)
-    holds = [c.check(paper).status for c in ITEMS["pfedsim/table6_rho"].claims]
-    fails = [c.check(turned).status for c in ITEMS["pfedsim/table6_rho"].claims]
-    undrawn = {**paper, "drawn": paper["drawn"].assign(**{"accuracy, others": 90.0})}
-    assert ITEMS["pfedsim/table6_rho"].claims[6].check(undrawn).status == NOT_REPRODUCED  # those never drawn are better
-    everybody = {**paper, "drawn": paper["drawn"].assign(**{"accuracy, others": np.nan})}
-    assert ITEMS["pfedsim/table6_rho"].claims[6].check(everybody).status == NOT_TESTED
-    # the paper's text says that rho = 0 is always worst below 1; its table disagrees at 0.9
-    assert holds == [REPRODUCED] * 4 + [NOT_REPRODUCED] + [REPRODUCED] * 3 + [NOT_TESTED]
-    assert fails == [NOT_REPRODUCED] * 8 + [NOT_TESTED]
-
-
-def test_cka_claims_follow_the_numbers():
-    def tables(means):
-        rows = [(layer, name, seed, m, m - 0.1, m + 0.1, 0.1 * layer) for layer, (name, m) in enumerate(zip(study.LAYERS, means)) for seed in (0, 1)]
-        by_seed = pd.DataFrame(rows, columns=["layer", "name", "seed", "mean", "lowest", "highest", "rank_correlation"])
-        return {"by_seed": by_seed, "tidy": pd.DataFrame({"layer": [0], "cka": [0.8]})}
-
-    claims = ITEMS["pfedsim/fig1_cka"].claims
-    assert [c.check(tables([0.99, 0.9, 0.7, 0.5, 0.2])).status for c in claims] == [REPRODUCED] * 4
-    assert [c.check(tables([0.5, 0.6, 0.7, 0.8, 0.9])).status for c in claims[:3]] == [NOT_REPRODUCED] * 3
-
-
-@pytest.mark.parametrize("name", ["mnist", "fmnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet"])
-def test_class_sizes_add_up_to_the_data_set(name):
-    sizes = class_sizes(name)
-    assert (len(sizes), sum(sizes)) == (DATASETS[name].classes, DATASETS[name].images)
-
-
-def test_class_sizes_of_data_that_is_not_here():
-    assert class_sizes("emnist") is None and sum(known_class_sizes("digits")) == 1797
-    with pytest.raises(BadValue, match="fedlib data emnist"):
-        OpenItem(ITEMS["pfedsv/fig6_partitions"], "smoke", dataset="emnist").compare()
-    with pytest.raises(BadValue, match="cifar10"):
-        OpenItem(ITEMS["fedsimsup/fig5_partitions"], "smoke", dataset="cifar01").compare()
-
-
-def test_statistics_of_a_partition_by_hand():
-    """Clients [4, 0], [2, 2], [0, 4]: cosines 1/sqrt(2), 0, 1/sqrt(2); entropies 0, ln 2, 0."""
-    found = statistics(np.array([[4, 0], [2, 2], [0, 4]]))
-    assert [found[k] for k in ("samples", "smallest", "largest", "fewest_classes", "most_classes", "distinct_cosines")] == [12, 4, 4, 1, 2, 2]
-    assert found["label_cosine"] == pytest.approx(2**0.5 / 3) and found["label_entropy"] == pytest.approx(np.log(2) / 3)
-
-
-def test_counts_survive_their_long_form():
-    counts = {"b": np.arange(6).reshape(2, 3), "a": np.ones((3, 2), dtype=int)}
-    again = panels(long_form(counts))
-    assert list(again) == ["b", "a"] and all((again[k] == counts[k]).all() for k in counts)
-
-
-def test_span_says_the_range_only_where_there_is_one():
-    assert (span([3, 3]), span([1, 4]), span([1, 2], ".1f")) == ("3", "2 (1 to 4)", "1.5 (1.0 to 2.0)")
-
-
-@pytest.mark.parametrize(("name", "shape", "classes"), [("lenet5_bn", (3, 32, 32), 10), ("mobilenetv2", (3, 64, 64), 200), ("mcmahan_cnn", (1, 28, 28), 10)])
-def test_layers_hold_all_parameters_of_a_model(name, shape, classes):
-    rows = models.layers(name, shape, classes)
-    assert sum(row["parameters"] for row in rows) == models.sizes(name, shape, classes)["model"]
-    assert rows[0]["in"] == shape[0] and rows[-1]["out"] == classes
-
-
-def test_printed_layers_that_do_not_fit_each_other():
-    def conv(index, before, after):
-        return {"layer_index": index, "in": before, "out": after}
-
-    assert setting.impossible([conv("1", 3, 8), conv("2", 8, 4), conv("3", None, 5), conv("4", 5, 2)], 3) == {}
-    assert setting.impossible([conv("1", 3, 8), conv("2", 3, 4)], 3) == {"2": "in=3 after a layer with out=8"}
-    assert setting.impossible([conv("1", 3, 8)], 1) == {"1": "in=3 after a layer with out=1"}
-
-
-def test_repeated_blocks_of_table_9_give_mobilenets_53_layers():
-    layers = setting.in_order(setting.printed_layers("9"))
-    assert sum(row["layer_type"] in ("Conv2D", "FC") for row in layers) == 53
-    assert [row["layer_index"] for row in layers[12:18]] == ["13", "14", "15", "13", "14", "15"]
-
-
-def test_networks_beside_the_printed_tables():
-    lenet, mobilenet = setting.side_by_side("5", *setting.LENET), setting.side_by_side("9", *setting.MOBILENET)
-    assert lenet[lenet["verdict"] != "same"]["layer"].tolist() == ["2"]
-    other = mobilenet[mobilenet["verdict"] != "same"].set_index("layer")["verdict"].str[:8]
-    assert other.to_dict() == {"1": "differs", "11": "misprint", "13": "misprint", "14": "misprint"}
-    with pytest.raises(BadValue, match="more layers"):  # another network is not what Table 5 prints
-        setting.side_by_side("5", "vgg19", "cifar10")
-    with pytest.raises(BadValue, match="fewer layers"):
-        setting.side_by_side("9", *setting.LENET)
-
-
-def test_setting_claims_follow_the_numbers(smoke):
-    tables = dict(smoke["pfedsim/tables4_5_9"].tables)
-    claims = {c.text: c.check for c in ITEMS["pfedsim/tables4_5_9"].claims}
-    layers = next(check for text, check in claims.items() if text.startswith("LeNet5"))
-    real = claims["(Ours) All printed layers but the first of MobileNetV2 are ours or could not be built as printed."]
-    assert layers(tables).status == NOT_REPRODUCED and real(tables).status == REPRODUCED
-    corrected = tables["table5"].assign(verdict="same")
-    assert layers({"table5": corrected}).status == REPRODUCED
-    assert real({**tables, "table5": tables["table5"].assign(verdict="differs")}).status == NOT_REPRODUCED
-    facts = claims["The data sets have the printed numbers of images and classes (Table 4)."]
-    right = tables["compare"].assign(difference="+0")
-    assert (facts(tables).status, facts({"compare": right}).status) == (NOT_REPRODUCED, REPRODUCED)
-
-
-@pytest.mark.parametrize(
-    ("claim", "change"),
-    [
-        (0, {"fewest_classes": 1}),
-        (1, {"samples": 59_999}),
-        (2, {"largest": 600, "smallest": 600}),
-        (3, {"distinct_cosines": 50}),
-    ],
-)
-def test_claims_about_fedsimsups_partitions_follow_the_numbers(smoke, claim, change):
-    stats, check = smoke["fedsimsup/fig5_partitions"].tables["stats"], ITEMS["fedsimsup/fig5_partitions"].claims[claim].check
-    assert check({"stats": stats}).status == REPRODUCED
-    assert check({"stats": stats.assign(**change)}).status == NOT_REPRODUCED
-
-
-def test_claims_about_pfedsvs_partitions_follow_the_numbers():
-    skew = {"mean_classes": [3.0, 5, 7, 9], "label_entropy": [0.5, 1, 2, 2.3], "label_cosine": [0.1, 0.3, 0.5, 0.9], "std_size": [9.0, 5, 3, 1]}
-    stats = pd.DataFrame({"alpha": [0.1, 0.5, 1.0, 10.0], "seed": 0, **skew})
-    turned = stats.assign(alpha=stats["alpha"].to_numpy()[::-1])
-    claims = ITEMS["pfedsv/fig6_partitions"].claims
-    assert [c.check({"stats": stats}).status for c in claims] == [REPRODUCED] * 5
-    assert [c.check({"stats": turned}).status for c in claims] == [NOT_REPRODUCED] * 5
-
-
-@pytest.mark.parametrize("name", ITEMS)
-def test_the_same_tables_give_the_same_picture(smoke, name):
-    def picture() -> bytes:
-        buffer = io.BytesIO()
-        smoke[name].figure().savefig(buffer, format="png", dpi=50, metadata={"Software": None})
-        return buffer.getvalue()
-
-    assert picture() == picture()
-
-
-# figures, notebooks, README ------------------------------------------------------------------------------------------
-
-
-def test_partition_figure_draws_one_circle_for_each_class_that_a_client_has():
-    counts = np.array([[5, 0, 1], [0, 0, 7]])
-    figure = figures.partitions({"left": counts, "right": counts * 2})
-    assert [ax.get_title() for ax in figure.axes] == ["left", "right"]
-    assert [len(ax.collections[0].get_offsets()) for ax in figure.axes] == [3, 3]
-
-
-@pytest.mark.parametrize(("panels", "shape"), [(2, (1, 2)), (4, (2, 2)), (5, (2, 3))])
-def test_partition_figure_has_even_rows(panels, shape):
-    figure = figures.partitions({str(k): np.ones((10, 3), dtype=int) for k in range(panels)})
-    assert figure.axes[0].get_gridspec().get_geometry() == shape and len(figure.axes) == panels
-
+# notebooks, README, pages ---------------------------------------------------------------------------------------------
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").rglob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_committed_notebook_is_complete(path):
+def test_a_committed_notebook_is_complete(path):
     cells = json.loads(path.read_text())["cells"]
     code = [c for c in cells if c["cell_type"] == "code"]
     assert [c for c in code if "parameters" in c["metadata"].get("tags", [])], "no parameters cell"
@@ -281,7 +312,8 @@ def test_committed_notebook_is_complete(path):
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
     assert [c for c in code if "nbval-check-output" in c["metadata"].get("tags", [])], "nothing is compared"
     assert max(len(c["source"]) for c in code) <= 20
-    prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in ("markdown", "code"))
+    kinds = ("markdown", "code")
+    prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in kinds)
     assert prose >= lines
     text = "".join("".join(c["source"]) for c in cells)
     purpose = "**Question.**" if path.stem == "notes" else "**Claim.**"
@@ -289,18 +321,18 @@ def test_committed_notebook_is_complete(path):
 
 
 def test_every_item_has_a_notebook_and_the_other_notebooks_are_lessons():
-    names = {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS}
-    lessons = {name for name in names if name.startswith("lessons/")}
-    assert names - lessons == set(ITEMS)
+    own = {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS}
+    lessons = {name for name in own if name.startswith("lessons/")}
+    assert own - lessons == set(FINISHED)
     readme = (PROJECT / "README.md").read_text()
     assert lessons and all(f"(notebooks/{name}.ipynb)" in readme for name in lessons)
 
 
-def test_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_path, monkeypatch):
+def test_a_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "source_path", lambda name: PROJECT / "notebooks" / f"{name}.ipynb")
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    item = OpenItem(ITEMS["pfedsim/fig3_partitions"], "smoke", root=tmp_path)
-    item.save()
+    item = OpenItem(find("pfedsim/fig3_partitions"), "smoke", root=tmp_path)
+    save(item)
     assert notebooks.execute_all([item], 1) == {item.item.name: "executed"}
     done = json.loads(notebooks.output_path(item).read_text())
     assert all(c["execution_count"] for c in done["cells"] if c["cell_type"] == "code")
@@ -309,11 +341,10 @@ def test_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_pa
 
 
 def test_a_notebook_starts_while_the_next_item_is_still_made_and_none_after_an_interrupt(monkeypatch):
-    from threading import Event
-    from types import SimpleNamespace
-
     begun, executed = Event(), []
-    monkeypatch.setattr(notebooks, "_execute", lambda item: executed.append(item.item.name) or begun.set() or "executed")
+    monkeypatch.setattr(
+        notebooks, "_execute", lambda item: executed.append(item.item.name) or begun.set() or "executed"
+    )
     first, second = (SimpleNamespace(item=SimpleNamespace(name=name)) for name in "ab")
 
     def made(interrupted):
@@ -329,9 +360,9 @@ def test_a_notebook_starts_while_the_next_item_is_still_made_and_none_after_an_i
     assert executed == ["a", "b", "a"]
 
 
-def test_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monkeypatch):
+def test_a_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "source_path", lambda name: PROJECT / "notebooks" / f"{name}.ipynb")
-    item = OpenItem(ITEMS["pfedsim/fig2_classifier_similarity"], "smoke", root=tmp_path, lr=0.1)
+    item = OpenItem(find("pfedsim/fig2_classifier_similarity"), "smoke", root=tmp_path, lr=0.1)
     assert notebooks.execute_all([item], 1) == {item.item.name: "skipped: the notebook has no parameter lr"}
     assert not notebooks.output_path(item).exists()
 
@@ -346,39 +377,33 @@ def test_readme_says_what_ci_runs_and_its_table_is_the_reports(monkeypatch):
 
 
 @pytest.mark.parametrize("paper", ["pfedsim", "pfedsv"])
-def test_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
+def test_the_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     assert report.page(paper) == (PROJECT / "results" / f"{paper}.md").read_text(), f"run `fedlib report {paper}`"
 
 
-def test_opening_an_item_does_not_wait_for_plotting_or_for_torchs_compiler():
-    import subprocess
-    import sys
+# what is imported -----------------------------------------------------------------------------------------------------
 
-    script = (
-        "import sys; from fedlib.experiments import open_item; open_item('pfedsim/table3_accuracy', 'smoke').specs[0].id\n"
-        "print([m for m in ('matplotlib', 'seaborn', 'scipy.stats', 'sympy', 'torch._dynamo') if m in sys.modules])"
-    )
+
+@pytest.mark.parametrize(
+    ("begin", "do", "heavy"),
+    [
+        ("", "from fedlib.experiments import open_item; open_item('pfedsim/table3_accuracy', 'smoke').specs[0].id",
+         ["matplotlib", "seaborn", "scipy.stats", "sympy", "torch._dynamo"]),
+        ("sys.modules['torchvision'] = None",
+         "import fedlib.engine.simulate, fedlib.spec, fedlib.algorithms.pfedsim, fedlib.data",
+         ["pandas", "matplotlib", "sklearn", "papermill", "IPython", "typer"]),
+    ],
+    ids=["an item opens", "a run starts"],
+)  # fmt: skip
+def test_nothing_waits_for_packages_that_it_does_not_need(begin, do, heavy):
+    script = f"import sys\n{begin}\n{do}\nprint([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_figures_are_found_by_name_and_nothing_else_is():
-    from fedlib import figures
-
-    assert all(callable(getattr(figures, name)) for name in figures.__all__) and set(figures.__all__) == set(dir(figures))
-    with pytest.raises(AttributeError, match="histogram"):
-        getattr(figures, "histogram")  # noqa: B009
-
-
-def test_importing_fedlib_needs_neither_torchvision_nor_the_heavy_packages():
-    import subprocess
-    import sys
-
-    script = (
-        "import sys; sys.modules['torchvision'] = None\n"
-        "import fedlib.engine.simulate, fedlib.spec, fedlib.algorithms.pfedsim, fedlib.data\n"
-        "print([m for m in ('pandas', 'matplotlib', 'sklearn', 'papermill', 'IPython', 'typer') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert callable(figures.accuracies) and callable(figures.inversion)
+    for name in ("histogram", "np", "Figure"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(figures, name)

@@ -1,5 +1,4 @@
-"""Measures after every round: what travelled, pFedSim's similarities and its mixtures;
-and what a result keeps by client."""
+"""Measures after every round and of the final models, and what a result keeps by client."""
 
 from __future__ import annotations
 
@@ -14,7 +13,9 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.shared_beginnings import beginning, leaders
-from fedlib.engine.simulate import simulate, watched_round
+from fedlib.engine.simulate import simulate, simulate_together, watched, watched_round
+from fedlib.experiments.pfedsv.task import read
+from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
 from fedlib.measures.each_round import eq4_shares
 from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
@@ -105,6 +106,97 @@ def test_runs_whose_measures_see_the_rounds_share_no_beginning():
     specs = [tiny("pfedsim", hyper={"rho": rho}, rounds=8, measures=("traffic",)) for rho in (0.25, 0.5)]
     assert [beginning(spec)[1] for spec in specs] == [0, 0] and leaders(specs) == {}
     assert leaders([spec.but(measures=("client_accuracy",)) for spec in specs]) != {}
+
+
+RING = dict(scheme="ring", partition={"classes_per_client": 4}, num_clients=5, join_ratio=1.0, model="lenet5")
+
+
+def test_what_is_followed_is_what_there_was():
+    """Clients' accuracies average to the history's, a round without evaluation has none; relevance is the clients' own."""
+    spec = tiny("pfedsv", hyper={"k": 2}, eval_every=2, measures=("client_accuracy", "relevance", "downloads"), **RING)
+    result = simulate(spec)
+    accuracy, seen = result.arrays["client_accuracy"], result.arrays["relevance"]
+    assert np.isnan(accuracy[0]).all()
+    headlines = [h["client_mean"] for h in result.history if h["headline"]]
+    assert accuracy[1:].mean(1).tolist() == pytest.approx(headlines)
+    np.testing.assert_allclose(accuracy[-1], result.arrays["correct"].sum(1) / result.arrays["tests"].sum(1))
+    for _run, state in watched(spec):
+        if state.round:
+            np.testing.assert_array_equal(seen[state.round - 1], state.clients["relevance"].numpy())
+    assert not seen[0].any() and seen[-1].any() and not result.arrays["downloads"][:, range(5), range(5)].any()
+    plain = simulate(spec.but(measures=()))
+    assert plain.history == result.history and set(plain.arrays) == {"correct", "correct_post", "tests", "counts"}
+
+
+def test_what_is_followed_does_not_depend_on_the_way(tmp_path, monkeypatch):
+    """Two seeds in one stack, and a run that is killed after a round and continued, are as one run alone."""
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))
+    spec = tiny("fedfomo", hyper={"M": 2}, measures=("relevance", "downloads"), **RING)
+    alone = simulate(spec, backend="vmap")
+    stacked, _ = simulate_together([spec, spec.but(seed=1)], backend="vmap")
+    np.testing.assert_allclose(stacked.arrays["relevance"], alone.arrays["relevance"], rtol=1e-4, atol=1e-5)
+    assert alone.arrays["relevance"].shape == (3, 5, 5) and (alone.arrays["relevance"][0] == np.eye(5)).all()
+
+    def stop(rounds):
+        if rounds == 2:
+            raise InterruptedError
+
+    whole = simulate(spec, backend="serial")
+    with pytest.raises(InterruptedError):
+        simulate(spec, backend="serial", checkpoint_every=0, progress=stop)
+    assert exact(simulate(spec, backend="serial", checkpoint_every=0)) == exact(whole)
+
+
+def test_a_run_with_measures_is_another_run_and_keeps_them(tmp_path):
+    spec = tiny("fedavg", rounds=1, model="lenet5", measures=("client_accuracy",))
+    stored, again = get_or_run(spec, Store("x", tmp_path)), Store("x", tmp_path).get(spec)
+    np.testing.assert_array_equal(again.arrays["client_accuracy"], stored.arrays["client_accuracy"])
+    assert spec.id != spec.but(measures=()).id
+    plain, final, every = (RunSpec("pfedsim", measures=m) for m in ((), ("cka",), ("client_accuracy",)))
+    assert beginning(plain) == beginning(final) != beginning(every)
+
+
+@pytest.mark.parametrize(
+    ("method", "measure"), [("fedavg", "relevance"), ("local", "downloads"), ("pfedsv", "relevances")]
+)
+def test_measures_that_a_method_cannot_have_are_refused(method, measure):
+    with pytest.raises(BadValue, match=measure):
+        RunSpec(method, measures=(measure,))
+    assert ROUND_MEASURES.keys().isdisjoint(FINAL_MEASURES)
+
+
+# final models ---------------------------------------------------------------------------------------------------------
+
+
+def test_distances_are_those_of_the_models():
+    spec = tiny("local", model="lenet5", rounds=1, measures=("model_distances",))
+    arrays = simulate(spec, backend="serial").arrays
+    for _, state in watched(spec):
+        models = {name: leaf.clone() for name, leaf in state.clients["theta"].items()}
+    for array, part in (("squared_distance", ""), ("squared_distance_head", "head")):
+        flat = torch.cat([leaf.double().flatten(1) for name, leaf in models.items() if name.startswith(part)], 1)
+        np.testing.assert_allclose(arrays[array], torch.cdist(flat, flat).square(), rtol=1e-6, atol=1e-9)
+    a, b = (models["head.weight"][i].double() for i in (0, 1))
+    assert arrays["classifier_cosine"][0, 1] == pytest.approx(float(torch.cosine_similarity(a, b, dim=1).mean()))
+
+
+@pytest.mark.parametrize("method", ["fedem", "fedavg_ft", "pfedsv"])
+def test_a_test_on_all_clients_parts_is_a_run_with_global_test_parts(method):
+    """A mixture of models with its own `predict`, fine-tuned models, and mixtures of the clients' models."""
+    spec = tiny(method, model="lenet5", rounds=1, join_ratio=1.0)
+    measured = simulate(spec.but(measures=("common_test",)))
+    trained_again = simulate(spec.but(test_distribution="global"))
+    assert np.array_equal(measured.arrays["common_correct"], trained_again.arrays["correct"])
+    assert np.array_equal(np.tile(measured.arrays["common_tests"], (4, 1)), trained_again.arrays["tests"])
+    (on_all,) = (r for r in read(measured, "few") if r.about == {"tested_on": "all"})
+    (own,) = (r for r in read(measured, "few") if r.about == {"tested_on": "own"} and r.headline)
+    assert on_all.accuracy == pytest.approx(trained_again.final("client_mean")) and on_all.headline
+    assert own.accuracy == measured.final("client_mean") and on_all.values.mean() == pytest.approx(on_all.accuracy)
+
+
+def test_a_test_on_all_clients_parts_refuses_what_it_cannot_test():
+    with pytest.raises(BadValue, match="eval_points"):
+        simulate(tiny("fedrod", rounds=1, eval_points=("glob",), measures=("common_test",)))
 
 
 # by client ------------------------------------------------------------------------------------------------------------

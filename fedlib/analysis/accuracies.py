@@ -103,7 +103,7 @@ def compared(
             line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
             line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) for title in also}
         lines.append(line)
-    return pd.DataFrame(lines)
+    return pd.DataFrame(lines, columns=None if lines else ["method", "tested at"])
 
 
 def with_std(value: float, std: float) -> str:
@@ -133,5 +133,7 @@ def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
 
 def by_point(tidy: pd.DataFrame) -> pd.DataFrame:
     """Mean accuracy in percent of every row at every point that was evaluated."""
+    if tidy.empty:
+        return pd.DataFrame(columns=["method", "point"])
     wide = 100 * tidy.groupby(["row", "point", "column"], sort=False)["accuracy"].mean().unstack()
     return wide[list(dict.fromkeys(tidy["column"]))].round(2).reset_index().rename(columns={"row": "method"})

@@ -25,7 +25,7 @@ def by_rule(read_off: Callable[[Read], Mapping[str, pd.DataFrame]]) -> dict[str,
 def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row's place and its lead over the best other one, one line a rule and column where all that are needed were
     run; and the margins over each other row, as draws."""
-    lines, margins, needs = [], {}, set(needs)
+    lines, margins, needs = [], {}, {row, *needs}
     for rule, every in rules.items():
         for column in every.columns.unique(0):
             m = every[column]

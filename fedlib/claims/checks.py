@@ -40,7 +40,10 @@ def in_columns(
             return not_tested(lacks or "nothing was run")
         margins, texts = {}, []
         for column in shown:
-            own, text = judge(best_first(found[column], among))
+            rows = best_first(found[column], among)
+            if rows.shape[1] < 2:
+                return not_tested(f"{column}: nothing to compare with")
+            own, text = judge(rows)
             margins |= {f"{column}: {name}": margin for name, margin in own.items()}
             texts.append(f"{column}: {text}")
         return decided(margins, "; ".join(texts))

@@ -51,6 +51,8 @@ def verdict(holds: bool, evidence: str) -> Verdict:
 def decided(margins: Margins, evidence: str) -> Verdict:
     """By the intervals of these margins, all of which the claim wants above 0."""
     found = {name: Interval.of(margin) for name, margin in margins.items()}
+    if not found:
+        return not_tested("nothing to compare with")
     if any(margin.high <= 0 for margin in found.values()):
         status = NOT_REPRODUCED
     else:

@@ -72,7 +72,8 @@ class AccuracyTable:
                 if read.values is not None:
                     own = {"client": range(len(read.values)), "accuracy": read.values, "weight": read.weights}
                 clients.append(pd.DataFrame(own).assign(**about))
-        frames = clients or [pd.DataFrame(columns=["column", "row", "seed", "point", "headline", "accuracy"])]
+        names = ["column", "row", "seed", "point", "headline", *self.where, "accuracy"]
+        frames = clients or [pd.DataFrame(columns=names)]
         return {"tidy": pd.DataFrame(tidy, columns=None if tidy else frames[0].columns), "_clients": pd.concat(frames)}
 
     def analyse(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:

@@ -45,6 +45,7 @@ def interval(
     ax, at, points: pd.DataFrame, marker: str, colour: str, size: float, label: str, horizontal: bool = False
 ) -> None:
     """Dots at `mean` with bars from `low` to `high` where these are known: one seed alone has none."""
+    points = points.astype({"low": float, "high": float})  # of a table without rows, too
     known = np.isfinite(points["low"]) & np.isfinite(points["high"]) & (points["high"] > points["low"])
     at, bars = np.asarray(at), points[known]
     draw = ax.hlines if horizontal else ax.vlines
