@@ -349,7 +349,8 @@ def test_a_budget_grows_with_the_steps():
 
 
 def test_statistics_of_a_partition():
-    """Clients [4, 0], [2, 2], [0, 4]: cosines 1/sqrt(2), 0, 1/sqrt(2); entropies 0, ln 2, 0; largest classes 4, 2, 4."""
+    """Clients [4, 0], [2, 2], [0, 4]: cosines 1/sqrt(2), 0, 1/sqrt(2); entropies 0, ln 2, 0;
+    largest classes 4, 2, 4."""
     found = statistics(np.array([[4, 0], [2, 2], [0, 4]]))
     counted = ("samples", "smallest", "largest", "fewest_classes", "most_classes", "distinct_cosines")
     assert [found[k] for k in counted] == [12, 4, 4, 1, 2, 2] and found["mean_classes"] == approx(4 / 3)
@@ -463,7 +464,8 @@ def test_auc_signs_and_ranks():
 
 def test_a_search_of_a_run():
     """Of four clients 0, 1 and 2, 3 share a label; two downloads a round: at most ceil(2/2) + 1 = 2 rounds. Client 0
-    has its other in round 1 and keeps it alone, client 1 gets it in round 3, too late; 2 gets all in round 2; 3 none."""
+    has its other in round 1 and keeps it alone, client 1 gets it in round 3, too late; 2 gets all in round 2; 3
+    none."""
     counts, sent = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]), np.zeros((3, 4, 4), dtype=bool)
     sent[:, 0, 1] = sent[2, 1, 0] = True
     sent[1:, 2] = [1, 1, 0, 1]
@@ -512,7 +514,8 @@ def test_downloads_are_what_the_engine_counts(variant):
 
 
 def test_numbers_that_would_travel_with_other_networks():
-    """Two rounds of ten clients, 80 models down in all; a network of 100 numbers, of which 40, 10 or none are personal."""
+    """Two rounds of ten clients, 80 models down in all; a network of 100 numbers, of which 40,
+    10 or none are personal."""
     downloads = pd.DataFrame({"method": ["C", "D", "one"], "seed": 0, "models": [80, 80, 20]})
     networks = pd.DataFrame([("net", 100, 0.4, 0.1, 0.0)], columns=["network", "parameters", "p", "q", "r"])
     found = traffic.sent_by_network(downloads, networks, ("p", "q", "r"), 20, split="C").set_index(

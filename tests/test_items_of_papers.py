@@ -167,7 +167,8 @@ def test_claims_of_the_workflow(claim, change):
 
 
 def test_who_is_personalised_late():
-    """At rho = 0.9 two of fifteen rounds are left: who was drawn in them is as accurate as at 0.7, the others are not."""
+    """At rho = 0.9 two of fifteen rounds are left: who was drawn in them is as accurate as at 0.7,
+    the others are not."""
 
     def make(drawn: float, others: float, late: float = 0.0):
         def result(key, spec):
@@ -278,7 +279,8 @@ def test_claims_about_pfedsims_partitions():
 
 
 def test_printed_layers_beside_networks():
-    """Table 5's second layer takes 3 channels after one that gives 6; MobileNetV2 has another stem and three misprints."""
+    """Table 5's second layer takes 3 channels after one that gives 6;
+    MobileNetV2 has another stem and three misprints."""
     lenet, mobilenet = (tables4_5_9.layers_of(number).set_index("layer") for number in (5, 9))
     assert lenet.query("verdict != 'same'")["verdict"].to_dict() == {"2": "misprint: in=3 after a layer with out=6"}
     other = mobilenet.query("verdict != 'same'")["verdict"].str[:8]
@@ -310,7 +312,8 @@ PRINTED = PRINTED.set_index(["row", "column"])["value"] / 100
 
 
 def notes(value, **settings) -> dict:
-    """The notes' tables where runs have the accuracy value(spec), FedBN 10 points more at `post` than at its headline."""
+    """The notes' tables where runs have the accuracy value(spec),
+    FedBN 10 points more at `post` than at its headline."""
 
     def make(key, spec):
         v = value(spec)
@@ -675,7 +678,8 @@ def good(key, spec) -> RunResult:
 
 
 def bad(key, spec) -> RunResult:
-    """k fixed is better and downloads no more; exact values help; the own distance changes nothing; chance moves a point."""
+    """k fixed is better and downloads no more; exact values help; the own distance changes nothing;
+    chance moves a point."""
     return searched(spec, 0.5 + 0.02 * (spec.hyper["variant"] == "W") + 0.02 * (spec.hyper["sv"] == "exact"))
 
 

@@ -112,7 +112,8 @@ RING = dict(scheme="ring", partition={"classes_per_client": 4}, num_clients=5, j
 
 
 def test_what_is_followed_is_what_there_was():
-    """Clients' accuracies average to the history's, a round without evaluation has none; relevance is the clients' own."""
+    """Clients' accuracies average to the history's, a round without evaluation has none;
+    relevance is the clients' own."""
     spec = tiny("pfedsv", hyper={"k": 2}, eval_every=2, measures=("client_accuracy", "relevance", "downloads"), **RING)
     result = simulate(spec)
     accuracy, seen = result.arrays["client_accuracy"], result.arrays["relevance"]
