@@ -185,7 +185,8 @@ def test_readings_of_the_last_round():
     correct, tests = np.array([[1, 0], [3, 3]]), np.array([[2, 2], [3, 3]])
     last = {"round": 3, "pooled": 0.7, "client_mean": 0.625, "balanced": 0.625}
     history = [{**last, "round": 2, "point": "post", "headline": True, "pooled": 0.1},
-               {**last, "point": "agg", "headline": True}, {**last, "point": "post", "headline": False, "pooled": 0.8}]  # fmt: skip
+               {**last, "point": "agg", "headline": True},
+               {**last, "point": "post", "headline": False, "pooled": 0.8}]  # fmt: skip
     r = RunResult(tiny("pfedsim"), "finished", history, arrays={"correct": correct, "tests": tests})
     pooled, post = readings.last_round()(r)
     assert (pooled.point, pooled.headline, pooled.accuracy) == ("agg", True, 0.7)

@@ -10,8 +10,10 @@ import pytest
 import fedlib
 
 ROOT = Path(fedlib.__file__).parent
-ORDER = """base data models algorithms privacy attacks measures spec engine runs
-    analysis claims figures experiments reports benchmarks lessons cli""".split()
+ORDER = [
+    *("base", "data", "models", "algorithms", "privacy", "attacks", "measures", "spec", "engine", "runs"),
+    *("analysis", "claims", "figures", "experiments", "reports", "benchmarks", "lessons", "cli"),
+]
 
 
 def imported(path: Path) -> set[str]:

@@ -51,7 +51,8 @@ def values(specs, name: str) -> set:
 
 TWELVE = {"fedprox": {"mu": 1.0}, "feddyn": {"alpha": 0.01}, "fedgen": {"noise": 32, "steps": 5, "decay": 0.98},
           "perfedavg": {"alpha": 0.01, "beta": 0.001, "variant": "FO"}, "fedrep": {"E_f": 1},
-          "fedfomo": {"M": 5, "val_fraction": 0.2}, "ffedap": {"rho": 0.5, "mu": 0.5}, "pfedsim": {"rho": 0.5}}  # fmt: skip
+          "fedfomo": {"M": 5, "val_fraction": 0.2}, "ffedap": {"rho": 0.5, "mu": 0.5},
+          "pfedsim": {"rho": 0.5}}  # fmt: skip
 TRAINING = dict(num_clients=100, join_ratio=0.1, rounds=200, local_epochs=5, batch_size=32, lr=0.01, test_fraction=0.5)
 PFEDSIM = TRAINING | dict(dataset="cifar10", model="lenet5_bn", partition_seed=0)
 ALONE = dict(dataset="cifar10", model="lenet5_bn", rounds=20, seed={*range(5)})

@@ -632,8 +632,8 @@ def test_attacks_succeed_or_are_stopped():
         def result(key, spec):
             psnr = {"none": none[key[0]], "clipping": clipping.get(key[0], 5), "σ = 1": level_1}
             rows = [
-                {"defence": d, "sigma": how["sigma"], "psnr": (v := psnr.get(d, a_tenth)), "success": v >= 20, "ssim": 0.5,
-                 "lpips": 0.1, "label_right": True}
+                {"defence": d, "sigma": how["sigma"], "psnr": (v := psnr.get(d, a_tenth)), "success": v >= 20,
+                 "ssim": 0.5, "lpips": 0.1, "label_right": True}
                 for d, how in spec.defences.items() for _ in range(spec.images)
             ]  # fmt: skip
             images = np.zeros((1, spec.kept, 1, 16, 16), dtype=np.uint8).repeat(len(spec.defences), 0)
