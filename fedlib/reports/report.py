@@ -36,7 +36,7 @@ def tally(claims: list[dict]) -> str:
     claims of the paper, and apart from them our own questions and checks of the implementation."""
     texts = {}
     for kind, title in (("paper", ""), ("own", "own: "), ("check", "checks: ")):
-        counts = Counter(claim["verdict"] for claim in claims if claim["kind"] == kind)
+        counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
             texts[kind] = title + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     first = texts.pop("paper", "")
@@ -232,7 +232,7 @@ def origin(p: dict) -> str:
 def scoreboard(items: list[dict]) -> str:
     """One row an item: how many of its claims were reproduced."""
     rows = [
-        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "intervals over": i["seeds"]}
+        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "intervals over": i.get("seeds", "?")}
         | {"claims": tally(i["claims"]), "margin of the first claim": margin(i)}
         for i in items
     ]

@@ -18,23 +18,18 @@ RHO, FIRST, SECOND = 0.5, "generalisation", "personalisation"
 
 
 def runs(s: dict) -> Runs:
-    return {
-        "watched": RunSpec.of_task(of_column(s, "Dir(0.1)"), "pfedsim", rho=RHO, measures=("traffic", "phi", "mixing"))
-    }
+    watched = RunSpec.of_task(of_column(s, "Dir(0.1)"), "pfedsim", rho=RHO, measures=("traffic", "phi", "mixing"))
+    return {"watched": watched}
 
 
 def walk(r: RunResult) -> pd.DataFrame:
     """One row a round.
 
-    | column | |
-    |---|---|
-    | phase | generalisation (FedAvg) or personalisation |
-    | down, up | numbers sent to and by a participant |
-    | pairs | share of the pairs of clients whose similarity is known after the round |
-    | others | share of the other clients in the participants' extractors, by Eq. 4; 0 in the first phase |
-    | mixture_error | largest difference between a received extractor and Eq. 4 done by hand; 0 in the first phase |
-    | heads_changed | classifiers on the server that differ from before the round |
-    | model, participants | numbers in a model; clients in a round |
+    phase: generalisation (FedAvg) or personalisation; down, up: numbers sent to and by a participant; pairs: share of
+    the pairs of clients whose similarity is known after the round; heads_changed: classifiers on the server that differ
+    from before; model, participants: numbers in a model, clients in a round. Of the second phase, 0 in the first:
+    others, the share of the other clients in the participants' extractors by Eq. 4; mixture_error, the largest
+    difference between a received extractor and Eq. 4 done by hand.
     """
     phi, upper = r.arrays["phi"], np.triu_indices(r.spec.num_clients, 1)
     tidy = pd.DataFrame(r.arrays["traffic"], columns=["down", "up"])
@@ -92,8 +87,7 @@ ITEM = Item(
         implementation("In both phases a participant receives one model and sends one model, as in FedAvg.",
                        every_row("tidy", lambda t: (t["down"] == t["model"]) & (t["up"] == t["model"]),
                                  "rounds", lambda t: f"the model has {t['model'].iloc[0]:,} numbers")),
-        implementation("In the second phase a classifier changes only on a client that takes part; nothing averages "
-                       "it.",
+        implementation("In the second phase a classifier changes only on a client that takes part; it is never mixed.",
                        every_row("tidy", lambda t: t["heads_changed"] == t["participants"],
                                  "rounds", lambda t: f"{t['participants'].iloc[0]} clients take part", phase=SECOND)),
         implementation("The extractors that are sent are the similarity-weighted means of Eq. 4.",
