@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,6 +20,8 @@ from fedlib.base.errors import choose, like, require
 from fedlib.data import load
 from fedlib.models import build, check_model
 from fedlib.privacy.noise import Mechanism
+
+GUESSES = ("mean_image", "uniform_noise")
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class AttackSpec:
 
     def carry_out(self) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and
-        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]. Raises BadValue for a data set with fewer
-        images."""
+        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]; `guesses`. Raises BadValue for a data set with
+        fewer images."""
         dataset = load(self.dataset)
         model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed)
         client = victim(model, dataset, lr=self.lr, plan=self.plan)
@@ -125,20 +126,24 @@ class AttackSpec:
         recovered, true = (
             images.reshape(len(self.defences), self.images, *dataset.shape)[:, : self.kept] for images in pixels
         )
-        return rows, {"recovered": recovered, "originals": true[0]}
+        return rows, {"recovered": recovered, "originals": true[0], **self.guesses()}
+
+    def guesses(self) -> dict[str, np.ndarray]:
+        """PSNR on every attacked image of what needs no upload, float64 [images]: the data set's mean image, and noise.
+
+        The noise, uniform in [0, 1], is another one for every seed.
+        """
+        dataset = load(self.dataset)
+        true = dataset.images[self.indices().tolist()].double().div(255)
+        mean = dataset.images.sum(0, dtype=torch.float64) / (255 * len(dataset.labels))
+        noise = rng(0, "guess").random(((self.seed + 1) * self.images, *dataset.shape))[-self.images :]
+        both = zip(GUESSES, (mean.expand_as(true), torch.from_numpy(noise)))
+        return {name: score(true[:, None], guess[:, None])["psnr"].ravel() for name, guess in both}
 
 
-def psnr_of_guesses(specs: Sequence[AttackSpec]) -> pd.DataFrame:
-    """Mean PSNR on the images that these attack of what needs no upload:
-    the mean image of the data set, uniform noise; name, psnr."""
-    dataset = load(specs[0].dataset)
-    where = np.concatenate([spec.indices() for spec in specs]).tolist()
-    true = dataset.images[where].double().div(255)
-    guesses = {
-        "mean image": dataset.images.double().div(255).mean(0).expand_as(true),
-        "uniform noise": torch.from_numpy(rng(0, "guess").random(tuple(true.shape))),
-    }
-    lines = [(name, float(score(true[:, None], images[:, None])["psnr"].mean())) for name, images in guesses.items()]
+def psnr_of_guesses(results) -> pd.DataFrame:
+    """Mean PSNR on the images that these attack of what needs no upload: `AttackSpec.guesses`; name, psnr."""
+    lines = [(name.replace("_", " "), float(np.mean([r.arrays[name] for r in results]))) for name in GUESSES]
     return pd.DataFrame(lines, columns=["name", "psnr"])
 
 

@@ -59,7 +59,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
             "label right": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),
-        "levels": psnr_of_guesses([r.spec for (name, _), r in found.items() if name == "cosine"]),
+        "levels": psnr_of_guesses([r for (name, _), r in found.items() if name == "cosine"]),
     }  # fmt: skip
 
 
