@@ -637,7 +637,9 @@ def test_attacks_succeed_or_are_stopped():
                 for d, how in spec.defences.items() for _ in range(spec.images)
             ]  # fmt: skip
             images = np.zeros((1, spec.kept, 1, 16, 16), dtype=np.uint8).repeat(len(spec.defences), 0)
-            return RunResult(spec, "finished", rows, arrays={"recovered": images, "originals": images[0]})
+            return RunResult(
+                spec, "finished", rows, arrays={"recovered": images, "originals": images[0], **spec.guesses()}
+            )
 
         return result
 

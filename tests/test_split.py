@@ -18,6 +18,7 @@ from fedlib.data import load
 from fedlib.data.split import carve_validation, split_client, split_clients
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
+from fedlib.runs.store import spec_of
 from fedlib.runs.sweep import check_inputs
 from fedlib.spec import RunSpec
 
@@ -351,7 +352,7 @@ def test_ids_of_committed_results_stay():
     assert len(STORED) >= 10
     for path in STORED:
         values = json.loads(path.read_text())["spec"]
-        spec = RunSpec.from_dict(values)
+        spec = spec_of(values)
         assert spec.id == path.stem and spec.to_dict() == values
 
 

@@ -53,7 +53,7 @@ def label_entropy(counts: np.ndarray) -> np.ndarray:
 def label_cosine(counts) -> np.ndarray:
     """Cosines of all clients' label counts; counts [N, C] -> float64 [N, N], at most 1,
     0 for a client without samples."""
-    unit = torch.nn.functional.normalize(torch.as_tensor(counts).double(), dim=1)
+    unit = torch.nn.functional.normalize(torch.tensor(np.asarray(counts, dtype=np.float64)), dim=1)
     return (unit @ unit.T).clamp(max=1).numpy()
 
 
