@@ -120,7 +120,9 @@ def _table(item: dict, name: str) -> pd.DataFrame:
 
 
 def _short(text: str) -> str:
-    """A number with many decimals as one with few; anything else as it is."""
+    """A number with many decimals as one with few, "?" for the end of an interval that is not known, else as it is."""
+    if text in ("inf", "-inf"):
+        return "?"
     if not re.fullmatch(r"-?\d+\.\d{3,}", text):
         return text
     return f"{float(text):.2f}" if abs(float(text)) >= 1 else f"{float(text):.3f}"
