@@ -321,6 +321,21 @@ def test_renaming_clients_renames_their_results(method):
 # evaluation ----------------------------------------------------------------------------------------------------------
 
 
+def test_clients_are_tested_on_their_test_parts():
+    """Correct predictions by class and summed losses of the global model, computed client by client."""
+    *_, (run, state, _) = played(tiny("fedavg", model="lenet5", rounds=1))
+    with torch.no_grad():
+        correct, loss = evaluate(run, state, "glob")
+        for i, parts in enumerate(run.work.parts):
+            batch = run.work.source.batch(torch.from_numpy(parts["test"]))
+            scores = run.work.model.logits(state.server["theta"], batch.x)
+            right = batch.y[scores.argmax(1) == batch.y].bincount(minlength=10)
+            assert correct[i].tolist() == right.tolist() and right.sum() > 0
+            assert float(loss[i]) == pytest.approx(
+                float(torch.nn.functional.cross_entropy(scores, batch.y) * len(scores))
+            )
+
+
 def test_metrics_by_hand():
     """Three clients, three classes.
 
