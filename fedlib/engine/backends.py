@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.base.errors import choose, require
 from fedlib.engine.batches import ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
@@ -69,7 +69,7 @@ class Vmap(Serial):
         for group in dict.fromkeys(turn.group for turn in turns):
             members = np.array([k for k, turn in enumerate(turns) if turn.group == group])
             sizes = [len(turns[k].parts["train"]) for k in members]
-            stacks += [members[chosen] for chosen in cut(sizes, self.most, LAUNCH[self.device.type])]
+            stacks += [members[chosen] for chosen in cut(sizes, self.most, LAUNCH[devices.kind(self.device)])]
         results = [
             self._halving(fn, [turns[k] for k in chosen], [tree.rows(t, chosen) for t in trees]) for chosen in stacks
         ]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.data.batch import Batch
 from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
 from fedlib.engine.cuda_graph import repeated
@@ -85,7 +85,12 @@ class PlainData(Differentiating):
         if self.kept is None:
             return lambda positions: source.batch(own[positions])
         x, y = self.kept.x, self.kept.y
-        return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
+
+        def look_up(positions: Tensor) -> Batch:
+            rows = positions.to(x.device)  # the plan is drawn on the CPU
+            return Batch(x.index_select(0, rows), y.index_select(0, rows))
+
+        return look_up
 
     def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
         generator, source = self.turn.step_noise(phase, step), self.turn.source
@@ -160,7 +165,7 @@ class StackedData(Differentiating):
         generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
 
         def normal(count: int) -> Tensor:
-            with ThreadPoolExecutor(os.cpu_count() if source.device.type == "cuda" else 1) as pool:
+            with ThreadPoolExecutor(os.cpu_count() if devices.is_gpu(source.device) else 1) as pool:
                 numbers = np.stack(list(pool.map(lambda g: g.standard_normal(count, np.float32), generators)))
             return self._mine(torch.from_numpy(numbers).to(source.dtype))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 
 from fedlib.base import tree
+from fedlib.base.devices import is_gpu
 
 WORTH_IT = 4  # fewest steps for which a recording pays
 
@@ -24,7 +25,7 @@ def repeated(body: Callable, state, count: int, device: torch.device, cuda_graph
     Forced on a CPU the "recording" is the Python function itself, so that buffers and counter are tested there.
     """
     if cuda_graph is None:
-        cuda_graph = device.type == "cuda" and count >= WORTH_IT
+        cuda_graph = is_gpu(device) and count >= WORTH_IT
     steps = torch.arange(count, device=device).split(1) if count else ()
     if not cuda_graph or count < 3:
         for s in steps:
@@ -39,7 +40,7 @@ def repeated(body: Callable, state, count: int, device: torch.device, cuda_graph
         number.add_(1)
 
     try:
-        replay = recorded(step_in_place) if device.type == "cuda" else step_in_place
+        replay = recorded(step_in_place) if is_gpu(device) else step_in_place
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
@@ -47,7 +48,7 @@ def repeated(body: Callable, state, count: int, device: torch.device, cuda_graph
         replay = step_in_place
     for _ in range(count - 1):
         replay()
-    if device.type == "cuda":
+    if is_gpu(device):
         torch.cuda.current_stream().synchronize()  # a recording must outlive its last replay
     return buffers
 

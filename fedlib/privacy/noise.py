@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, choose, require
 from fedlib.data.batch import Batch
@@ -112,7 +112,7 @@ class PrivateGradient:
         """
         check_model(model)
         total = {name: torch.zeros_like(value) for name, value in part.items()}
-        held = max(1, HELD[batch.x.device.type] // sum(value.numel() for value in part.values()))
+        held = max(1, HELD[devices.kind(batch.x.device)] // sum(value.numel() for value in part.values()))
         with _stacked(model):
             for start in range(0, len(batch.y), held):
                 rows = slice(start, start + held)
