@@ -25,6 +25,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib.base import devices
+from fedlib.engine import cuda_graph
 
 DEVICE = torch.device("meta:1")  # networks that are only measured are made on "meta"
 aten = torch.ops.aten
@@ -186,6 +187,7 @@ class Emulator(TorchDispatchMode):
             for name, value in changes.items():
                 self.patches.enter_context(mock.patch.object(owner, name, value))
         self.patches.enter_context(mock.patch.object(devices, "GPUS", {"cuda", "meta"}))
+        self.patches.enter_context(mock.patch.object(cuda_graph, "_recorders", {}))
         return super().__enter__()
 
     def __exit__(self, *error):

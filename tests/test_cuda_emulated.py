@@ -14,8 +14,10 @@ from emulated_device import DEVICE, CaptureRefused, DeviceMismatch, Emulator
 from helpers import METHODS, POINTS, close, outcome, tensors, tiny, wide
 
 from fedlib.base import tree
-from fedlib.engine.cuda_graph import repeated
-from fedlib.engine.setup import first_state, set_up_together
+from fedlib.engine import backends
+from fedlib.engine.batches import EVALUATE, TRAIN
+from fedlib.engine.cuda_graph import UNRECORDED, repeated
+from fedlib.engine.setup import first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round, simulate, simulate_together
 
 GPU = str(DEVICE)
@@ -33,7 +35,7 @@ def few(monkeypatch):
 def recorded():
     """Steps that could not be recorded are an error; other warnings are left alone."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="the step could not be recorded")
+        warnings.filterwarnings("error", message=UNRECORDED)
         yield
 
 
@@ -117,6 +119,64 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
     assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)
 
 
+# memory ---------------------------------------------------------------------------------------------------------------
+
+
+def test_recordings_share_one_pool_and_are_made_on_their_device():
+    """Every private pool stays reserved: memory would grow with every recording. And a recording is made on the device
+    that is current, cuda:0 unless it is said."""
+    with Emulator() as gpu:
+        simulate(small("fedavg", rounds=3, eval_points=("ft(1)",)), device=GPU)
+    pools, current = zip(*gpu.captures)
+    assert len(pools) >= 3 and len({id(pool) for pool in pools}) == 1 and set(current) == {DEVICE}
+
+
+def test_memory_that_is_only_held_for_later_counts_as_free():
+    with Emulator(free=10**9, reserved=8 * 10**9, allocated=10**9):
+        assert backends.free_memory(DEVICE) == 8 * 10**9
+
+
+def test_stacks_are_planned_for_what_clients_do():
+    """Tests have larger batches than training, DP-SGD holds gradients of single records."""
+    with Emulator(free=10**8):
+        run = set_up(small("fedavg", model="lenet5"), device=GPU)
+        private = set_up(small("fedavg", model="lenet5", privacy="record", noise_sigma=1.0), device=GPU)
+        train, test, dp = (
+            backends.clients_that_fit(run.work.model, r.turn(0, purpose, 1), DEVICE)
+            for r, purpose in ((run, TRAIN), (run, EVALUATE), (private, TRAIN))
+        )
+    assert train > 2 * test and train > dp >= 1
+
+
+def test_large_networks_are_not_padded_to_save_launches():
+    """LeNet5's step: as dear to start as several clients; McMahan's CNN on large batches: as one or two."""
+    with Emulator():
+        costs = []
+        for model, batch in (("lenet5_bn", 32), ("mcmahan_cnn", 256)):
+            run = set_up(tiny("fedavg", model=model, batch_size=batch), device=GPU)
+            costs.append(backends.launch_cost(run.work.model, run.turn(0, TRAIN, 1), DEVICE))
+    assert costs[0] >= 8 > 4 > costs[1] >= 1
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_out_of_memory_is_tried_again_before_the_stack_is_halved(monkeypatch, failures):
+    """What earlier recordings hold may have been in the way; once they are gone the same stack often fits."""
+    tried, stacked = [], backends.Vmap._stacked
+
+    def short(self, fn, turns, trees):
+        tried.append(len(turns))
+        if len(tried) <= failures:
+            raise torch.OutOfMemoryError("CUDA out of memory (simulated)")
+        return stacked(self, fn, turns, trees)
+
+    monkeypatch.setattr(backends.Vmap, "_stacked", short)
+    monkeypatch.setattr(backends, "launch_cost", lambda *_: 1e9)  # one stack, if it fits
+    with Emulator() as gpu:
+        simulate(small("fedavg", rounds=2, join_ratio=1.0, eval_every=2, eval_points=("glob",)), device=GPU)
+    assert tried[: failures + 1] == [4, 4, 2][: failures + 1] and gpu.emptied == failures
+    assert (4 in tried[failures + 1 : -1]) == (failures == 1)
+
+
 # the pretended device itself ------------------------------------------------------------------------------------------
 
 
@@ -151,5 +211,5 @@ def test_a_step_that_cannot_be_recorded_runs_all_the_same_and_says_so():
     def body(state, s):
         return {"x": state["x"] * 2 + float(s)}
 
-    with Emulator(), pytest.warns(UserWarning, match="could not be recorded"):
+    with Emulator(), pytest.warns(UserWarning, match=UNRECORDED):
         assert repeated(body, {"x": torch.ones((), device=DEVICE)}, 5, DEVICE)["x"].cpu() == 58

@@ -52,6 +52,11 @@ HELD = {
 }  # most numbers of one client's gradients held at a time; measured on a CPU, a guess for a GPU
 
 
+def held(device: torch.device) -> int:
+    """Most numbers of one client's gradients that are held at a time on a device."""
+    return HELD[devices.kind(device)]
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """One mechanism: kind, σ and G. Raises BadValue for values that do not go together."""
@@ -112,10 +117,10 @@ class PrivateGradient:
         """
         check_model(model)
         total = {name: torch.zeros_like(value) for name, value in part.items()}
-        held = max(1, HELD[devices.kind(batch.x.device)] // sum(value.numel() for value in part.values()))
+        together = max(1, held(batch.x.device) // sum(value.numel() for value in part.values()))
         with _stacked(model):
-            for start in range(0, len(batch.y), held):
-                rows = slice(start, start + held)
+            for start in range(0, len(batch.y), together):
+                rows = slice(start, start + together)
                 total = tree.map(torch.add, total, self._clipped_sum(loss, theta, part, batch, rows))
         if self.mechanism.sigma > 0:
             total = self._noisy(total)
