@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 
@@ -13,8 +14,16 @@ def cache_root() -> Path:
     """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
     if os.environ.get("FEDLIB_CACHE"):
         return Path(os.environ["FEDLIB_CACHE"]).expanduser()
-    import platformdirs
+    return user_cache()
 
+
+def user_cache() -> Path:
+    """The user's cache folder for fedlib, as platformdirs names it; the same on Linux and macOS without it."""
+    try:
+        import platformdirs
+    except ImportError:
+        default = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(default).expanduser() / "fedlib"
     return Path(platformdirs.user_cache_dir("fedlib"))
 
 

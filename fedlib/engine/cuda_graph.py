@@ -62,7 +62,7 @@ class Recorder:
     """
 
     def __init__(self, device: torch.device):
-        self.device, self.last = device, None
+        self.device, self.last, self.made = device, None, 0
         with torch.cuda.device(device):
             self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
@@ -84,7 +84,7 @@ class Recorder:
             main.wait_stream(self.stream)
         if self.last is not None:
             main.synchronize()
-        self.last = graph
+        self.last, self.made = graph, self.made + 1
         return graph.replay
 
 
