@@ -14,7 +14,7 @@ from emulated_device import DEVICE, CaptureRefused, DeviceMismatch, Emulator
 from helpers import METHODS, POINTS, close, outcome, tensors, tiny, wide
 
 from fedlib.base import tree
-from fedlib.engine import backends
+from fedlib.engine import backends, client_data
 from fedlib.engine.batches import EVALUATE, TRAIN
 from fedlib.engine.cuda_graph import UNRECORDED, repeated
 from fedlib.engine.setup import first_state, set_up, set_up_together
@@ -117,6 +117,18 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
         assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
         found = tensors(states[0].server)
     assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)
+
+
+def test_dp_sgd_waits_for_no_step(monkeypatch):
+    """No number is read back in a training step, and threads that draw noise are started once."""
+    started, make = [], client_data.ThreadPoolExecutor
+    monkeypatch.setattr(client_data, "ThreadPoolExecutor", lambda *a, **k: started.append(a) or make(*a, **k))
+    client_data.drawers.cache_clear()
+    spec = small("fedavg", model="lenet5", privacy="record", noise_sigma=0.1, eval_points=("glob",))
+    with Emulator() as gpu:
+        simulate(spec, device=GPU)
+    assert len(started) == 1
+    assert not [where for what, where in gpu.log if "sync" in what and "padded_step" in where]
 
 
 # memory ---------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ import functools
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def cache_root() -> Path:
@@ -29,11 +31,18 @@ def user_cache() -> Path:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
+    with written_atomically(path) as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into, which takes its place when all is written; it vanishes if there is an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as out:
-            out.write(content)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)
