@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | sweep | list | methods | run | report | data | bench."""
+"""The command line: fedlib reproduce | sweep | list | methods | run | report | data | bench | check-gpu."""
 
 from __future__ import annotations
 
@@ -547,6 +547,31 @@ def bench(
     else:
         words, table = speed.bench(rounds, repeats, device, dataset, quick)
     print(f"{words}\n\n{speed.table_text(table)}")
+
+
+@app.command("check-gpu")
+@_clear_errors
+def check_gpu(
+    device: Annotated[str, typer.Option(help="cuda or cuda:N.")] = "cuda",
+    seconds: Annotated[float, typer.Option(help="After this time no further check is begun.")] = 120.0,
+):
+    """Check in two minutes that a GPU gives what the CPU gives, and how fast: all methods, memory, two networks.
+
+    Prints one table and writes nothing. The exit status is 0 if all is well, 1 if a check failed, 2 without a GPU.
+    """
+    from fedlib.base.provenance import provenance
+    from fedlib.benchmarks.check_gpu import check_gpu as checked
+    from fedlib.engine.setup import find_device
+
+    started = time.monotonic()
+    table = checked(device, seconds)
+    origin = provenance(find_device(device), "vmap")
+    print(
+        f"{origin['device']}, torch {origin['versions']['torch']}, {time.monotonic() - started:.0f} s\n\n{table.text()}"
+    )
+    if table.failed:
+        print(f"error: {table.failed} of {len(table.rows)} checks failed", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def main() -> None:

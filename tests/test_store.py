@@ -608,6 +608,43 @@ def test_checkpoints_are_as_far_apart_as_asked(monkeypatch):
         assert saved == expected
 
 
+def test_saving_takes_a_bounded_share_of_the_time(monkeypatch):
+    """A state that takes 2 seconds to save is saved every 40 seconds, whatever is asked; a quick one as asked."""
+    now, saved = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    for cost, times in ((2.0, 3), (0.125, 10)):
+        now[0] = 0.0
+        place = checkpoint.Checkpoint(f"costs-{cost}", every=9.0)
+
+        def save(states, out, cost=cost):
+            saved.append(round(now[0]))
+            now[0] += cost
+
+        monkeypatch.setattr(torch, "save", save)
+        saved.clear()
+        for second in range(1, 100):
+            now[0] = max(now[0], second)
+            place.save([])
+        assert len(saved) == times and min(np.diff(saved)) >= max(9, cost / checkpoint.SHARE), saved
+
+
+def test_a_disk_that_fills_up_while_a_state_is_streamed_costs_the_checkpoint_only(monkeypatch):
+    """The archive is written piece by piece, none of it is held in memory twice."""
+    pieces, write = [], checkpoint._Hashed.write
+
+    def full(self, data):
+        pieces.append(len(data))
+        if len(pieces) > 5:
+            raise OSError(28, "No space left on device")
+        return write(self, data)
+
+    monkeypatch.setattr(checkpoint._Hashed, "write", full)
+    with pytest.warns(UserWarning, match="checkpoint not written"):
+        result = simulate(tiny("local", rounds=2), checkpoint_every=0)
+    assert result.status == "finished" and len(pieces) > 5
+    assert not list((checkpoint.cache_root() / "checkpoints").iterdir())
+
+
 def test_the_killing_scripts_are_valid():
     for script in (CHILD, KILLER):
         compile(textwrap.dedent(script), "script", "exec")

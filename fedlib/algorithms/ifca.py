@@ -43,7 +43,8 @@ class IFCA(Algorithm):
     def init(self, model, setting):
         thetas = [model.theta0, *(model.independent(k) for k in range(1, self.K))]
         server = {"theta": tree.stack(thetas), "occupancy": torch.zeros(self.K, dtype=torch.int64)}
-        return server, {"cluster": torch.full((setting.num_clients,), -1)}
+        first = torch.full((setting.num_clients,), -1, device=model.theta0["head.bias"].device)
+        return server, {"cluster": first}
 
     def download(self, server, i):
         return server["theta"]  # all K models

@@ -51,7 +51,7 @@ class PFedMe(Algorithm):
         N = setting.num_clients
         return {"theta": model.theta0}, {
             "theta": tree.repeat(model.theta0, N),
-            "trained": torch.zeros(N, dtype=torch.bool),
+            "trained": torch.zeros(N, dtype=torch.bool, device=model.theta0["head.bias"].device),
         }
 
     def download(self, server, i):

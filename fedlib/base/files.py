@@ -6,25 +6,43 @@ import contextlib
 import functools
 import hashlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def cache_root() -> Path:
     """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
     if os.environ.get("FEDLIB_CACHE"):
         return Path(os.environ["FEDLIB_CACHE"]).expanduser()
-    import platformdirs
+    return user_cache()
 
+
+def user_cache() -> Path:
+    """The user's cache folder for fedlib, as platformdirs names it; the same on Linux and macOS without it."""
+    try:
+        import platformdirs
+    except ImportError:
+        default = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(default).expanduser() / "fedlib"
     return Path(platformdirs.user_cache_dir("fedlib"))
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
+    with written_atomically(path) as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into, which takes its place when all is written; it vanishes if there is an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as out:
-            out.write(content)
+            yield out
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)

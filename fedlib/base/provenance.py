@@ -9,6 +9,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from fedlib.base.devices import is_gpu
 from fedlib.base.files import PACKAGE
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
@@ -40,7 +41,7 @@ def provenance(device, backend: str) -> dict:
         **{name: _version(name) for name in PACKAGES},
     }
     revision, dirty = commit()
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {_cpu_model()}"
+    name = torch.cuda.get_device_name(device) if is_gpu(device) else f"CPU {_cpu_model()}"
     return {
         "commit": revision,
         "dirty": dirty,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fedlib.base.errors import BadValue, DataError, choose, require
+from fedlib.base.files import user_cache
 from fedlib.data.looks import LOOKS, in_looks
 from fedlib.data.sources import DATASETS
 
@@ -77,19 +78,13 @@ class Dataset:
 
 def root() -> Path:
     """Where prepared data sets lie: $FEDLIB_DATA, else the user's cache folder."""
-    return Path(os.environ["FEDLIB_DATA"]).expanduser() if os.environ.get("FEDLIB_DATA") else _user_cache() / "data"
+    return Path(os.environ["FEDLIB_DATA"]).expanduser() if os.environ.get("FEDLIB_DATA") else user_cache() / "data"
 
 
 def copies() -> Path:
     """Where the prepared copies of users' folders lie: $FEDLIB_CACHE/folders, else in the user's cache folder."""
     cache = os.environ.get("FEDLIB_CACHE")
-    return (Path(cache).expanduser() if cache else _user_cache()) / "folders"
-
-
-def _user_cache() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("fedlib"))
+    return (Path(cache).expanduser() if cache else user_cache()) / "folders"
 
 
 @functools.cache

@@ -15,18 +15,18 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.base.errors import choose, require
-from fedlib.engine.batches import ClientTurn
+from fedlib.engine.batches import SCAN_BATCH, TRAIN, ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
+from fedlib.engine.cuda_graph import give_back
 from fedlib.engine.worker_processes import WorkerProcesses
 from fedlib.models import Model
+from fedlib.privacy.noise import held
 
 STACK = 32  # most clients in one stack on a CPU; on a GPU its memory decides
-LAUNCH = {
-    "cpu": 0.5,
-    "cuda": 40.0,
-}  # cost of a stacked step beyond its clients', in client-steps; decides how stacks are cut
+LAUNCH = {"cpu": 0.5}  # cost of a stacked step beyond its clients', in client-steps; decides how stacks are cut
+FILLING = 4e7  # on a GPU: numbers that a step can read and write while it is launched, a guess; see `launch_cost`
 WORTH_WORKERS = 60_000  # fewest client-samples of a run for which starting worker processes pays (about half a minute)
 
 
@@ -53,37 +53,43 @@ class Serial:
 class Vmap(Serial):
     """All clients in one program (torch.func.vmap), in stacks of clients of similar size.
 
-    Results go back into the order of `turns`. A stack that does not fit into the GPU's memory is halved.
+    Results go back into the order of `turns`. A stack that does not fit into the GPU's memory is tried once more with
+    all that is held for later given back, then halved.
     """
 
     name = "vmap"
 
     def __init__(self, model: Model, device: torch.device, cuda_graph: bool | None = None):
         super().__init__(model.for_stack(), device)
-        self.device, self.cuda_graph, self.most = device, cuda_graph, None
+        self.device, self.cuda_graph = device, cuda_graph
+        self.most: dict[bool, int] = {}  # clients in one stack, where they train and where they are tested
 
     def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
-        if self.most is None:
-            self.most = STACK if self.device.type == "cpu" else clients_that_fit(self.model, turns[0], self.device)
-        stacks = []
+        training = turns[0].draw[0] == TRAIN
+        if training not in self.most:
+            fit = clients_that_fit(self.model, turns[0], self.device) if devices.is_gpu(self.device) else STACK
+            self.most[training] = fit
+        launch, stacks = launch_cost(self.model, turns[0], self.device), []
         for group in dict.fromkeys(turn.group for turn in turns):
             members = np.array([k for k, turn in enumerate(turns) if turn.group == group])
             sizes = [len(turns[k].parts["train"]) for k in members]
-            stacks += [members[chosen] for chosen in cut(sizes, self.most, LAUNCH[self.device.type])]
+            stacks += [members[chosen] for chosen in cut(sizes, self.most[training], launch)]
         results = [
             self._halving(fn, [turns[k] for k in chosen], [tree.rows(t, chosen) for t in trees]) for chosen in stacks
         ]
         order = np.argsort(np.concatenate(stacks))
         return tree.rows(tree.concat(results), order)
 
-    def _halving(self, fn, turns, trees):
+    def _halving(self, fn, turns, trees, again: bool = True):
         try:
             return self._stacked(fn, turns, trees)
         except torch.OutOfMemoryError:
-            if len(turns) == 1:
+            if len(turns) == 1 and not again:
                 raise
-        torch.cuda.empty_cache()
-        self.most = half = (len(turns) + 1) // 2
+        give_back(self.device)
+        if again:  # what earlier stacks left may have been in the way
+            return self._halving(fn, turns, trees, again=False)
+        self.most[turns[0].draw[0] == TRAIN] = half = (len(turns) + 1) // 2
         parts = [
             self._halving(fn, turns[a : a + half], [tree.rows(t, slice(a, a + half)) for t in trees]) for a in (0, half)
         ]
@@ -165,12 +171,43 @@ def cut(sizes: Sequence[int], most: int, launch: float) -> list[np.ndarray]:
 
 
 def clients_that_fit(model: Model, turn: ClientTurn, device: torch.device) -> int:
-    """How many clients' training steps fit into the free memory of a GPU: an estimate, corrected by halving."""
-    free, _ = torch.cuda.mem_get_info(device)
+    """How many clients fit into a GPU's memory at a time: an estimate, corrected by halving.
+
+    A client that trains needs its parameters several times, and its activations with their gradients; with DP-SGD also
+    the gradients of single records. One that is tested has larger batches, though their activations go as they come.
+    """
     size = torch.empty((), dtype=turn.source.dtype).element_size()
-    parameters = sum(leaf.numel() for leaf in model.theta0.values())
-    activations = model.activations(turn.source.images.shape[1:]) * turn.training.batch_size
-    return max(1, int(0.6 * free / (size * (8 * parameters + 4 * activations))))
+    parameters, activations, rows = *sizes(model, turn), turn.training.batch_size
+    numbers = 8 * parameters + 4 * activations * rows
+    if turn.private:
+        numbers += 2 * min(held(device), parameters * rows)
+    if turn.draw[0] != TRAIN:
+        numbers = max(numbers, 2 * parameters + activations * SCAN_BATCH)
+    return max(1, int(0.6 * free_memory(device) / (size * numbers)))
+
+
+def sizes(model: Model, turn: ClientTurn) -> tuple[int, int]:
+    """Numbers in a model, and in what its layers make of one image."""
+    return sum(leaf.numel() for leaf in model.theta0.values()), model.activations(turn.source.images.shape[1:])
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that nothing uses: those that PyTorch only holds for later count as free."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def launch_cost(model: Model, turn: ClientTurn, device: torch.device) -> float:
+    """What a stacked step costs beyond its clients', in steps of one client.
+
+    On a GPU the kernels of small networks take as long to start as several clients take to compute, those of large ones
+    do not; a rule rather than a measurement, so that stacks, and with them roundings, are the same every time.
+    """
+    if not devices.is_gpu(device):
+        return LAUNCH["cpu"]
+    parameters, activations = sizes(model, turn)
+    numbers = 8 * parameters + 4 * activations * turn.training.batch_size
+    return min(10.0, max(1.0, FILLING / numbers))
 
 
 def make(name: str, model: Model, device: torch.device, workers: int | None = None) -> Serial:

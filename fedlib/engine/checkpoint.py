@@ -11,14 +11,19 @@ from collections.abc import Sequence
 
 import torch
 
-from fedlib.base.files import cache_root, source_hash, write_atomically
+from fedlib.base.files import cache_root, source_hash, written_atomically
 from fedlib.engine.setup import Run
 from fedlib.engine.state import State
 from fedlib.spec import RunSpec
 
+SHARE = 0.05  # of the wall time that may go into saving
+
 
 class Checkpoint:
-    """The last saved states of runs that are trained together. `every` seconds at least pass between two saves.
+    """The last saved states of runs that are trained together.
+
+    At least `every` seconds pass between two saves, and so many that saving takes at most SHARE of the time; with 0
+    every state is saved.
 
     A file holds 64 hex digits, the sha256 of what follows, and torch's archive of the states as plain dicts. The name
     carries a hash of fedlib's source, so that a state is never continued by other code than the one that wrote it.
@@ -26,38 +31,86 @@ class Checkpoint:
 
     def __init__(self, name: str, every: float = 15.0):
         self.path = cache_root() / "checkpoints" / f"{name}-{source_hash()}.pt"
-        self.every, self.saved_at = every, time.monotonic()
+        self.every, self.saved_at, self.cost = every, time.monotonic(), 0.0
 
     def load(self) -> list[State] | None:
         """The saved states, or None if there are none or they are damaged (then removed, and the runs start over)."""
         try:
-            content = self.path.read_bytes()
+            file = open(self.path, "rb")  # noqa: SIM115  closed below
         except OSError:
             return None
-        if hashlib.sha256(content[64:]).hexdigest().encode() != content[:64]:
-            message = f"checkpoint {self.path.name} is damaged and is ignored; the run starts over"
-            warnings.warn(message, stacklevel=2)
-            self.remove()
-            return None
-        return [State(**fields) for fields in torch.load(io.BytesIO(content[64:]), weights_only=True)]
+        with file:
+            expected = file.read(64)
+            if hashlib.file_digest(file, "sha256").hexdigest().encode() == expected:
+                saved = torch.load(_Behind(file, 64), weights_only=True)
+                return [State(**fields) for fields in saved]
+        message = f"checkpoint {self.path.name} is damaged and is ignored; the run starts over"
+        warnings.warn(message, stacklevel=2)
+        self.remove()
+        return None
 
     def save(self, states: Sequence[State]) -> None:
-        """Write the states if `every` seconds have passed since. A full disk costs the checkpoint, not the runs."""
-        if time.monotonic() - self.saved_at < self.every:
+        """Write the states if it is time to. A full disk costs the checkpoint, not the runs."""
+        start = time.monotonic()
+        if self.every and start - self.saved_at < max(self.every, self.cost / SHARE):
             return
-        archive = io.BytesIO()
-        torch.save([vars(state) for state in states], archive)
-        content = archive.getvalue()
         try:
-            write_atomically(self.path, hashlib.sha256(content).hexdigest().encode() + content)
-        except OSError as error:
+            with written_atomically(self.path) as file:
+                file.write(bytes(64))
+                archive = _Hashed(file)  # one tensor after the other, so that no copy of all is made
+                torch.save([vars(state) for state in states], archive)
+                file.seek(0)
+                file.write(archive.digest.hexdigest().encode())
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not _full(error):
+                raise
             warnings.warn(f"checkpoint not written: {error}", stacklevel=2)
         self.saved_at = time.monotonic()
+        self.cost = self.saved_at - start
 
     def remove(self) -> None:
         """Delete the saved state."""
         with contextlib.suppress(OSError):
             self.path.unlink()
+
+
+class _Hashed(io.RawIOBase):
+    """What is written goes on into a file, and into the digest of it all."""
+
+    def __init__(self, file):
+        self.file, self.digest = file, hashlib.sha256()
+
+    def write(self, data) -> int:
+        self.digest.update(data)
+        return self.file.write(data)
+
+
+class _Behind(io.RawIOBase):
+    """A file that is read as if it began `offset` bytes later."""
+
+    def __init__(self, file, offset: int):
+        self.file, self.offset = file, offset
+        file.seek(offset)
+
+    def readinto(self, buffer) -> int:
+        return self.file.readinto(buffer)
+
+    def tell(self) -> int:
+        return self.file.tell() - self.offset
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self.file.seek(place + (self.offset if whence == 0 else 0), whence) - self.offset
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+def _full(error: RuntimeError) -> bool:
+    """Whether torch's writer stumbled over an error of the file system, of which it keeps only that."""
+    return isinstance(error.__context__, OSError) or "PytorchStreamWriter" in str(error)
 
 
 def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:

@@ -7,6 +7,7 @@ pass). On a GPU, where work is only queued, both are the time it takes to queue 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import time
 from collections import Counter
@@ -18,11 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.data.batch import Batch
 from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
 from fedlib.engine.cuda_graph import repeated
 from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
+
+
+@functools.cache
+def drawers() -> ThreadPoolExecutor:
+    """Threads that draw noise for a GPU's many clients, started once."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="noise")
 
 
 class Differentiating:
@@ -85,7 +92,12 @@ class PlainData(Differentiating):
         if self.kept is None:
             return lambda positions: source.batch(own[positions])
         x, y = self.kept.x, self.kept.y
-        return lambda positions: Batch(x.index_select(0, positions), y.index_select(0, positions))
+
+        def look_up(positions: Tensor) -> Batch:
+            rows = positions.to(x.device)  # the plan is drawn on the CPU
+            return Batch(x.index_select(0, rows), y.index_select(0, rows))
+
+        return look_up
 
     def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
         generator, source = self.turn.step_noise(phase, step), self.turn.source
@@ -158,10 +170,10 @@ class StackedData(Differentiating):
 
     def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
         generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
+        side_by_side = drawers().map if devices.is_gpu(source.device) else map
 
         def normal(count: int) -> Tensor:
-            with ThreadPoolExecutor(os.cpu_count() if source.device.type == "cuda" else 1) as pool:
-                numbers = np.stack(list(pool.map(lambda g: g.standard_normal(count, np.float32), generators)))
+            numbers = np.stack(list(side_by_side(lambda g: g.standard_normal(count, np.float32), generators)))
             return self._mine(torch.from_numpy(numbers).to(source.dtype))
 
         sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=source.dtype)
@@ -175,6 +187,7 @@ class StackedData(Differentiating):
         lengths = self._mine(torch.tensor([len(plan) for plan in plans]))
         ready = time.perf_counter()
         self.clock["data"] += ready - start
+        numbers_of_steps = itertools.count()
 
         def padded_step(state, s):
             rows, mask = index.index_select(0, s)[0], real.index_select(0, s)[0]
@@ -184,7 +197,7 @@ class StackedData(Differentiating):
                 batches = [replace(batch, noise=numbers[k]) for k, batch in enumerate(batches)]
             if private is None:
                 return tree.where(mask[0].any(), step(state, *batches), state)
-            new = self.private_step(private(int(s)), step, state, *batches)
+            new = self.private_step(private(next(numbers_of_steps)), step, state, *batches)  # int(s) would be a sync
             return tree.where(s[0] < lengths, new, state)
 
         cuda_graph = self.cuda_graph if private is None else False  # NumPy draws the noise, which no graph can record

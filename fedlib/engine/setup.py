@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedlib.algorithms.api import Algorithm, Setting
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.base.errors import BadValue, require
 from fedlib.data import Partition, load
 from fedlib.engine import backends
@@ -96,7 +96,7 @@ def set_up(
     """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well."""
     where = find_device(device)
     dataset, dtype = load(spec.dataset), DTYPES[spec.precision]
-    require(spec.precision != "tf32" or where.type == "cuda", "precision", "tf32", "float32, float64 or bf16 on a CPU")
+    require(spec.precision != "tf32" or devices.is_gpu(where), "precision", "tf32", "float32, float64 or bf16 on a CPU")
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
@@ -170,7 +170,7 @@ def find_device(name: str) -> torch.device:
         raise BadValue(
             f"device = {name!r} is not there; CUDA devices found: {torch.cuda.device_count()}. Accepted here: auto, cpu"
         )
-    if device.type not in ("cpu", "cuda"):
+    if device.type != "cpu" and not devices.is_gpu(device):
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
     return device
 

@@ -32,9 +32,11 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
-            return functional.batch_norm(
-                x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            wide = x.to(self.weight.dtype)  # torch.func's gradient knows no batch norm of two types, as under autocast
+            out = functional.batch_norm(
+                wide, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
             )
+            return out.to(x.dtype)
         if self.mask is None and x.numel() > x.shape[1]:
             mean, var = self.running_mean.clone(), self.running_var.clone()
             out = functional.batch_norm(x, mean, var, self.weight, self.bias, True, self.momentum, self.eps)

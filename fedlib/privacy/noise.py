@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import tree
+from fedlib.base import devices, tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, choose, require
 from fedlib.data.batch import Batch
@@ -50,6 +50,11 @@ HELD = {
     "cpu": 2**25,
     "cuda": 2**28,
 }  # most numbers of one client's gradients held at a time; measured on a CPU, a guess for a GPU
+
+
+def held(device: torch.device) -> int:
+    """Most numbers of one client's gradients that are held at a time on a device."""
+    return HELD[devices.kind(device)]
 
 
 @dataclass(frozen=True)
@@ -112,10 +117,10 @@ class PrivateGradient:
         """
         check_model(model)
         total = {name: torch.zeros_like(value) for name, value in part.items()}
-        held = max(1, HELD[batch.x.device.type] // sum(value.numel() for value in part.values()))
+        together = max(1, held(batch.x.device) // sum(value.numel() for value in part.values()))
         with _stacked(model):
-            for start in range(0, len(batch.y), held):
-                rows = slice(start, start + held)
+            for start in range(0, len(batch.y), together):
+                rows = slice(start, start + together)
                 total = tree.map(torch.add, total, self._clipped_sum(loss, theta, part, batch, rows))
         if self.mechanism.sigma > 0:
             total = self._noisy(total)

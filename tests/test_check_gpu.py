@@ -1,0 +1,128 @@
+"""`fedlib check-gpu` on a pretended GPU, and commands on a machine that has PyTorch and little else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from emulated_device import DEVICE, Emulator
+
+from fedlib.base.errors import BadValue
+from fedlib.benchmarks import check_gpu as checks
+from fedlib.benchmarks.check_gpu import Table, check_gpu
+from fedlib.models import build
+from fedlib.models.unfold import unfolded_convolutions
+
+# what a machine with PyTorch need not have (pydantic is not among it: newer releases of typer import it)
+ABSENT = """
+    IPython dask distributed dp_accounting hypothesis ipykernel jupyter jupyter_client jupyter_core jupyterlab
+    nbclient nbconvert nbformat opacus opt_einsum papermill platformdirs pytest seaborn skimage stlpips_pytorch
+    torchsummary torchvision
+"""
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in NAMES:
+            raise ImportError(f"{name} is not on this machine")
+NAMES = set(sys.argv.pop(1).split(","))
+sys.meta_path.insert(0, Absent())
+import runpy
+runpy.run_module("fedlib", run_name="__main__")
+"""
+
+
+def bare(tmp_path, *command: str) -> subprocess.CompletedProcess:
+    """`python -m fedlib` where what is ABSENT cannot be imported."""
+    places = {"FEDLIB_HOME": str(tmp_path), "FEDLIB_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    names = ",".join(ABSENT.split())
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, names, *command], env=os.environ | places, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "fedavg", "--rounds", "1", "--clients", "4", "--jobs", "1"),
+        ("sweep", "pfedsim/table6_rho", "--profile", "smoke", "--jobs", "1", "--rounds", "1"),
+        ("bench", "--quick", "--repeats", "1"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_bare_pytorch_machine_suffices(tmp_path, command):
+    done = bare(tmp_path, *command)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="A CUDA DEVICE IS HERE: the error without one was NOT seen")
+def test_without_a_gpu_one_line_says_so(tmp_path):
+    done = bare(tmp_path, "check-gpu")
+    assert done.returncode == 2 and not done.stdout
+    assert "device = 'cuda' is not there" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_cpu_is_no_gpu():
+    with pytest.raises(BadValue, match="expected a GPU"):
+        check_gpu("cpu")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(checks, "NETWORKS", ("lenet5_bn",))
+    monkeypatch.setitem(checks.TIMED, "num_clients", 4)
+
+
+def test_all_is_well_on_a_pretended_gpu(quick):
+    with Emulator():
+        table = check_gpu(str(DEVICE), methods=("fedavg", "ifca"), rounds=3, images=200)
+    names, subjects, found, ok = zip(*table.rows)
+    assert set(ok) == {True}, table.text()
+    assert subjects == ("lenet5_bn", "lenet5_bn", "3 rounds", "fedavg", "ifca")
+    assert "samples/s" in found[0] and "recordings" in found[3] and "FAILED" not in table.text()
+
+
+def test_what_is_wrong_is_found(quick, monkeypatch):
+    """Steps that are left unrecorded, memory that grows, other numbers, errors: each fails its own row only."""
+    with Emulator() as gpu:
+        table, where = Table(60), DEVICE
+        monkeypatch.setattr(checks.FedlibRuns, "__call__", lambda self, t: setattr(gpu, "reserved", t * 10**8))
+        table.check("memory", "", lambda: checks.memory(where, 20))
+        monkeypatch.setattr("fedlib.engine.cuda_graph.WORTH_IT", 10**9)
+        table.check("unrecorded", "", lambda: checks.agreement("fedavg", where))
+        monkeypatch.undo()
+        monkeypatch.setattr(checks, "TOLERANCE", -1.0)
+        table.check("other numbers", "", lambda: checks.agreement("fedavg", where))
+        table.check("error", "", lambda: 1 / 0)
+    assert [ok for *_, ok in table.rows] == [False] * 4 and table.failed == 4
+    assert "not recorded" in table.rows[1][2] and "ZeroDivisionError" in table.text()
+
+
+def test_nothing_is_begun_once_the_time_is_over():
+    table = Table(-1)
+    table.check("late", "", lambda: pytest.fail("it was begun"))
+    assert table.rows[0][3] is None and table.failed == 0 and "time is over" in table.text()
+
+
+@pytest.mark.parametrize("name", ["lenet5_bn", "mcmahan_cnn"])
+def test_convolutions_as_matrix_products_are_the_same(name):
+    """Scores and gradients of stacked clients, in float64."""
+    model = build(name, (1, 16, 16), 3).to(torch.device("cpu"), torch.float64).for_stack()
+    x, y = torch.randn(2, 5, 1, 16, 16, dtype=torch.float64), torch.randint(3, (2, 5))
+    thetas = {k: torch.stack([v, v + 0.01 * torch.randn_like(v)]) for k, v in model.theta0.items()}
+
+    def gradient(theta, x, y):
+        def loss(theta):
+            return torch.nn.functional.cross_entropy(model.logits({**fixed, **theta}, x), y)
+
+        fixed = {name: theta[name] for name in model.running}
+        return torch.func.grad(loss)({name: theta[name] for name in model.trainable})
+
+    usual = torch.func.vmap(gradient)(thetas, x, y)
+    with unfolded_convolutions():
+        unfolded = torch.func.vmap(gradient)(thetas, x, y)
+    for key in usual:
+        torch.testing.assert_close(unfolded[key], usual[key], rtol=1e-10, atol=1e-12)
