@@ -189,6 +189,10 @@ class Model:
 
     def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
         """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
+        usual = loss == self.loss and batch.mask is None and part.keys() <= self.theta0.keys()
+        if usual and self._fuses(theta, batch.x):
+            calls["fused"] += 1
+            return self.fused.entropy_gradient(theta, batch.x, batch.y, part, self._active(part))
         return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
@@ -209,6 +213,12 @@ class Model:
         return dict(zip(leaves, grads)), {name: leaf.detach() for name, leaf in aux.items()}
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _active(self, train: Iterable[str]) -> dict[str, BatchNorm2d]:
+        """Batch-norm layers that are in training mode while these parameters are trained."""
+        return {
+            name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
+        }
 
     def _fuses(self, theta: dict, x: Tensor) -> bool:
         """Whether compiled code computes this pass."""
@@ -243,10 +253,8 @@ class Model:
     def _train_forward(
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
-        active = {
-            name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
-        }
-        fuses = self._fuses(theta, batch.x)
+        active = self._active(train)
+        fuses = self._fuses(theta, batch.x) and (batch.mask is None or bool(batch.mask.any()))
         calls["fused" if fuses else "torch"] += torch.is_grad_enabled()
         if fuses:
             return self.fused.trained(theta, batch.x, batch.mask, active, part is not None)

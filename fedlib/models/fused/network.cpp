@@ -5,11 +5,11 @@
 // A linear layer is a 1x1 convolution of a 1x1 image, so that there is one kind of block only.
 //
 // Layout. Weights and their gradients are in PyTorch's layout. Between the layers numbers lie as [channel][row][column]
-// [sample]: the batch is innermost, so that a vector operation does the same for 4 (SSE, NEON), 8 (AVX2) or 16 (AVX-512)
-// samples. The batch is rounded up to whole vectors; the lanes that hold no sample are left out of batch norm's sums and
-// have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by one pixel
-// is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but one: the gradient
-// of a convolution's weights, `weight_gradient`.
+// [sample]: the batch is innermost, so that a vector operation does the same for 4 (SSE, NEON), 8 (AVX2) or 16
+// (AVX-512) samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's
+// sums and have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by
+// one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but one: the
+// gradient of a convolution's weights, `weight_gradient`.
 //
 // Built by build.py, called by network.py, which checks all sizes, types and addresses before.
 #include <algorithm>
@@ -29,11 +29,12 @@ constexpr int BYTES = 16, REGISTERS = 32;
 constexpr int BYTES = 16, REGISTERS = 16;
 #endif
 constexpr int LANES = BYTES / 4;
+constexpr int NEAR = 16 << 10, MIDDLE = 192 << 10;  // bytes that surely fit into first and second-level caches
 typedef float vec __attribute__((vector_size(BYTES)));
 typedef float loose_vec __attribute__((vector_size(BYTES), aligned(4)));  // at any address
 typedef int32_t ivec __attribute__((vector_size(BYTES)));
 
-static inline vec all(float a) { return vec{} + a; }
+static inline vec all(float a) { return a - vec{}; }  // not vec{} + a, which is an addition: -0 would become 0
 static inline float sum(vec a) {
   float total = 0;
   for (int i = 0; i < LANES; i++) total += a[i];
@@ -56,7 +57,7 @@ struct Block {  // the same fields, in this order, in network.py; a null pointer
   bool trained() const { return d_weight || d_bias || d_scale || d_shift; }
 };
 
-// Matrix products ----------------------------------------------------------------------------------------------------
+// Matrix products ---------------------------------------------------------------------------------------------------
 
 // out[o][h][w] = bias[o] + sum over channels i, rows r, columns s of weight(o, i, r, s) * x[i][h + r - border][w + s -
 // border], where weight(o, i, r, s) = w[o * by_out + i * by_in + r * by_row + s * by_column]. Planes of x and out are
@@ -69,26 +70,34 @@ struct Product {
   long by_out, by_in, by_row, by_column, x_plane, out_plane;
 };
 
+struct Part {  // of a product's sum: so many input channels, rows and columns of the kernel; more: out already has some
+  int channels, r0, r1, s0, s1;
+  bool more;
+};
+
 // R channels of N neighbouring vectors: the sums stay in registers.
 template <int R, int N>
-static void tile(const Product& p, const vec* x, const float* w, const float* bias, loose_vec* out, int r0, int r1,
-                 int s0, int s1) {
+static void tile(const Product& p, const Part& t, const vec* x, const float* w, const float* bias, loose_vec* out) {
   vec a[R][N];
   for (int o = 0; o < R; o++)
-    for (int k = 0; k < N; k++) a[o][k] = all(bias ? bias[o] : 0);
-  for (int i = 0; i < p.in; i++)
+    for (int k = 0; k < N; k++) a[o][k] = t.more ? (vec)out[o * p.out_plane + k] : all(bias ? bias[o] : 0);
+  const int r0 = t.r0, r1 = t.r1, s0 = t.s0, s1 = t.s1;
+  int many = t.channels, few = s1 - s0;
+  long x_many = p.x_plane, w_many = p.by_in, x_few = p.n, w_few = p.by_column;
+  if (p.kernel == 1) std::swap(many, few), std::swap(x_many, x_few), std::swap(w_many, w_few);  // few: the inner loop
+  for (int i = 0; i < many; i++)
     for (int r = r0; r < r1; r++) {
-      const vec* from = x + i * p.x_plane + (r * (long)p.width + s0) * p.n;
-      const float* weight = w + i * p.by_in + r * p.by_row + s0 * p.by_column;
-      for (int s = s0; s < s1; s++, from += p.n, weight += p.by_column) {
+      const vec* from = x + i * x_many + (r * (long)p.width + s0) * p.n;
+      const float* weight = w + i * w_many + r * p.by_row + s0 * p.by_column;
+      for (int s = 0; s < few; s++, from += x_few, weight += w_few) {
         vec b[N];
 #pragma GCC unroll 4
         for (int k = 0; k < N; k++) b[k] = from[k];
 #pragma GCC unroll 16
         for (int o = 0; o < R; o++) {
-          vec t = all(weight[o * p.by_out]);
+          const vec factor = all(weight[o * p.by_out]);
 #pragma GCC unroll 4
-          for (int k = 0; k < N; k++) a[o][k] += t * b[k];
+          for (int k = 0; k < N; k++) a[o][k] += factor * b[k];
         }
       }
     }
@@ -97,7 +106,7 @@ static void tile(const Product& p, const vec* x, const float* w, const float* bi
 }
 
 constexpr int TALL = REGISTERS == 32 ? 12 : 6;  // channels in a tile of two vectors: 2 TALL sums, 2 inputs, 1 weight
-typedef void (*Tile)(const Product&, const vec*, const float*, const float*, loose_vec*, int, int, int, int);
+typedef void (*Tile)(const Product&, const Part&, const vec*, const float*, const float*, loose_vec*);
 template <int N, int... R>
 static Tile tile_of(int rows, std::integer_sequence<int, R...>) {
   static constexpr Tile table[] = {tile<R + 1, N>...};
@@ -107,21 +116,24 @@ static Tile tile_of(int rows, std::integer_sequence<int, R...>) {
 static void convolve(const Product& p, const vec* x, const float* w, const float* bias, loose_vec* out) {
   const int rows = p.height + 2 * p.border - p.kernel + 1, columns = p.width + 2 * p.border - p.kernel + 1;
   const int parts = (p.out + TALL - 1) / TALL;
-  for (int part = 0; part < parts; part++) {
+  // so many input channels at a time that what one tile sees of them stays in the first-level cache
+  const int most = std::max(1, NEAR / (p.kernel * p.kernel * 2 * BYTES)), chunks = (p.in + most - 1) / most;
+  for (int job = 0; job < chunks * parts; job++) {
+    const int chunk = job / parts, part = job % parts, in = p.in * chunk / chunks;
     const int first = p.out * part / parts, count = p.out * (part + 1) / parts - first;
     const Tile two = tile_of<2>(count, std::make_integer_sequence<int, TALL>()),
                one = tile_of<1>(count, std::make_integer_sequence<int, TALL>());
-    const float* weights = w + first * p.by_out;
-    const float* biases = bias ? bias + first : nullptr;
+    const float *weights = w + first * p.by_out + in * p.by_in, *biases = bias ? bias + first : nullptr;
+    Part t{p.in * (chunk + 1) / chunks - in, 0, 0, 0, 0, chunk > 0};
     for (int h = 0; h < rows; h++) {
-      const int r0 = std::max(0, p.border - h), r1 = std::min(p.kernel, p.height + p.border - h);
+      t.r0 = std::max(0, p.border - h), t.r1 = std::min(p.kernel, p.height + p.border - h);
       for (int left = 0, right; left < columns; left = right) {  // columns that see the same part of the kernel
-        const int s0 = std::max(0, p.border - left), s1 = std::min(p.kernel, p.width + p.border - left);
-        right = s1 - s0 == p.kernel ? p.width + p.border - p.kernel + 1 : left + 1;
-        const long shift = ((h - p.border) * (long)p.width - p.border) * p.n;
+        t.s0 = std::max(0, p.border - left), t.s1 = std::min(p.kernel, p.width + p.border - left);
+        right = t.s1 - t.s0 == p.kernel ? p.width + p.border - p.kernel + 1 : left + 1;
+        const vec* from = x + in * p.x_plane + ((h - p.border) * (long)p.width - p.border) * p.n;
         loose_vec* to = out + first * p.out_plane + (long)h * columns * p.n;
         for (long v = left * p.n; v < right * p.n; v += 2)
-          (v + 2 <= right * p.n ? two : one)(p, x + shift + v, weights, biases, to + v, r0, r1, s0, s1);
+          (v + 2 <= right * p.n ? two : one)(p, t, from + v, weights, biases, to + v);
       }
     }
   }
@@ -158,25 +170,25 @@ template <int K>
 static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, vec* padded) {
   const long length = b.columns() * n, plane = b.rows() * length, by_out = (long)b.channels * K * K;
   const long stride = (b.width + 2 * b.border) * n, inner = b.width * n;
+  const int group = std::max<long>(1, MIDDLE / (plane * sizeof(vec)));  // channels whose gradients stay in the cache
   if (b.border) std::memset((void*)padded, 0, (b.height + 2 * b.border) * stride * sizeof(vec));
-  for (int i = 0; i < b.channels; i++) {
-    const vec* from = x + i * b.height * inner;
-    if (b.border) {
-      for (int h = 0; h < b.height; h++)
-        std::memcpy((void*)(padded + (h + b.border) * stride + b.border * n), from + h * inner, inner * sizeof(vec));
-      from = padded;
+  for (int first = 0; first < b.out; first += group)
+    for (int i = 0; i < b.channels; i++) {
+      const vec* from = x + i * b.height * inner;
+      float* to = b.d_weight + i * K * K;
+      if (b.border) {
+        for (int h = 0; h < b.height; h++)
+          std::memcpy((void*)(padded + (h + b.border) * stride + b.border * n), from + h * inner, inner * sizeof(vec));
+        from = padded;
+      }
+      constexpr int R = rows_for(K);
+      for (int o = first, end = std::min(b.out, first + group), step; o < end; o += step) {
+        step = o + R <= end ? R : 1;
+        for (int r = 0; r < K; r++)
+          (step == R ? kernel_row<K, R> : kernel_row<K, 1>)(from + r * stride, stride, d + o * plane, plane, b.rows(),
+                                                            length, n, to + o * by_out + r * K, by_out);
+      }
     }
-    constexpr int R = rows_for(K);
-    int o = 0;
-    for (; o + R <= b.out; o += R)
-      for (int r = 0; r < K; r++)
-        kernel_row<K, R>(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n,
-                         b.d_weight + o * by_out + (i * K + r) * K, by_out);
-    for (; o < b.out; o++)
-      for (int r = 0; r < K; r++)
-        kernel_row<K, 1>(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n,
-                         b.d_weight + o * by_out + (i * K + r) * K, by_out);
-  }
 }
 
 // From [rows][count] to [count][size], where rows <= size and the rest is zeros.
@@ -196,7 +208,7 @@ static void transpose(const float* from, long stride, int rows, long count, floa
   }
 }
 
-// Memory -------------------------------------------------------------------------------------------------------------
+// Memory ------------------------------------------------------------------------------------------------------------
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -259,7 +271,7 @@ struct Plan {  // where everything lies in the array `work`
   }
 };
 
-// Norm, ReLU and pooling -----------------------------------------------------------------------------------------------
+// Norm, ReLU and pooling --------------------------------------------------------------------------------------------
 
 static void finish_channel(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
   const long n = p.n, width = b.columns() * n, size = b.rows() * width;
@@ -386,7 +398,7 @@ static void linear_weight_gradient(const Block& b, int batch, const Plan& p, con
     std::memcpy(b.d_weight + (long)o * b.channels, rows + o * wide, b.channels * sizeof(float));
 }
 
-// What Python calls ----------------------------------------------------------------------------------------------------
+// What Python calls -------------------------------------------------------------------------------------------------
 
 extern "C" int64_t work_bytes(const Block* blocks, int count, int batch) {
   return Plan(blocks, count, batch, nullptr).bytes;

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,8 +22,8 @@ LARGEST_KERNEL, MOST_BLOCKS = 7, 64  # of network.cpp
 MOST_SAMPLES = 4096  # in one batch; the memory of a step grows with it
 CHUNK = 64  # samples at a time where nothing is trained
 
-POINTERS = ("weight", "bias", "scale", "shift", "mean", "var")
-GRADIENTS = dict(weight="d_weight", bias="d_bias", scale="d_scale", shift="d_shift")
+INPUTS = ("weight", "bias", "scale", "shift", "mean", "var")
+ADDRESSES = (*INPUTS, "new_mean", "new_var", "d_weight", "d_bias", "d_scale", "d_shift")
 calls = Counter()  # forward passes of training steps in this process: "fused", "torch"
 
 
@@ -31,7 +34,7 @@ class Block(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("channels", "height", "width", "out", "kernel", "border")),
         *((name, ctypes.c_int32) for name in ("norm", "relu", "pool")),
         *((name, ctypes.c_float) for name in ("eps", "momentum")),
-        *((name, ctypes.c_void_p) for name in (*POINTERS, "new_mean", "new_var", *GRADIENTS.values())),
+        *((name, ctypes.c_void_p) for name in ADDRESSES),
     ]
 
 
@@ -80,7 +83,8 @@ class FusedNetwork:
     def __init__(self, blocks: list[Layers], features: int):
         """features: how many of the blocks make the extractor."""
         self.blocks, self.features = blocks, features
-        self.shapes: dict[tuple, tuple] = {}  # (count, shape of an image) -> shape of the output
+        self.names = [(block, kind, name) for block in blocks for kind, name in block.names.items()]
+        self.plans: dict[tuple, Plan | None] = {}
         self.spare: list[Tensor] = []  # working memory that nobody uses
 
     @classmethod
@@ -101,34 +105,37 @@ class FusedNetwork:
         return cls(blocks, features) if len(blocks) <= MOST_BLOCKS and features else None
 
     def __getstate__(self):
-        return self.__dict__ | {"spare": []}
+        return self.__dict__ | {"spare": [], "plans": {}}
 
     def accepts(self, theta: dict, x: Tensor) -> bool:
         """Whether these tensors can be given to compiled code: their types, device, sizes, and nothing else in play."""
-        if not _own(x) or x.ndim != 4 or x.requires_grad or not 0 < len(x) <= MOST_SAMPLES:
+        if x.ndim != 4 or not _own(x) or x.requires_grad or not 0 < len(x) <= MOST_SAMPLES:
             return False
-        if self._output(len(self.blocks), tuple(x.shape[1:])) is None:
+        if torch._C._functorch.peek_interpreter_stack() is not None:  # in torch.func.grad or vmap
             return False
-        for block in self.blocks:
-            for kind, name in block.names.items():
-                value = theta[name]
-                if not _own(value) or value.shape != _wanted(block, kind):
-                    return False
-        return self.available
+        for block, kind, name in self.names:
+            value, layer = theta[name], block.layer
+            if value.shape != (layer.weight.shape if kind == "weight" else layer.weight.shape[:1]) or not _own(value):
+                return False
+        return self.available and self.plan(len(self.blocks), x.shape[1:], ()) is not None
 
     @property
     def available(self) -> bool:
         """Whether the code is compiled or could be; the first time it is."""
         return build.library() is not None
 
+    def plan(self, count: int, shape: Sequence[int], active: Collection[str]) -> Plan | None:
+        """The first `count` blocks for images of this shape, None if these do not fit; active: as in `trained`."""
+        momenta = tuple(block.norm.momentum for block in self.blocks if block.norm)
+        key = (count, tuple(shape), tuple(active), momenta)
+        if key not in self.plans:
+            self.plans[key] = Plan.of(self.blocks[:count], tuple(shape), active)
+        return self.plans[key]
+
     def evaluated(self, theta: dict, x: Tensor, features: bool = False) -> Tensor:
         """Scores [B, C] in evaluation mode, or with `features` the extractor's output [B, d]; it has no gradient."""
-        count = self.features if features else len(self.blocks)
-        table, values = self._table(theta, x, count, ()), []
-        for rows in x.split(CHUNK):
-            kept = _Kept(self, self._work(table, len(rows)))
-            values.append(self._forward(table, rows, kept.work))
-        return torch.cat(values)
+        plan = self.plan(self.features if features else len(self.blocks), x.shape[1:], ())
+        return torch.cat([Pass(self, plan, theta, rows).forward() for rows in x.split(CHUNK)])
 
     def trained(
         self, theta: dict, x: Tensor, mask: Tensor | None, active: Collection[str], features: bool = False
@@ -138,111 +145,126 @@ class FusedNetwork:
         mask: bool [B], the rows to compute, the others being 0; None: all. active: names of the batch-norm layers that
         are in training mode.
         """
-        count, stats = self.features if features else len(self.blocks), {}
-        names = [name for block in self.blocks[:count] for kind, name in block.names.items() if kind in GRADIENTS]
-        weights = [theta[name] for name in names]
-        if mask is None:
-            return _Pass.apply(self, theta, x, count, active, stats, *weights), stats
-        real = mask.nonzero()[:, 0]
-        values = _Pass.apply(self, theta, x[real], count, active, stats, *weights)
-        return values.new_zeros(len(x), values.shape[1]).index_copy(0, real, values), stats
+        plan = self.plan(self.features if features else len(self.blocks), x.shape[1:], active)
+        real = None if mask is None else mask.nonzero()[:, 0]
+        one = Pass(self, plan, theta, x if real is None else x[real])
+        values = _ForAutograd.apply(one, *(theta[name] for name in plan.trainable))
+        if real is not None:
+            values = values.new_zeros(len(x), values.shape[1]).index_copy(0, real, values)
+        return values, one.stats
 
-    # ------------------------------------------------------------------------------------------------------------------
+    def entropy_gradient(
+        self, theta: dict, x: Tensor, y: Tensor, part: Collection[str], active: Collection[str]
+    ) -> tuple[dict, dict]:
+        """Gradient of the mean cross-entropy with respect to the parameters in `part`, and the new running statistics.
 
-    def _output(self, count: int, shape: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """The shape of what the first `count` blocks make of an image of this shape, None if they do not accept it."""
-        if (count, shape) not in self.shapes:
-            made = shape
-            for block in self.blocks[:count]:
-                made = made and block.fits(made)
-            self.shapes[count, shape] = made
-        return self.shapes[count, shape]
+        What autograd would do, which takes longer than a pass through a small network.
+        """
+        one = Pass(self, self.plan(len(self.blocks), x.shape[1:], active), theta, x)
+        slope = one.forward().softmax(1)
+        slope.scatter_add_(1, y[:, None], slope.new_full((len(y), 1), -1.0))
+        return one.backward(slope.div_(len(y)), part), one.stats
 
-    def _table(self, theta: dict, x: Tensor, count: int, active) -> ctypes.Array:
-        """The first `count` blocks with the addresses of their tensors, which theta must keep alive."""
-        table, shape = (Block * count)(), tuple(x.shape[1:])
-        for row, block in zip(table, self.blocks):
+
+@dataclass
+class Plan:
+    """Some blocks for images of one shape. Tables are the structs of network.cpp, one a row, as int64 numbers."""
+
+    table: np.ndarray  # without the addresses
+    inputs: tuple[list[str], np.ndarray]  # names of all tensors, and their addresses' places in the flat table
+    statistics: tuple[list[str], np.ndarray]  # those that are renewed
+    trainable: dict[str, int]  # names of parameters, and places of their gradients
+    numbers: int  # that are made of an image
+    bytes: dict[int, int] = field(default_factory=dict)  # working memory by size of the batch
+
+    @classmethod
+    def of(cls, blocks: Sequence[Layers], shape: tuple[int, ...], active: Collection[str]) -> Plan | None:
+        table, inputs, statistics, trainable = (Block * len(blocks))(), {}, {}, {}
+        for k, (row, block) in enumerate(zip(table, blocks)):
             linear = isinstance(block.layer, nn.Linear)
-            row.channels, row.height, row.width = (shape[0] * shape[1] * shape[2], 1, 1) if linear else shape
-            shape = block.fits(shape)
+            row.channels, row.height, row.width = (prod(shape), 1, 1) if linear else shape
+            if (shape := block.fits(shape)) is None:
+                return None
             row.out, row.relu, row.pool = shape[0], block.relu, block.pool
             row.kernel, row.border = (1, 0) if linear else (block.layer.kernel_size[0], block.layer.padding[0])
+            start = {name: (k * ctypes.sizeof(Block) + getattr(Block, name).offset) // 8 for name in ADDRESSES}
+            inputs |= {name: start[kind] for kind, name in block.names.items()}
+            trainable |= {name: start[f"d_{kind}"] for kind, name in block.names.items() if f"d_{kind}" in start}
             if block.norm:
                 in_training = block.names["scale"].rpartition(".")[0] in active
                 row.norm, row.eps, row.momentum = (1 if in_training else 2), block.norm.eps, block.norm.momentum
-            for kind, name in block.names.items():
-                setattr(row, kind, theta[name].data_ptr())
-        return table
+                if in_training:
+                    statistics |= {block.names[kind]: start[f"new_{kind}"] for kind in ("mean", "var")}
+        places = [(list(each), np.array(list(each.values()), dtype=int)) for each in (inputs, statistics)]
+        return cls(np.frombuffer(table, np.int64).copy(), *places, trainable, prod(shape))
 
-    def _work(self, table: ctypes.Array, batch: int) -> Tensor:
-        """Working memory for a batch. It is used again and again: fresh memory costs a fifth of a step."""
-        size = build.library().work_bytes(table, len(table), batch)
+
+class Pass:
+    """One pass of a batch through a network. It holds all tensors of which compiled code is given addresses."""
+
+    def __init__(self, network: FusedNetwork, plan: Plan, theta: dict, x: Tensor):
+        self.network, self.plan, self.x, self.batch, self.table = network, plan, x, len(x), plan.table.copy()
+        self.count = self.table.nbytes // ctypes.sizeof(Block)
+        (names, places), (renewed, new_places) = plan.inputs, plan.statistics
+        self.held, self.stats = (
+            [theta[name] for name in names],
+            {name: torch.empty_like(theta[name]) for name in renewed},
+        )
+        self.table[places] = [value.data_ptr() for value in self.held]
+        self.table[new_places] = [value.data_ptr() for value in self.stats.values()]
+        self.address = self.table.ctypes.data
+        self.work = self._memory()
+
+    def _memory(self) -> Tensor:
+        """Working memory, used again and again: fresh memory costs a fifth of a step."""
+        if (size := self.plan.bytes.get(self.batch)) is None:
+            size = self.plan.bytes[self.batch] = build.library().work_bytes(self.address, self.count, self.batch)
         with contextlib.suppress(IndexError):
-            if (work := self.spare.pop()).numel() >= size:
+            if (work := self.network.spare.pop()).numel() >= size:
                 return work
         return torch.empty(size, dtype=torch.uint8)
-
-    def _forward(self, table: ctypes.Array, x: Tensor, work: Tensor) -> Tensor:
-        numbers = self._output(len(table), tuple(x.shape[1:]))
-        out = torch.empty(len(x), numbers[0] * numbers[1] * numbers[2])
-        build.library().forward(table, len(table), len(x), x.data_ptr(), out.data_ptr(), work.data_ptr())
-        return out
-
-
-class _Kept:
-    """Working memory that goes back when it is not needed any more."""
-
-    def __init__(self, network: FusedNetwork, work: Tensor):
-        self.network, self.work = network, work
 
     def __del__(self):
         self.network.spare.append(self.work)
 
-
-class _Pass(torch.autograd.Function):
-    """A training pass through the first `count` blocks."""
-
-    @staticmethod
-    def forward(ctx, network, theta, x, count, active, stats, *weights):
-        table = network._table(theta, x, count, active)
-        for row, block in zip(table, network.blocks):
-            if row.norm == 1:
-                for kind in ("mean", "var"):
-                    stats[block.names[kind]] = new = torch.empty_like(theta[block.names[kind]])
-                    setattr(row, f"new_{kind}", new.data_ptr())
-        ctx.kept = _Kept(network, network._work(table, len(x)))
-        out = network._forward(table, x, ctx.kept.work)
-        ctx.table, ctx.batch, ctx.network = table, len(x), network
-        ctx.alive = [theta[name] for block in network.blocks[:count] for name in block.names.values()]
-        ctx.save_for_backward(*weights)  # so that autograd notices if one of them is changed between the passes
+    def forward(self) -> Tensor:
+        """What the blocks make of the batch, [B, numbers]; fills `stats`."""
+        out, work = torch.empty(self.batch, self.plan.numbers), self.work.data_ptr()
+        build.library().forward(self.address, self.count, self.batch, self.x.data_ptr(), out.data_ptr(), work)
         return out
+
+    def backward(self, d_out: Tensor, part: Collection[str]) -> dict:
+        """Gradients with respect to the parameters in `part`, from that of what `forward` gave."""
+        values = dict(zip(self.plan.inputs[0], self.held))
+        gradients = {name: torch.empty_like(values[name]) for name in part}
+        for name, place in self.plan.trainable.items():
+            self.table[place] = gradients[name].data_ptr() if name in gradients else 0
+        if gradients:
+            work = self.work.data_ptr()
+            build.library().backward(self.address, self.count, self.batch, d_out.data_ptr(), work)
+        return gradients
+
+
+class _ForAutograd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, one: Pass, *weights):
+        ctx.one = one
+        ctx.save_for_backward(*weights)  # so that autograd notices if one of them is changed between the passes
+        return one.forward()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_out):
-        weights, wanted, gradients = ctx.saved_tensors, ctx.needs_input_grad[6:], []
-        each = zip(weights, wanted)
-        for row, block in zip(ctx.table, ctx.network.blocks):
-            for kind in block.names:
-                if kind in GRADIENTS:
-                    weight, asked = next(each)
-                    gradients.append(torch.empty_like(weight) if asked else None)
-                    setattr(row, GRADIENTS[kind], gradients[-1].data_ptr() if asked else None)
-        d_out = d_out.contiguous()
-        work = ctx.kept.work
-        build.library().backward(ctx.table, len(ctx.table), ctx.batch, d_out.data_ptr(), work.data_ptr())
-        return *[None] * 6, *gradients
+        _ = ctx.saved_tensors
+        names, wanted = list(ctx.one.plan.trainable), ctx.needs_input_grad[1:]
+        gradients = ctx.one.backward(d_out.contiguous(), [name for name, asked in zip(names, wanted) if asked])
+        return None, *(gradients.get(name) for name in names)
 
 
 def _own(value: Tensor) -> bool:
-    """Whether a tensor is plain float32 numbers in memory, one after the other."""
-    plain = type(value) in (Tensor, nn.Parameter) and value.device.type == "cpu" and value.dtype == torch.float32
-    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(value) and value.is_contiguous()
-
-
-def _wanted(block: Layers, kind: str) -> torch.Size:
-    layer = block.layer
-    return layer.weight.shape if kind == "weight" else layer.weight.shape[:1]
+    """Whether a tensor is plain float32 numbers in this machine's memory, one after the other."""
+    plain = type(value) is Tensor or type(value) is nn.Parameter
+    return plain and value.is_cpu and value.dtype is torch.float32 and value.is_contiguous()
 
 
 def _plain(layer: nn.Conv2d) -> bool:
