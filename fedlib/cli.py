@@ -539,6 +539,9 @@ def bench(
         bool,
         typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
     ] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Measure single training steps instead: plain, by PyTorch, compiled.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
 ):
     """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
@@ -547,8 +550,11 @@ def bench(
     """
     from fedlib.benchmarks import scaling as growth
     from fedlib.benchmarks import speed
+    from fedlib.benchmarks.steps import bench_steps
 
-    if scaling:
+    if steps:
+        words, table = bench_steps(repeats, quick)
+    elif scaling:
         words, table = growth.scaling(quick)
     else:
         words, table = speed.bench(rounds, repeats, device, dataset, quick)

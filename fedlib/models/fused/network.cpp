@@ -8,7 +8,7 @@
 // [sample]: the batch is innermost, so that a vector operation does the same for 4 (SSE, NEON), 8 (AVX2) or 16
 // (AVX-512) samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's
 // sums and have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by
-// one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but one: the
+// one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but the
 // gradient of a convolution's weights, `weight_gradient`.
 //
 // Built by build.py, called by network.py, which checks all sizes, types and addresses before.
