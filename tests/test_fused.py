@@ -49,6 +49,7 @@ def both(model: Model, batch: Batch, train=None, loss=None) -> None:
     """
     exact = model.to(CPU, torch.float64)
     exact.insist("torch")
+    model.insist("fused")
     wide = Batch(batch.x.double(), batch.y, batch.mask)
     theta, names, results = theta_of(model), train or model.trainable, []
     for each, data in ((model, batch), (exact, wide)):
@@ -190,6 +191,19 @@ def test_ties_and_zeros_as_in_pytorch():
         )[0]
     assert all(torch.equal(values["torch"][name], values["fused"][name]) for name in model.trainable)
     assert values["torch"]["extractor.0.weight"].abs().sum() > 0
+
+
+def test_wide_networks_take_pytorch_for_batches_that_leave_lanes_empty():
+    model, lanes = build("mcmahan_cnn", (1, 16, 16), 10), compiling.library().lanes()
+    for count, step, used in (
+        (2 * lanes, "auto", "fused"),
+        (lanes + 1, "auto", "torch"),
+        (lanes + 1, "fused", "fused"),
+    ):
+        model.step, before = step, calls.copy()
+        model.sgd_step(model.theta0, batch_of((1, 16, 16), count, 10), 0.1)
+        assert calls - before == {used: 1}
+    assert all(build("lenet5_bn", (1, 16, 16), 10).fused.pays(count) for count in range(1, 40))
 
 
 @pytest.mark.parametrize("name", ["lenet5_bn", "lenet5", "mcmahan_cnn"])

@@ -24,8 +24,8 @@ class Model:
     values. Nothing here keeps state: every function takes theta and returns new tensors.
 
     step: what computes passes through the network, "torch" or, where `fedlib.models.fused` knows all layers and the
-    numbers are float32 on a CPU, one client at a time, compiled code; "auto" uses that wherever it can, "fused" insists
-    (`insist`). It decides no more than rounding.
+    numbers are float32 on a CPU, one client at a time, compiled code; "auto" uses that where it can and it pays,
+    "fused" wherever it can (`insist`). It decides no more than rounding.
     """
 
     def __init__(self, module: nn.Module):
@@ -223,7 +223,9 @@ class Model:
     def _fuses(self, theta: dict, x: Tensor) -> bool:
         """Whether compiled code computes this pass."""
         usual = self.step != "torch" and not self.stacked and self.autocast is None
-        return usual and self.fused is not None and self.fused.accepts(theta, x)
+        if not usual or self.fused is None or not self.fused.accepts(theta, x):
+            return False
+        return self.step == "fused" or self.fused.pays(len(x))
 
     def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
         wants_gradient = torch.is_grad_enabled() and any(value.requires_grad for value in theta.values())

@@ -24,6 +24,7 @@ CHUNK = 64  # samples at a time where nothing is trained
 
 INPUTS = ("weight", "bias", "scale", "shift", "mean", "var")
 ADDRESSES = (*INPUTS, "new_mean", "new_var", "d_weight", "d_bias", "d_scale", "d_shift")
+WIDE, FULL = 400, 0.9  # inputs of a convolution's output; share of a batch's lanes that must hold samples there
 calls = Counter()  # forward passes of training steps in this process: "fused", "torch"
 
 
@@ -123,6 +124,17 @@ class FusedNetwork:
     def available(self) -> bool:
         """Whether the code is compiled or could be; the first time it is."""
         return build.library() is not None
+
+    def pays(self, batch: int) -> bool:
+        """Whether compiled code is quicker than PyTorch for batches of this size (measured: `fedlib bench --steps`).
+
+        A batch is rounded up to whole vectors. Convolutions over many channels, which PyTorch does well, leave no room
+        for that.
+        """
+        if all(block.layer.weight[0].numel() < WIDE for block in self.blocks if isinstance(block.layer, nn.Conv2d)):
+            return True
+        lanes = build.library().lanes()
+        return batch >= FULL * lanes * -(-batch // lanes)
 
     def plan(self, count: int, shape: Sequence[int], active: Collection[str]) -> Plan | None:
         """The first `count` blocks for images of this shape, None if these do not fit; active: as in `trained`."""
