@@ -346,6 +346,10 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(help="Worker processes of the backend process (default: one per core).")
     ] = None,
+    step: Annotated[
+        str,
+        typer.Option(help="What computes training steps: torch, fused (compiled for this CPU on first use) or auto."),
+    ] = "auto",
     profile_engine: Annotated[
         str,
         typer.Option(
@@ -363,6 +367,7 @@ def run(
     from fedlib import algorithms
     from fedlib.engine.backends import check
     from fedlib.engine.setup import find_device
+    from fedlib.models.model import STEPS
     from fedlib.runs.store import Store
     from fedlib.runs.sweep import run_all
     from fedlib.spec import RunSpec
@@ -382,11 +387,12 @@ def run(
     spec = RunSpec(method, hyper=hyper, **fields)
     find_device(device)
     check(backend)
+    choose("step", step, STEPS)
     if profile_engine:
-        _profile(spec.but(rounds=3, eval_every=3), backend, device, profile_engine)
+        _profile(spec.but(rounds=3, eval_every=3), backend, device, step, profile_engine)
         return
 
-    result = run_all([spec], Store("single"), backend=backend, device=device, jobs=jobs)[spec.id]
+    result = run_all([spec], Store("single"), backend=backend, device=device, jobs=jobs, step=step)[spec.id]
     if isinstance(result, FedlibError):
         raise result
     if result.status != "finished":
@@ -406,7 +412,7 @@ def _spent(result) -> str:
     return f"seconds: {parts}; {1e3 * result.seconds['per_sample']:.3f} ms per training sample"
 
 
-def _profile(spec, backend: str, device: str, place: str) -> None:
+def _profile(spec, backend: str, device: str, step: str, place: str) -> None:
     """Trace the second round of a run; nothing is stored."""
     from pathlib import Path
 
@@ -417,7 +423,7 @@ def _profile(spec, backend: str, device: str, place: str) -> None:
     )
     path = Path(place).expanduser()
     require(path.parent.is_dir(), "--profile-engine", place, "a file in a folder that exists")
-    result = simulate(spec, backend=backend, device=device, trace=path)
+    result = simulate(spec, backend=backend, device=device, step=step, trace=path)
     print(f"{_spent(result)}\ntrace of round 2: {path} (open it in https://ui.perfetto.dev)")
 
 
@@ -533,6 +539,9 @@ def bench(
         bool,
         typer.Option("--scaling", help="Measure time and memory against the numbers of samples and clients instead."),
     ] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Measure single training steps instead: plain, by PyTorch, compiled.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny task, which only shows that everything runs.")] = False,
 ):
     """Client-samples per second of fedlib beside plain PyTorch loops on the same clients, as ratios in one run.
@@ -541,8 +550,11 @@ def bench(
     """
     from fedlib.benchmarks import scaling as growth
     from fedlib.benchmarks import speed
+    from fedlib.benchmarks.steps import bench_steps
 
-    if scaling:
+    if steps:
+        words, table = bench_steps(repeats, quick)
+    elif scaling:
         words, table = growth.scaling(quick)
     else:
         words, table = speed.bench(rounds, repeats, device, dataset, quick)

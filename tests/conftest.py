@@ -23,6 +23,7 @@ def folder(name: str) -> str:
 here = os.getpid()
 if "FEDLIB_TEST_SHARED" not in os.environ:  # one for all of pytest-xdist's workers: items' smoke runs are done once
     os.environ["FEDLIB_TEST_SHARED"] = folder("shared")
+os.environ.setdefault("FEDLIB_COMPILED", f"{os.environ['FEDLIB_TEST_SHARED']}/compiled")  # built once for all tests
 if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conftest.py runs this file as well
     home = Path(folder("tests"))
     os.environ.setdefault("FEDLIB_TEST_DATA", os.environ.get("FEDLIB_DATA", ""))  # prepared data of the user's, if any

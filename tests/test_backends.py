@@ -113,7 +113,7 @@ def everything():
     def results(name):
         out = {}
         for method, bn_stats in PROCESS_CASES:
-            spec = wide(method, bn_stats=bn_stats, precision="float32", join_ratio=0.5, rounds=2)
+            spec = wide(method, bn_stats=bn_stats, precision="float32")
             out[method, bn_stats], _ = outcome(spec, name)
         return out
 

@@ -37,9 +37,12 @@ from fedlib.benchmarks.speed import (
     workplace,
     write_plain_data,
 )
+from fedlib.benchmarks.steps import fedlib_step, plain_step
 from fedlib.data import load
+from fedlib.data.batch import Batch
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import play_round
+from fedlib.models import build
 
 CPU = torch.device("cpu")
 WORK = dict(model_options={"pools": 2}, num_clients=4, join_ratio=0.25, local_epochs=3, batch_size=8)
@@ -185,7 +188,7 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "SYNTHETIC data (CIFAR-10 is not prepared here)" in result.output and "2 cores" in result.output
     names = [variant.name for variant in cpu_variants(tiny("fedavg"), int, 2)]
-    assert len(names) == 7 and all(name in result.output for name in names)
+    assert len(names) == 8 and all(name in result.output for name in names)
     table = pd.read_csv(home / "results/bench+quick/bench.csv")
     assert table["variant"].tolist() == names
     columns = [
@@ -206,6 +209,25 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert turns.loc[twice, "samples"].nunique() == turns.loc[~twice, "samples"].nunique() == 1
     assert turns.loc[twice, "samples"].iloc[0] == 2 * turns.loc[~twice, "samples"].iloc[0] > 0
     assert "error" not in result.output
+
+
+def test_steps_are_compared_on_the_same_weights(home):
+    """After three steps the plain loop, PyTorch's and compiled steps have gone to the same place."""
+    result = call("--quick", "--steps", "--repeats", 1)
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(home / "results/bench+quick/steps.csv")
+    assert table["network"].tolist() == ["lenet5_bn pools=2"] and (table["fused: x plain"] > 0).all()
+    model = build("lenet5_bn", (1, 16, 16), 10, pools=2)
+    batch, ends = Batch(torch.randn(8, 1, 16, 16), torch.arange(8)), []
+    for step in (plain_step(model, batch), fedlib_step(model, batch, "torch"), fedlib_step(model, batch, "fused")):
+        for _ in range(3):
+            step()
+        inside = {name: cell.cell_contents for name, cell in zip(step.__code__.co_freevars, step.__closure__)}
+        ends.append(list(inside["net"].parameters()) if "net" in inside else inside["held"][0])
+    plain, *ours = ends
+    for theta in ours:
+        for name, value in zip(model.trainable, plain, strict=True):
+            torch.testing.assert_close(theta[name], value.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_scaling_writes_table_exponents_and_figure(home):

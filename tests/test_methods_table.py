@@ -50,7 +50,7 @@ def test_every_file_begins_with_its_citation(name):
 def test_the_command():
     result = CliRunner().invoke(cli.app, ["methods", "fedper", "fedavg"])
     header, *rows = result.stdout.strip().splitlines()
-    assert header.split() == ["method", "down", "up", "personal", "tested", "published"]
+    assert header.split() == ["method", "down", "up", "personal", "tested", "step", "published"]
     assert [row.split()[0] for row in rows] == ["fedavg", "fedper"]
     marked = CliRunner().invoke(cli.app, ["methods", "fedper", "--markdown"]).stdout
     assert "| Federated Learning with Personalization Layers |" in marked

@@ -122,8 +122,15 @@ def write_plain_data(folder: Path, dataset: Dataset) -> None:
 class FedlibRuns:
     """Whole rounds of runs that differ in their seeds only, as `simulate_together` does them, without evaluation."""
 
-    def __init__(self, specs: Sequence[RunSpec], backend: str, device: torch.device, workers: int | None = None):
-        self.runs = set_up_together(specs, backend, str(device), workers)
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        backend: str,
+        device: torch.device,
+        workers: int | None = None,
+        step: str = "auto",
+    ):
+        self.runs = set_up_together(specs, backend, str(device), workers, step)
         self.states = [first_state(run) for run in self.runs]
 
     def __call__(self, t: int) -> int:
@@ -207,13 +214,14 @@ def _close() -> None:
 def cpu_variants(spec: RunSpec, plain: Callable, cores: int) -> list[Variant]:
     """The rows on a CPU with `cores` cores."""
 
-    def runs(backend: str, workers: int | None = None):
-        return functools.partial(FedlibRuns, [spec], backend, torch.device("cpu"), workers)
+    def runs(backend: str, workers: int | None = None, step: str = "auto"):
+        return functools.partial(FedlibRuns, [spec], backend, torch.device("cpu"), workers, step)
 
     return [
         Variant("plain loop, 1 thread", plain, ratio="x plain, 1 thread"),
         Variant(f"plain loop, {cores} threads", plain, threads=cores),
         Variant(f"{cores} plain loops side by side", plain, copies=cores, ratio="x plain, side by side"),
+        Variant("fedlib serial, PyTorch's steps", runs("serial", step="torch")),
         Variant("fedlib serial", runs("serial")),
         Variant(f"fedlib process, {cores} workers", runs("process", cores)),
         Variant(f"{cores} fedlib runs side by side", runs("serial"), copies=cores),

@@ -43,7 +43,9 @@ class Serial:
         results = []
         for k, turn in enumerate(turns):
             data = PlainData(turn, self.seconds, self.watch)
-            results.append(fn(self.model, *(tree.rows(t, k) for t in trees), data))
+            # copies, at addresses like those in a worker process: last bits of PyTorch's products depend on them
+            own = [tree.map(torch.clone, tree.rows(t, k)) for t in trees]
+            results.append(fn(self.model, *own, data))
         return tree.stack(results)
 
     def close(self) -> None:

@@ -124,7 +124,8 @@ def finished(run: Run, state: State, measures: dict[str, np.ndarray]) -> RunResu
             **seconds,
             "per_sample": (state.seconds["data"] + state.seconds["step"]) / max(state.samples, 1),
         },
-        provenance=provenance(run.device, run.backend.name) | {"shared_rounds": state.shared_rounds},
+        provenance=provenance(run.device, run.backend.name)
+        | {"step": run.backend.model.step_used, "shared_rounds": state.shared_rounds},
         arrays={
             **{array_name(point, headline): correct for point, correct in final.items()},
             "tests": run.tests,

@@ -78,7 +78,9 @@ class Run:
         return self.spec.eval_points or self.acting(state).eval_points(state.server)
 
 
-def set_up_together(specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None) -> list[Run]:
+def set_up_together(
+    specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "auto"
+) -> list[Run]:
     """Runs that share a backend and the data on their device."""
     require(
         len({spec.but(seed=0, partition_seed=0).id for spec in specs}) == 1,
@@ -86,20 +88,27 @@ def set_up_together(specs: Sequence[RunSpec], backend: str, device: str, workers
         [spec.label for spec in specs],
         "runs that differ in seed and partition_seed only",
     )
-    first = set_up(specs[0], backend, device, workers)
-    return [first, *(set_up(spec, backend, device, workers, beside=first) for spec in specs[1:])]
+    first = set_up(specs[0], backend, device, workers, step=step)
+    return [first, *(set_up(spec, backend, device, workers, beside=first, step=step) for spec in specs[1:])]
 
 
 def set_up(
-    spec: RunSpec, backend: str = "auto", device: str = "cpu", workers: int | None = None, beside: Run | None = None
+    spec: RunSpec,
+    backend: str = "auto",
+    device: str = "cpu",
+    workers: int | None = None,
+    beside: Run | None = None,
+    step: str = "auto",
 ) -> Run:
-    """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well."""
+    """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well; step: as
+    in `fedlib.models.Model`."""
     where = find_device(device)
     dataset, dtype = load(spec.dataset), DTYPES[spec.precision]
     require(spec.precision != "tf32" or devices.is_gpu(where), "precision", "tf32", "float32, float64 or bf16 on a CPU")
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
+    model.step = step
     partition, parts = spec.divide(dataset)
     labels = dataset.labels.numpy()
     tests, counts = (
@@ -114,6 +123,8 @@ def set_up(
         model.sibling(name)
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     name, _ = backends.pick(backend, where)
+    in_use = beside.backend if beside else backends.make(name, model, where, workers)
+    in_use.model.insist(step)
     return Run(
         spec=spec,
         method=method,
@@ -122,7 +133,7 @@ def set_up(
         partition=partition,
         work=Workload(model, beside.work.source if beside else Source(dataset, where, dtype), training, parts),
         transport=Transport(spec.bn_stats, model.running, model.theta0),
-        backend=beside.backend if beside else backends.make(name, model, where, workers),
+        backend=in_use,
         device=where,
         tests=tests,
         data_checksum=dataset.sha256,

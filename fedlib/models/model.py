@@ -9,8 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedlib.base.errors import choose, require
+from fedlib.models.fused import FusedNetwork, calls
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
+
+STEPS = ("auto", "torch", "fused")
 
 
 class Model:
@@ -18,6 +22,10 @@ class Model:
 
     Names start with "extractor." or "head."; `trainable` and `running` say which are which. `theta0` are the initial
     values. Nothing here keeps state: every function takes theta and returns new tensors.
+
+    step: what computes passes through the network, "torch" or, where `fedlib.models.fused` knows all layers and the
+    numbers are float32 on a CPU, one client at a time, compiled code; "auto" uses that where it can and it pays,
+    "fused" wherever it can (`insist`). It decides no more than rounding.
     """
 
     def __init__(self, module: nn.Module):
@@ -33,13 +41,34 @@ class Model:
         self.remake: Callable = _unknown_origin  # number -> a module with other initial values
         self.make_sibling: Callable = _unknown_origin  # (name, **options) -> another backbone for the same task
         self.siblings: dict[tuple, Model] = {}
+        self.step, self.fused = "auto", FusedNetwork.of(module)
         self._slots = {name: _slot(module, name) for name in self.theta0}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Model:
         """This model on another device or with another floating-point type."""
         moved = Model(copy.deepcopy(self.module).to(device=device, dtype=dtype))
         moved.autocast, moved.remake, moved.make_sibling = self.autocast, self.remake, self.make_sibling
+        moved.step = self.step
         return moved
+
+    def insist(self, step: str) -> None:
+        """Set `step`. Raises BadValue for "fused" where compiled code cannot be used for this model."""
+        self.step = choose("step", step, STEPS)
+        require(step != "fused" or self.step_used == "fused", "step", step, f"auto or torch: {self._unfused()}")
+
+    @property
+    def step_used(self) -> str:
+        """What computes training steps on this model: "torch" or "fused"."""
+        return "torch" if self.step == "torch" or self._unfused() else "fused"
+
+    def _unfused(self) -> str:
+        """Why compiled code cannot be used for this model; "" if it can."""
+        like = self.theta0["head.bias"]
+        if self.fused is None:
+            return "the network has other layers than compiled steps know"
+        if self.stacked or self.autocast is not None or like.dtype != torch.float32 or like.device.type != "cpu":
+            return "compiled steps are for float32 on a CPU, one client at a time (backend serial or process)"
+        return "" if self.fused.available else "no compiler was found, or it failed"
 
     def for_stack(self) -> Model:
         """This model for use under torch.func.vmap."""
@@ -64,7 +93,7 @@ class Model:
         if key not in self.siblings:
             like = next(iter(self.theta0.values()))
             self.siblings[key] = self.make_sibling(name, **options).to(like.device, like.dtype)
-            self.siblings[key].autocast = self.autocast
+            self.siblings[key].autocast, self.siblings[key].step = self.autocast, self.step
         return self.siblings[key].for_stack() if self.stacked else self.siblings[key]
 
     @property
@@ -78,8 +107,7 @@ class Model:
 
     def logits(self, theta: dict, x: Tensor) -> Tensor:
         """Class scores [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
-        self._mode(training=False)
-        return self._forward(theta, x)
+        return self._evaluated(theta, x)
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
         """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest,
@@ -89,8 +117,7 @@ class Model:
 
     def features(self, theta: dict, x: Tensor) -> Tensor:
         """What the extractor makes of images, [B, d], in evaluation mode."""
-        self._mode(training=False)
-        return self._forward(theta, x, self.module.extractor)
+        return self._evaluated(theta, x, self.module.extractor)
 
     def classify(self, theta: dict, z: Tensor) -> Tensor:
         """Class scores [B, C] of feature vectors z [B, d]; theta may be the head alone."""
@@ -162,6 +189,10 @@ class Model:
 
     def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
         """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
+        usual = loss == self.loss and batch.mask is None and part.keys() <= self.theta0.keys()
+        if usual and self._fuses(theta, batch.x):
+            calls["fused"] += 1
+            return self.fused.entropy_gradient(theta, batch.x, batch.y, part, self._active(part))
         return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
@@ -182,6 +213,26 @@ class Model:
         return dict(zip(leaves, grads)), {name: leaf.detach() for name, leaf in aux.items()}
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _active(self, train: Iterable[str]) -> dict[str, BatchNorm2d]:
+        """Batch-norm layers that are in training mode while these parameters are trained."""
+        return {
+            name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
+        }
+
+    def _fuses(self, theta: dict, x: Tensor) -> bool:
+        """Whether compiled code computes this pass."""
+        usual = self.step != "torch" and not self.stacked and self.autocast is None
+        if not usual or self.fused is None or not self.fused.accepts(theta, x):
+            return False
+        return self.step == "fused" or self.fused.pays(len(x))
+
+    def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
+        wants_gradient = torch.is_grad_enabled() and any(value.requires_grad for value in theta.values())
+        if not wants_gradient and self._fuses(theta, x):
+            return self.fused.evaluated(theta, x, part is not None)
+        self._mode(training=False)
+        return self._forward(theta, x, part)
 
     def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
         """The module's (or a part's) output with theta's tensors in the places of its own:
@@ -204,10 +255,12 @@ class Model:
     def _train_forward(
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
+        active = self._active(train)
+        fuses = self._fuses(theta, batch.x) and (batch.mask is None or bool(batch.mask.any()))
+        calls["fused" if fuses else "torch"] += torch.is_grad_enabled()
+        if fuses:
+            return self.fused.trained(theta, batch.x, batch.mask, active, part is not None)
         self._mode(training=True)
-        active = {
-            name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
-        }
         for name, layer in self.norms.items():
             layer.mask, layer.training = batch.mask, name in active
         output = self._forward(theta, batch.x, part)
@@ -225,8 +278,9 @@ class Model:
             return lambda _, inputs, output: seen.__setitem__(name, pick(inputs, output))
 
         hooks = [layer.register_forward_hook(watcher(name)) for name, layer in layers.items()]
+        self._mode(training=False)
         try:
-            self.logits(theta, x)
+            self._forward(theta, x)  # layer by layer
         finally:
             for hook in hooks:
                 hook.remove()

@@ -12,6 +12,7 @@ from fedlib.base import tree
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import watched_round
 from fedlib.models import MODELS
+from fedlib.models.fused import calls
 from fedlib.spec import RunSpec
 
 # Everybody takes part. In the second round every warm-up is over (half of the rounds at most), and there is something
@@ -32,6 +33,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
     | down, up | what a client's message holds, and its numbers in units of a model's parameters |
     | personal | what a client keeps from round to round |
     | tested | evaluation points after training, the headline first |
+    | step | what computes its training steps on a CPU: "fused" (`fedlib.models.fused`), "torch", or the share that is |
     | published | place and year; empty for local training, which nobody invented |
     | title | of the paper |
     """
@@ -44,6 +46,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
 def _row(name: str) -> dict:
     run = set_up(RunSpec(name, **TASK), "serial")
     state = first_state(run)
+    calls.clear()
     for t in range(1, run.spec.rounds + 1):
         acting = run.acting(state)
         seen = watched_round(run, state, t)
@@ -55,9 +58,17 @@ def _row(name: str) -> dict:
         "up": _amount(run, up),
         "personal": contents(run, seen.clients),
         "tested": ", ".join(run.points(state)),
+        "step": _step(),
         "published": place,
         "title": title,
     }
+
+
+def _step() -> str:
+    """Which passes of training steps were computed since the last count, in words."""
+    if 0 in (calls["fused"], calls["torch"]):
+        return "fused" if calls["fused"] else "torch"
+    return f"{calls['fused'] / calls.total():.0%} fused"
 
 
 def _counted(run, count, stacked):

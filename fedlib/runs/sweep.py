@@ -35,21 +35,24 @@ def run_all(
     jobs: int | None = None,
     device: str = "cpu",
     backend: str = "auto",
+    step: str = "auto",
     engine: str = "",
     gpu_share: float = 1.0,
     share: bool = True,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). engine: address of a Dask scheduler, on whose workers the
-    runs are done (`fedlib.runs.cluster`), `gpu_share` of a GPU each. share: compute the common beginning of runs that
-    begin alike once; without it a run's seconds are its own, and runs are done in the given order. Attacks are done
-    here, on the CPU. Interrupted by Ctrl-C or killed, the next call continues.
+    jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`; "auto" on a cluster.
+    engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
+    GPU each. share: compute the common beginning of runs that begin alike once; without it a run's seconds are its own,
+    and runs are done in the given order. Attacks are done here, on the CPU. Interrupted by Ctrl-C or killed, the next
+    call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
     jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
     require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
+    require(not engine or step == "auto", "step", step, "auto with an engine")
     done: Done = {key: found for key, spec in unique.items() if (found := store.get(spec)) is not None}
     pending = [spec for key, spec in unique.items() if key not in done]
     if not pending:
@@ -69,7 +72,7 @@ def run_all(
             waiting = {id for _, others in alike.values() for id in others}
             try:
                 for stage in ([s for s in trained if s.id not in waiting], [s for s in trained if s.id in waiting]):
-                    _stage(stage, milestones, store, jobs, device, where, backend, bar, done)
+                    _stage(stage, milestones, store, jobs, device, where, backend, step, bar, done)
             finally:
                 remove_milestones(trained, milestones)
         _side_by_side({spec.id: ([spec], _attack, store) for spec in attacks}, min(jobs, len(attacks)), bar, done)
@@ -77,7 +80,16 @@ def run_all(
 
 
 def _stage(
-    specs: list[RunSpec], milestones: dict, store: Store, jobs: int, device: str, where, backend: str, bar, done: Done
+    specs: list[RunSpec],
+    milestones: dict,
+    store: Store,
+    jobs: int,
+    device: str,
+    where,
+    backend: str,
+    step: str,
+    bar,
+    done: Done,
 ):
     """Do runs that do not wait for each other: those whose beginning others share first."""
     if not specs:
@@ -93,7 +105,7 @@ def _stage(
         + (f"; {shared} of them also for runs that begin alike" if shared else ""),
         file=sys.stderr,
     )
-    options = dict(device=device, backend=name)
+    options = dict(device=device, backend=name, step=step)
     if side_by_side == 1:
         options["workers"] = jobs
     todo = {

@@ -1,0 +1,120 @@
+"""How fast is one training step? Compiled, by PyTorch within fedlib, and in a plain PyTorch loop, on one core.
+
+A step is forward pass, gradient of the mean cross-entropy and SGD on one minibatch of random images. The three take
+turns; times are seconds of the processor, and a ratio is the median over the turns of the ratio within one turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+
+import pandas as pd
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from fedlib.base.errors import require
+from fedlib.base.provenance import provenance
+from fedlib.benchmarks.speed import save
+from fedlib.data.batch import Batch
+from fedlib.models import Model, build
+from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
+
+LR, NUM_CLASSES, TURN = 0.01, 10, 0.3  # TURN: seconds, about
+TASKS = [  # network, its options, shape of an image, size of a batch
+    ("lenet5_bn", {"pools": 2}, (3, 32, 32), 32),
+    ("lenet5_bn", {"pools": 1}, (3, 32, 32), 32),
+    ("lenet5_bn", {"pools": 2}, (1, 28, 28), 10),
+    ("lenet5", {}, (3, 32, 32), 32),
+    ("mcmahan_cnn", {"padding": "valid"}, (3, 32, 32), 32),
+    ("mcmahan_cnn", {"padding": "same"}, (1, 28, 28), 10),
+]
+
+
+def plain_module(model: Model) -> nn.Sequential:
+    """The same network of stock modules."""
+    layers = [copy.deepcopy(layer) for layer in (*model.module.extractor, model.module.head)]
+    stock = {BatchNorm2d: lambda layer: nn.BatchNorm2d(layer.num_features), MaxPool2x2: lambda layer: nn.MaxPool2d(2)}
+    return nn.Sequential(*(stock.get(type(layer), lambda same: same)(layer) for layer in layers)).train()
+
+
+def plain_step(model: Model, batch: Batch) -> Callable[[], None]:
+    """A step of a loop that knows nothing of fedlib."""
+    net = plain_module(model)
+    loss_function, optimiser = nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), lr=LR)
+
+    def step():
+        loss = loss_function(net(batch.x), batch.y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    return step
+
+
+def fedlib_step(model: Model, batch: Batch, kind: str) -> Callable[[], None]:
+    """A step of `Model.sgd_step`; kind: "torch" or "fused"."""
+    twin = model.to(torch.device("cpu"), torch.float32)
+    twin.insist(kind)
+    held = [twin.theta0]
+
+    def step():
+        with torch.no_grad():
+            held[0] = twin.sgd_step(held[0], batch, LR)
+
+    return step
+
+
+def seconds_of(step: Callable[[], None], count: int) -> float:
+    """Processor seconds of one step, the mean over `count`."""
+    start = time.process_time()
+    for _ in range(count):
+        step()
+    return (time.process_time() - start) / count
+
+
+def bench_steps(repeats: int = 5, quick: bool = False) -> tuple[str, pd.DataFrame]:
+    """Measure all tasks; returns what was measured, in words, and the table. Writes results/bench/steps.{csv,json}.
+
+    quick: one small task, written to results/bench+quick/. Raises BadValue where steps cannot be compiled.
+    """
+    require(repeats >= 1, "repeats", repeats, "an integer of at least 1")
+    tasks, rows, threads = TASKS[2:3] if quick else TASKS, [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for name, options, shape, size in tqdm(tasks, unit="network", leave=False):
+            model = build(name, shape, NUM_CLASSES, **options)
+            draw = torch.Generator().manual_seed(0)
+            x = torch.randn(size, *shape, generator=draw)
+            batch = Batch(x, torch.randint(NUM_CLASSES, (size,), generator=draw))
+            steps = {"plain": plain_step(model, batch)}
+            steps |= {kind: fedlib_step(model, batch, kind) for kind in ("torch", "fused")}
+            count = 2 if quick else max(3, int(TURN / max(seconds_of(step, 3) for step in steps.values())))
+            times = pd.DataFrame(
+                [{kind: seconds_of(step, count) for kind, step in steps.items()} for _ in range(repeats)]
+            )
+            ratios = times["plain"] / times["fused"]
+            rows.append(
+                {
+                    "network": " ".join([name, *(f"{k}={v}" for k, v in options.items())]),
+                    "images": "x".join(map(str, shape)),
+                    "batch": size,
+                    **{f"{kind}, ms": 1e3 * times[kind].median() for kind in times},
+                    "fused: x plain": ratios.median(),
+                    "min": ratios.min(),
+                    "max": ratios.max(),
+                    "fused: x torch": (times["torch"] / times["fused"]).median(),
+                }
+            )
+    finally:
+        torch.set_num_threads(threads)
+    table, origin = pd.DataFrame(rows), provenance(torch.device("cpu"), "bench")
+    words = (
+        "One training step on one core: a plain PyTorch loop, fedlib by PyTorch, fedlib compiled (processor time).\n"
+        f"{origin['device']}, torch {origin['versions']['torch']}. Medians of {repeats} turns."
+    )
+    save(table, "steps", quick, {"work": words, **origin})
+    return words, table

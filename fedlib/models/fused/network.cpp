@@ -1,0 +1,458 @@
+// Forward and backward pass of a small convolutional network on one core, in float32.
+//
+// The network is a list of blocks, each
+//     convolution or linear layer -> batch norm (or none) -> ReLU (or none) -> 2x2 max-pooling (or none).
+// A linear layer is a 1x1 convolution of a 1x1 image, so that there is one kind of block only.
+//
+// Layout. Weights and their gradients are in PyTorch's layout. Between the layers numbers lie as [channel][row][column]
+// [sample]: the batch is innermost, so that a vector operation does the same for 4 (SSE, NEON), 8 (AVX2) or 16
+// (AVX-512) samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's
+// sums and have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by
+// one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but the
+// gradient of a convolution's weights, `weight_gradient`.
+//
+// Built by build.py, called by network.py, which checks all sizes, types and addresses before.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#if defined(__AVX512F__)
+constexpr int BYTES = 64, REGISTERS = 32;
+#elif defined(__AVX2__)
+constexpr int BYTES = 32, REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr int BYTES = 16, REGISTERS = 32;
+#else
+constexpr int BYTES = 16, REGISTERS = 16;
+#endif
+constexpr int LANES = BYTES / 4;
+constexpr int NEAR = 16 << 10, MIDDLE = 192 << 10;  // bytes that surely fit into first and second-level caches
+typedef float vec __attribute__((vector_size(BYTES)));
+typedef float loose_vec __attribute__((vector_size(BYTES), aligned(4)));  // at any address
+typedef int32_t ivec __attribute__((vector_size(BYTES)));
+
+static inline vec all(float a) { return a - vec{}; }  // not vec{} + a, which is an addition: -0 would become 0
+static inline float sum(vec a) {
+  float total = 0;
+  for (int i = 0; i < LANES; i++) total += a[i];
+  return total;
+}
+
+struct Block {  // the same fields, in this order, in network.py; a null pointer: there is none, or it is not asked for
+  int32_t channels, height, width;  // of the input
+  int32_t out, kernel, border;      // channels made, side of the kernel, rows of zeros around the input
+  int32_t norm, relu, pool;         // norm: 0 none, 1 by the batch's statistics, 2 by the running ones
+  float eps, momentum;
+  const float *weight, *bias, *scale, *shift, *mean, *var;  // mean, var: running statistics
+  float *new_mean, *new_var, *d_weight, *d_bias, *d_scale, *d_shift;
+
+  int rows() const { return height + 2 * border - kernel + 1; }
+  int columns() const { return width + 2 * border - kernel + 1; }
+  long pixels() const { return (long)rows() * columns(); }
+  long pooled() const { return pool ? (long)(rows() / 2) * (columns() / 2) : pixels(); }
+  bool in_place() const { return norm != 1 && !pool; }
+  bool trained() const { return d_weight || d_bias || d_scale || d_shift; }
+};
+
+// Matrix products ---------------------------------------------------------------------------------------------------
+
+// out[o][h][w] = bias[o] + sum over channels i, rows r, columns s of weight(o, i, r, s) * x[i][h + r - border][w + s -
+// border], where weight(o, i, r, s) = w[o * by_out + i * by_in + r * by_row + s * by_column]. Planes of x and out are
+// `x_plane` and `out_plane` vectors apart. By its strides this is a convolution or a linear layer, the gradient with
+// respect to the input of both (channels change places, the kernel is turned by 180 degrees), or a linear layer's
+// gradient with respect to its weights.
+struct Product {
+  int out, in, height, width, kernel, border;
+  long n;  // vectors a pixel
+  long by_out, by_in, by_row, by_column, x_plane, out_plane;
+};
+
+struct Part {  // of a product's sum: so many input channels, rows and columns of the kernel; more: out already has some
+  int channels, r0, r1, s0, s1;
+  bool more;
+};
+
+// R channels of N neighbouring vectors: the sums stay in registers.
+template <int R, int N>
+static void tile(const Product& p, const Part& t, const vec* x, const float* w, const float* bias, loose_vec* out) {
+  vec a[R][N];
+  for (int o = 0; o < R; o++)
+    for (int k = 0; k < N; k++) a[o][k] = t.more ? (vec)out[o * p.out_plane + k] : all(bias ? bias[o] : 0);
+  const int r0 = t.r0, r1 = t.r1, s0 = t.s0, s1 = t.s1;
+  int many = t.channels, few = s1 - s0;
+  long x_many = p.x_plane, w_many = p.by_in, x_few = p.n, w_few = p.by_column;
+  if (p.kernel == 1) std::swap(many, few), std::swap(x_many, x_few), std::swap(w_many, w_few);  // few: the inner loop
+  for (int i = 0; i < many; i++)
+    for (int r = r0; r < r1; r++) {
+      const vec* from = x + i * x_many + (r * (long)p.width + s0) * p.n;
+      const float* weight = w + i * w_many + r * p.by_row + s0 * p.by_column;
+      for (int s = 0; s < few; s++, from += x_few, weight += w_few) {
+        vec b[N];
+#pragma GCC unroll 4
+        for (int k = 0; k < N; k++) b[k] = from[k];
+#pragma GCC unroll 16
+        for (int o = 0; o < R; o++) {
+          const vec factor = all(weight[o * p.by_out]);
+#pragma GCC unroll 4
+          for (int k = 0; k < N; k++) a[o][k] += factor * b[k];
+        }
+      }
+    }
+  for (int o = 0; o < R; o++)
+    for (int k = 0; k < N; k++) out[o * p.out_plane + k] = a[o][k];
+}
+
+constexpr int TALL = REGISTERS == 32 ? 12 : 6;  // channels in a tile of two vectors: 2 TALL sums, 2 inputs, 1 weight
+typedef void (*Tile)(const Product&, const Part&, const vec*, const float*, const float*, loose_vec*);
+template <int N, int... R>
+static Tile tile_of(int rows, std::integer_sequence<int, R...>) {
+  static constexpr Tile table[] = {tile<R + 1, N>...};
+  return table[rows - 1];
+}
+
+static void convolve(const Product& p, const vec* x, const float* w, const float* bias, loose_vec* out) {
+  const int rows = p.height + 2 * p.border - p.kernel + 1, columns = p.width + 2 * p.border - p.kernel + 1;
+  const int parts = (p.out + TALL - 1) / TALL;
+  // so many input channels at a time that what one tile sees of them stays in the first-level cache
+  const int most = std::max(1, NEAR / (p.kernel * p.kernel * 2 * BYTES)), chunks = (p.in + most - 1) / most;
+  for (int job = 0; job < chunks * parts; job++) {
+    const int chunk = job / parts, part = job % parts, in = p.in * chunk / chunks;
+    const int first = p.out * part / parts, count = p.out * (part + 1) / parts - first;
+    const Tile two = tile_of<2>(count, std::make_integer_sequence<int, TALL>()),
+               one = tile_of<1>(count, std::make_integer_sequence<int, TALL>());
+    const float *weights = w + first * p.by_out + in * p.by_in, *biases = bias ? bias + first : nullptr;
+    Part t{p.in * (chunk + 1) / chunks - in, 0, 0, 0, 0, chunk > 0};
+    for (int h = 0; h < rows; h++) {
+      t.r0 = std::max(0, p.border - h), t.r1 = std::min(p.kernel, p.height + p.border - h);
+      for (int left = 0, right; left < columns; left = right) {  // columns that see the same part of the kernel
+        t.s0 = std::max(0, p.border - left), t.s1 = std::min(p.kernel, p.width + p.border - left);
+        right = t.s1 - t.s0 == p.kernel ? p.width + p.border - p.kernel + 1 : left + 1;
+        const vec* from = x + in * p.x_plane + ((h - p.border) * (long)p.width - p.border) * p.n;
+        loose_vec* to = out + first * p.out_plane + (long)h * columns * p.n;
+        for (long v = left * p.n; v < right * p.n; v += 2)
+          (v + 2 <= right * p.n ? two : one)(p, t, from + v, weights, biases, to + v);
+      }
+    }
+  }
+}
+
+// Gradient of one kernel row of R output channels and one input channel: sums over the image and the batch.
+// x: the plane's first row under this kernel row, `stride` vectors a row; d: gradients of the output, planes `plane`.
+template <int K, int R>
+static void kernel_row(const vec* x, long stride, const vec* d, long plane, int rows, long length, long n, float* to,
+                       long by_out) {
+  vec a[R][K];
+  for (int o = 0; o < R; o++)
+    for (int s = 0; s < K; s++) a[o][s] = vec{};
+  for (int h = 0; h < rows; h++)
+    for (long v = 0; v < length; v++) {
+      vec b[K];
+#pragma GCC unroll 8
+      for (int s = 0; s < K; s++) b[s] = x[h * stride + v + s * n];
+#pragma GCC unroll 8
+      for (int o = 0; o < R; o++) {
+        vec t = d[o * plane + h * length + v];
+#pragma GCC unroll 8
+        for (int s = 0; s < K; s++) a[o][s] += t * b[s];
+      }
+    }
+  for (int o = 0; o < R; o++)
+    for (int s = 0; s < K; s++) to[o * by_out + s] = sum(a[o][s]);
+}
+
+constexpr int rows_for(int kernel) { return std::clamp((REGISTERS - 1 - kernel) / kernel, 1, 6); }
+
+// d_weight[o][i][r][s] of a convolution; padded: room for one plane of x with its border.
+template <int K>
+static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, vec* padded) {
+  const long length = b.columns() * n, plane = b.rows() * length, by_out = (long)b.channels * K * K;
+  const long stride = (b.width + 2 * b.border) * n, inner = b.width * n;
+  const int group = std::max<long>(1, MIDDLE / (plane * sizeof(vec)));  // channels whose gradients stay in the cache
+  if (b.border) std::memset((void*)padded, 0, (b.height + 2 * b.border) * stride * sizeof(vec));
+  for (int first = 0; first < b.out; first += group)
+    for (int i = 0; i < b.channels; i++) {
+      const vec* from = x + i * b.height * inner;
+      float* to = b.d_weight + i * K * K;
+      if (b.border) {
+        for (int h = 0; h < b.height; h++)
+          std::memcpy((void*)(padded + (h + b.border) * stride + b.border * n), from + h * inner, inner * sizeof(vec));
+        from = padded;
+      }
+      constexpr int R = rows_for(K);
+      for (int o = first, end = std::min(b.out, first + group), step; o < end; o += step) {
+        step = o + R <= end ? R : 1;
+        for (int r = 0; r < K; r++)
+          (step == R ? kernel_row<K, R> : kernel_row<K, 1>)(from + r * stride, stride, d + o * plane, plane, b.rows(),
+                                                            length, n, to + o * by_out + r * K, by_out);
+      }
+    }
+}
+
+// From [rows][count] to [count][size], where rows <= size and the rest is zeros.
+static void transpose(const float* from, long stride, int rows, long count, float* to, long size) {
+  float part[LANES * 2][LANES];
+  for (long i = 0; i < count; i += LANES) {
+    const int wide = (int)std::min<long>(LANES, count - i);
+    for (long r = 0; r < size; r += 2 * LANES) {
+      const int high = (int)std::min<long>(2 * LANES, size - r);
+      for (int k = 0; k < high; k++) {
+        std::memset(part[k], 0, sizeof part[k]);
+        if (r + k < rows) std::memcpy(part[k], from + (r + k) * stride + i, wide * sizeof(float));
+      }
+      for (int j = 0; j < wide; j++)
+        for (int k = 0; k < high; k++) to[(i + j) * size + r + k] = part[k][j];
+    }
+  }
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define FORBID(place, bytes) ASAN_POISON_MEMORY_REGION(place, bytes)
+#else
+#define FORBID(place, bytes)
+#endif
+
+struct Buffers {  // of one block
+  vec *z, *out;   // before and after norm, ReLU and pooling; by the batch's statistics, z is normalised in place
+  ivec* chosen;   // which of a window's four numbers is the largest, -1 where ReLU made it 0
+  float* spread;  // 1 / standard deviation, by channel
+};
+
+struct Work {  // hands out an array's parts; with a null array it only counts
+  char* start;
+  int64_t used = 0;
+  template <class T>
+  T* take(long count) {
+    T* found = (T*)(start + used);
+    const int64_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+    used += bytes + 64;
+    if (start) { FORBID(start + used - 64, 64); }
+    return found;
+  }
+};
+
+struct Plan {  // where everything lies in the array `work`
+  static constexpr int MOST = 64;
+  long n;
+  int64_t bytes;
+  vec *x, *d, *dz, *padded, *mask;
+  Buffers of[MOST];
+
+  Plan(const Block* blocks, int count, int batch, void* work) {
+    Work w{(char*)(((uintptr_t)work + 63) / 64 * 64)};
+    n = (batch + LANES - 1) / LANES;
+    mask = w.take<vec>(n);
+    x = w.take<vec>((long)blocks[0].channels * blocks[0].height * blocks[0].width * n);
+    long most_z = 0, most_out = 0, most_plane = 0;
+    for (int k = 0; k < count; k++) {
+      const Block& b = blocks[k];
+      const long pixels = b.out * b.pixels(), pooled = b.out * b.pooled();
+      of[k].z = w.take<vec>(pixels * n);
+      of[k].out = b.in_place() ? of[k].z : w.take<vec>(pooled * n);
+      of[k].chosen = b.pool ? w.take<ivec>(pooled * n) : nullptr;
+      of[k].spread = b.norm ? w.take<float>(b.out) : nullptr;
+      most_z = std::max(most_z, pixels * n);
+      most_out = std::max(most_out, std::max(pooled, (long)b.channels * b.height * b.width) * n);
+      most_plane = std::max(most_plane, (long)(b.height + 2 * b.border) * (b.width + 2 * b.border) * n);
+      if (b.pixels() == 1) {  // linear: inputs turned, and gradients whose rows are whole vectors
+        const long wide = (b.channels + LANES - 1) / LANES;
+        most_plane = std::max(most_plane, (batch + (b.channels % LANES ? b.out : 0)) * wide);
+      }
+    }
+    d = w.take<vec>(most_out);
+    dz = w.take<vec>(most_z);
+    padded = w.take<vec>(most_plane);
+    bytes = w.used + 64;
+  }
+};
+
+// Norm, ReLU and pooling --------------------------------------------------------------------------------------------
+
+static void finish_channel(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
+  const long n = p.n, width = b.columns() * n, size = b.rows() * width;
+  vec* z = u.z + c * size;
+  float scale = 1, shift = 0;
+  if (b.norm == 1) {
+    const double count = (double)b.pixels() * batch;
+    double total = 0, square = 0;
+    for (int h = 0; h < b.rows(); h++) {
+      vec s{};
+      for (long v = h * width; v < (h + 1) * width; v += n)
+        for (long k = 0; k < n; k++) s += z[v + k] * p.mask[k];
+      total += sum(s);
+    }
+    const float mean = (float)(total / count);
+    for (int h = 0; h < b.rows(); h++) {
+      vec s{};
+      for (long v = h * width; v < (h + 1) * width; v += n)
+        for (long k = 0; k < n; k++) {
+          const vec away = (z[v + k] - mean) * p.mask[k];
+          s += away * away;
+        }
+      square += sum(s);
+    }
+    const double variance = square / count;
+    const float spread = (float)(1 / std::sqrt(variance + b.eps));
+    const float unbiased = count > 1 ? (float)(square / (count - 1)) : b.var[c];
+    b.new_mean[c] = (1 - b.momentum) * b.mean[c] + b.momentum * mean;
+    b.new_var[c] = (1 - b.momentum) * b.var[c] + b.momentum * unbiased;
+    for (long v = 0; v < size; v++) z[v] = (z[v] - mean) * spread;
+    u.spread[c] = spread, scale = b.scale[c], shift = b.shift[c];
+  } else if (b.norm == 2) {
+    u.spread[c] = 1 / std::sqrt(b.var[c] + b.eps);
+    scale = b.scale[c] * u.spread[c], shift = b.shift[c] - b.mean[c] * scale;
+  }
+  const vec floor = all(b.relu ? 0 : -std::numeric_limits<float>::infinity());
+  if (!b.pool) {
+    vec* out = u.out + c * size;
+    for (long v = 0; v < size; v++) {
+      const vec y = z[v] * scale + shift;
+      out[v] = floor > y ? floor : y;  // so that NaN stays NaN
+    }
+    return;
+  }
+  for (int h = 0; h < b.rows() / 2; h++)
+    for (int w = 0; w < b.columns() / 2; w++)
+      for (long k = 0; k < n; k++) {
+        const long to = c * b.pooled() * n + ((long)h * (b.columns() / 2) + w) * n + k;
+        const vec* from = z + 2 * h * width + 2 * w * n + k;
+        vec best = from[0] * scale + shift;
+        ivec which{};
+        const vec others[] = {from[n] * scale + shift, from[width] * scale + shift, from[width + n] * scale + shift};
+#pragma GCC unroll 3
+        for (int i = 0; i < 3; i++) {
+          const ivec larger = others[i] > best;  // of equal numbers the first is chosen
+          best = larger ? others[i] : best;
+          which = larger ? ivec{} + (i + 1) : which;
+        }
+        u.chosen[to] = best > floor ? which : ivec{} - 1;
+        u.out[to] = floor > best ? floor : best;
+      }
+}
+
+// dz: gradient before norm, ReLU and pooling, from d, the gradient after them, for one channel.
+static void finish_channel_backwards(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
+  const long n = p.n, width = b.columns() * n, size = b.rows() * width;
+  const vec *z = u.z + c * size, *out = u.out + c * size;
+  vec* dz = p.dz + c * size;
+  if (b.pool) {
+    const vec* d = p.d + c * b.pooled() * n;
+    const ivec* chosen = u.chosen + c * b.pooled() * n;
+    const int high = b.rows() / 2, wide = b.columns() / 2;
+    if (b.rows() % 2) std::memset((void*)(dz + (b.rows() - 1) * width), 0, width * sizeof(vec));
+    for (int h = 0; h < high; h++) {
+      vec *upper = dz + 2 * h * width, *lower = upper + width;
+      for (long v = 0; v < wide * n; v += n)
+        for (long k = 0; k < n; k++) {
+          const vec g = d[h * wide * n + v + k];
+          const ivec which = chosen[h * wide * n + v + k];
+          upper[2 * v + k] = which == 0 ? g : vec{}, upper[2 * v + n + k] = which == 1 ? g : vec{};
+          lower[2 * v + k] = which == 2 ? g : vec{}, lower[2 * v + n + k] = which == 3 ? g : vec{};
+        }
+      for (long v = 2 * wide * n; v < width; v++) upper[v] = lower[v] = vec{};
+    }
+  } else {
+    const vec* d = p.d + c * size;
+    for (long v = 0; v < size; v++) dz[v] = b.relu ? (out[v] > 0 ? d[v] : vec{}) : d[v];
+  }
+  if (b.norm == 1) {
+    double by_shift = 0, by_scale = 0;
+    for (int h = 0; h < b.rows(); h++) {
+      vec s{}, t{};
+      for (long v = h * width; v < (h + 1) * width; v++) s += dz[v], t += dz[v] * z[v];
+      by_shift += sum(s), by_scale += sum(t);
+    }
+    if (b.d_shift) b.d_shift[c] = (float)by_shift;
+    if (b.d_scale) b.d_scale[c] = (float)by_scale;
+    const double count = (double)b.pixels() * batch;
+    const float mean = (float)(by_shift / count), slope = (float)(by_scale / count), factor = b.scale[c] * u.spread[c];
+    for (long v = 0; v < size; v += n)
+      for (long k = 0; k < n; k++) dz[v + k] = factor * (dz[v + k] - mean - z[v + k] * slope) * p.mask[k];
+  } else if (b.norm == 2) {
+    for (long v = 0; v < size; v++) dz[v] *= b.scale[c] * u.spread[c];
+  }
+  if (b.d_bias) {
+    double total = 0;
+    for (int h = 0; h < b.rows(); h++) {
+      vec s{};
+      for (long v = h * width; v < (h + 1) * width; v++) s += dz[v];
+      total += sum(s);
+    }
+    b.d_bias[c] = (float)total;
+  }
+}
+
+static void linear_weight_gradient(const Block& b, int batch, const Plan& p, const vec* x) {
+  const long wide = (b.channels + LANES - 1) / LANES;  // d_weight [out, in] = dz [out, batch] times x' [batch, in]
+  transpose((const float*)x, p.n * LANES, b.channels, batch, (float*)p.padded, wide * LANES);
+  const Product q{b.out, batch, 1, 1, 1, 0, wide, p.n * LANES, 1, 0, 0, wide, wide};
+  const bool whole = b.channels % LANES == 0;
+  vec* rows = p.padded + batch * wide;
+  convolve(q, p.padded, (const float*)p.dz, nullptr, whole ? (loose_vec*)b.d_weight : (loose_vec*)rows);
+  for (int o = 0; o < b.out && !whole; o++)
+    std::memcpy(b.d_weight + (long)o * b.channels, rows + o * wide, b.channels * sizeof(float));
+}
+
+// What Python calls -------------------------------------------------------------------------------------------------
+
+extern "C" int64_t work_bytes(const Block* blocks, int count, int batch) {
+  return Plan(blocks, count, batch, nullptr).bytes;
+}
+
+// x [batch, channels, height, width] -> out [batch, numbers]; `work` keeps what `backward` needs.
+extern "C" void forward(const Block* blocks, int count, int batch, const float* x, float* out, void* work) {
+  const Plan p(blocks, count, batch, work);
+  for (long lane = 0; lane < p.n * LANES; lane++) ((float*)p.mask)[lane] = lane < batch;
+  const long numbers = (long)blocks[0].channels * blocks[0].height * blocks[0].width;
+  transpose(x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
+  const vec* from = p.x;
+  for (int k = 0; k < count; k++) {
+    const Block& b = blocks[k];
+    const long side = b.kernel, area = side * side, n = p.n;
+    const Product q{b.out, b.channels, b.height, b.width, b.kernel, b.border, n, b.channels * area, area, side, 1,
+                    (long)b.height * b.width * n, b.pixels() * n};
+    convolve(q, from, b.weight, b.bias, (loose_vec*)p.of[k].z);
+    for (int c = 0; c < b.out; c++) finish_channel(b, c, batch, p, p.of[k]);
+    from = p.of[k].out;
+  }
+  const Block& last = blocks[count - 1];
+  const long made = last.out * last.pooled();
+  for (int s = 0; s < batch; s++)
+    for (long i = 0; i < made; i++) out[s * made + i] = ((const float*)from)[i * p.n * LANES + s];
+}
+
+// Gradients of everything that is asked for, from that of the output, d_out [batch, numbers]; after `forward`.
+extern "C" void backward(const Block* blocks, int count, int batch, const float* d_out, void* work) {
+  const Plan p(blocks, count, batch, work);
+  const Block& last = blocks[count - 1];
+  const long n = p.n, made = last.out * last.pooled();
+  transpose(d_out, made, batch, made, (float*)p.d, n * LANES);
+  int lowest = 0;
+  while (!blocks[lowest].trained()) lowest++;
+  for (int k = count - 1; k >= lowest; k--) {
+    const Block& b = blocks[k];
+    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k]);
+    const vec* x = k ? p.of[k - 1].out : p.x;
+    if (b.d_weight && b.kernel == 1 && b.height * b.width == 1) {
+      linear_weight_gradient(b, batch, p, x);
+    } else if (b.d_weight) {
+      typedef void (*Gradient)(const Block&, long, const vec*, const vec*, vec*);
+      static constexpr Gradient of_side[] = {weight_gradient<1>, weight_gradient<2>, weight_gradient<3>,
+                                             weight_gradient<4>, weight_gradient<5>, weight_gradient<6>,
+                                             weight_gradient<7>};
+      of_side[b.kernel - 1](b, n, x, p.dz, p.padded);
+    }
+    if (k == lowest) break;
+    const long side = b.kernel, area = side * side;
+    const Product q{b.channels, b.out, b.rows(), b.columns(), b.kernel, b.kernel - 1 - b.border, n, area,
+                    b.channels * area, -side, -1, b.pixels() * n, (long)b.height * b.width * n};
+    convolve(q, p.dz, b.weight + area - 1, nullptr, (loose_vec*)p.d);
+  }
+}
+
+extern "C" int lanes() { return LANES; }
