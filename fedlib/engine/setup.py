@@ -79,7 +79,7 @@ class Run:
 
 
 def set_up_together(
-    specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "auto"
+    specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "torch"
 ) -> list[Run]:
     """Runs that share a backend and the data on their device."""
     require(
@@ -98,7 +98,7 @@ def set_up(
     device: str = "cpu",
     workers: int | None = None,
     beside: Run | None = None,
-    step: str = "auto",
+    step: str = "torch",
 ) -> Run:
     """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well; step: as
     in `fedlib.models.Model`."""

@@ -34,7 +34,7 @@ def simulate_together(
     backend: str = "auto",
     device: str = "cpu",
     workers: int | None = None,
-    step: str = "auto",
+    step: str = "torch",
     progress: Callable[[int], None] | None = None,
     checkpoint_every: float | None = None,
     milestones: Sequence[int] = (),

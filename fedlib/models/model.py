@@ -41,7 +41,7 @@ class Model:
         self.remake: Callable = _unknown_origin  # number -> a module with other initial values
         self.make_sibling: Callable = _unknown_origin  # (name, **options) -> another backbone for the same task
         self.siblings: dict[tuple, Model] = {}
-        self.step, self.fused = "auto", FusedNetwork.of(module)
+        self.step, self.fused = "torch", FusedNetwork.of(module)
         self._slots = {name: _slot(module, name) for name in self.theta0}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Model:

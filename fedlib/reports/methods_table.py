@@ -33,7 +33,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
     | down, up | what a client's message holds, and its numbers in units of a model's parameters |
     | personal | what a client keeps from round to round |
     | tested | evaluation points after training, the headline first |
-    | step | what computes its training steps on a CPU: "fused" (`fedlib.models.fused`), "torch", or the share that is |
+    | step | what `--step auto` computes its training steps by on a CPU: "fused", "torch", or the share that is |
     | published | place and year; empty for local training, which nobody invented |
     | title | of the paper |
     """
@@ -44,7 +44,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
 
 
 def _row(name: str) -> dict:
-    run = set_up(RunSpec(name, **TASK), "serial")
+    run = set_up(RunSpec(name, **TASK), "serial", step="auto")
     state = first_state(run)
     calls.clear()
     for t in range(1, run.spec.rounds + 1):

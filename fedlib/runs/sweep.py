@@ -35,14 +35,14 @@ def run_all(
     jobs: int | None = None,
     device: str = "cpu",
     backend: str = "auto",
-    step: str = "auto",
+    step: str = "torch",
     engine: str = "",
     gpu_share: float = 1.0,
     share: bool = True,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`; "auto" on a cluster.
+    jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`; "torch" on a cluster.
     engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
     GPU each. share: compute the common beginning of runs that begin alike once; without it a run's seconds are its own,
     and runs are done in the given order. Attacks are done here, on the CPU. Interrupted by Ctrl-C or killed, the next
@@ -52,7 +52,7 @@ def run_all(
     where = find_device("cpu" if engine else device)
     jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
     require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
-    require(not engine or step == "auto", "step", step, "auto with an engine")
+    require(not engine or step == "torch", "step", step, "torch with an engine")
     done: Done = {key: found for key, spec in unique.items() if (found := store.get(spec)) is not None}
     pending = [spec for key, spec in unique.items() if key not in done]
     if not pending:
