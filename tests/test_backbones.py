@@ -203,7 +203,8 @@ def test_every_model_is_an_extractor_and_a_head(name, options):
     assert z.shape == (3, theta["head.weight"].shape[1]) and logits.shape == (3, CLASSES)
     torch.testing.assert_close(logits, z @ theta["head.weight"].T + theta["head.bias"])
     outputs, inputs = model.layer_outputs(theta, x), model.norm_inputs(theta, x)
-    assert list(outputs)[-1] == "head" and torch.equal(outputs["head"], logits) and set(inputs) == set(model.norms)
+    torch.testing.assert_close(outputs["head"], logits, rtol=1e-4, atol=1e-5)  # layer by layer
+    assert list(outputs)[-1] == "head" and set(inputs) == set(model.norms)
     weights = [k.removesuffix(".weight") for k in theta if k.endswith("weight") and theta[k].ndim > 1]
     if "swin" in name:  # its attention multiplies with the matrices of two layers itself
         weights = [k for k in weights if not k.endswith(("qkv", "proj", "cpb_mlp"))]

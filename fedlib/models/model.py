@@ -229,9 +229,9 @@ class Model:
 
     def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
         wants_gradient = torch.is_grad_enabled() and any(value.requires_grad for value in theta.values())
+        self._mode(training=False)
         if not wants_gradient and self._fuses(theta, x):
             return self.fused.evaluated(theta, x, part is not None)
-        self._mode(training=False)
         return self._forward(theta, x, part)
 
     def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
