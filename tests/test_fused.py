@@ -266,6 +266,7 @@ def test_weights_that_change_between_the_passes_are_an_error():
 def test_passes_in_flight_do_not_share_memory():
     """Two forward passes, then both backward passes; and one that is never followed by one."""
     model, batches = build("lenet5_bn", (1, 16, 16), 10), [batch_of((1, 16, 16), count, 10) for count in (8, 30, 9)]
+    model.insist("fused")
 
     def gradient(value, leaves):
         return torch.autograd.grad(value, list(leaves.values()))
@@ -358,6 +359,7 @@ def test_the_command_refuses_it():
 def test_a_local_pass_is_the_same_with_threads():
     """Calls release the interpreter: several threads with one model."""
     model, batches = build("lenet5_bn", (1, 16, 16), 10), [batch_of((1, 16, 16), count, 10) for count in range(2, 34)]
+    model.insist("fused")
 
     def stepped(batch):
         with torch.no_grad():
