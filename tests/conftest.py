@@ -37,11 +37,6 @@ if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conft
     }
 
 
-def pytest_xdist_auto_num_workers(config):
-    """One more than there are cores: some tests wait for processes that they kill."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture
 def small_scans(monkeypatch):
     """Batches of 64 where nothing is trained, in this process."""

@@ -228,10 +228,11 @@ class Model:
         return self.step == "fused" or self.fused.pays(len(x))
 
     def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
-        wants_gradient = torch.is_grad_enabled() and any(value.requires_grad for value in theta.values())
         self._mode(training=False)
-        if not wants_gradient and self._fuses(theta, x):
-            return self.fused.evaluated(theta, x, part is not None)
+        if self._fuses(theta, x):
+            leaves = (theta[name] for name in self.theta0)  # theta may hold more, for a method's own `predict`
+            if not (torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves)):
+                return self.fused.evaluated(theta, x, part is not None)
         return self._forward(theta, x, part)
 
     def _forward(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
