@@ -88,6 +88,7 @@ def batch(size, shape, seed=0):
         ("mcmahan_cnn", {}, COLOUR, 10, 873_408, 5_130),
         ("mcmahan_cnn", {}, COLOUR, 100, 873_408, 51_300),
         ("mcmahan_cnn", {}, GREY, 10, 576_896, 5_130),
+        ("mcmahan_cnn", {"width": 0.25}, COLOUR, 10, 608 + 3_216 + 51_328, 1_290),
         ("mcmahan_cnn", {"padding": "same"}, COLOUR, 10, 2_151_360, 5_130),
         ("mcmahan_cnn", {"padding": "same"}, COLOUR, 100, 2_151_360, 51_300),
         (
@@ -550,6 +551,7 @@ def test_inputs_that_do_not_fit_are_refused(name, shape, message):
         ),
         ({"model": "lenet5", "model_options": {"linear_layers": 4}}, "linear_layers = 4 .* 2 .* 3 "),
         ({"model": "mcmahan_cnn", "model_options": {"padding": 2}}, "padding"),
+        ({"model": "mcmahan_cnn", "model_options": {"width": 0.0}}, "width"),
         ({"model": "supervisor_transformer", "model_options": {"norm": "batch"}}, "'batch'; accepted: pre, post"),
     ],
 )

@@ -25,6 +25,7 @@ from fedlib.benchmarks.scaling import exponents, slope
 from fedlib.benchmarks.speed import (
     FedlibRuns,
     PlainLoop,
+    PlainRounds,
     Variant,
     cpu_variants,
     gpu_variants,
@@ -126,6 +127,35 @@ def test_plain_loop_starts_every_client_from_the_same_weights(tmp_path):
     assert (end([first]) - end([second])).abs().max() > 1e-3
 
 
+def test_plain_rounds_average_and_test_everybody(tmp_path):
+    """One batch an epoch, so that the order of the samples does not matter. Ten images tested of each client."""
+    write_plain_data(tmp_path, load("digits"))
+    clients, tests = [np.arange(20), np.arange(100, 110)], [np.arange(k, k + 10) for k in (300, 400, 500)]
+    torch.manual_seed(0)
+    rounds = PlainRounds(str(tmp_path), tiny("fedavg", local_epochs=3), {1: clients}, CPU, tests=tests)
+    ends, initial = [], {name: value.clone() for name, value in rounds.initial.items()}
+    for own in rounds.clients[1]:
+        rounds.net.load_state_dict(initial)
+        plain_training(rounds.net, rounds.images, rounds.labels, [own] * 3, rounds.spec.lr)
+        ends.append({name: value.clone() for name, value in rounds.net.state_dict().items()})
+    assert rounds(1) == 3 * 30
+    for name, value in rounds.initial.items():
+        if "num_batches" not in name:
+            torch.testing.assert_close(value, (2 * ends[0][name] + ends[1][name]) / 3, atol=1e-5, rtol=1e-4)
+    rounds.net.load_state_dict(rounds.initial)
+    with torch.no_grad():
+        scores = rounds.net.eval()(rounds.images[np.concatenate(tests)])
+    hit = scores.argmax(1) == rounds.labels[np.concatenate(tests)]
+    assert rounds.hits == hit.reshape(3, 10).sum(1).tolist() and 0 < sum(rounds.hits) < 30
+
+
+def test_rounds_with_and_without_evaluation_train_on_the_same_samples():
+    spec = tiny("fedavg", **WORK)
+    players = [FedlibRuns([spec], "serial", CPU, evaluated=evaluated) for evaluated in (False, True)]
+    assert players[0](1) == players[1](1)
+    assert not players[0].states[0].history and players[1].states[0].history
+
+
 def test_variants_that_a_gpu_gets_play_on_a_cpu_too(tmp_path):
     write_plain_data(tmp_path, load("digits"))
     spec = tiny("fedavg", **WORK)
@@ -187,8 +217,8 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     result = call("--quick", "--repeats", 1, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "SYNTHETIC data (CIFAR-10 is not prepared here)" in result.output and "2 cores" in result.output
-    names = [variant.name for variant in cpu_variants(tiny("fedavg"), int, 2)]
-    assert len(names) == 8 and all(name in result.output for name in names)
+    names = [variant.name for variant in cpu_variants(tiny("fedavg"), int, int, 2)]
+    assert len(names) == 11 and all(name in result.output for name in names)
     table = pd.read_csv(home / "results/bench+quick/bench.csv")
     assert table["variant"].tolist() == names
     columns = [
@@ -197,6 +227,7 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
         "max",
         "x plain, 1 thread",
         "x plain, side by side",
+        "x plain, evaluated",
         "s/round",
         "s/200 rounds (extrapolated)",
     ]

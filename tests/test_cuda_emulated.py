@@ -13,6 +13,7 @@ import torch
 from emulated_device import DEVICE, CaptureRefused, DeviceMismatch, Emulator
 from helpers import METHODS, POINTS, close, outcome, tensors, tiny, wide
 
+from fedlib.attacks.spec import AttackSpec
 from fedlib.base import tree
 from fedlib.engine import backends, client_data
 from fedlib.engine.batches import EVALUATE, TRAIN
@@ -21,6 +22,7 @@ from fedlib.engine.setup import first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round, simulate, simulate_together
 
 GPU = str(DEVICE)
+NOISY = {"kind": "client", "clip": 1.0, "sigma": 0.1}
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +119,18 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
         assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
         found = tensors(states[0].server)
     assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)
+
+
+def test_an_attack_agrees_with_the_cpu():
+    """In float32, one step of Adam on the sign of the gradient: a sign may flip where the gradient is nearly 0."""
+    spec = AttackSpec(images=2, kept=2, attack={"iterations": 1}, defences={"none": {}, "noisy": NOISY})
+    rows, arrays = spec.carry_out()
+    with Emulator():
+        found, pixels = spec.carry_out(DEVICE)
+    for one, other in zip(found, rows, strict=True):
+        assert one["image"] == other["image"] and one["psnr"] == pytest.approx(other["psnr"], rel=0.1)
+    away = abs(pixels["recovered"].astype(int) - arrays["recovered"])
+    assert (away <= 1).mean() > 0.95
 
 
 def test_dp_sgd_waits_for_no_step(monkeypatch):

@@ -18,7 +18,7 @@ from fedlib import cli
 from fedlib.base.errors import BadValue
 from fedlib.data.batch import Batch
 from fedlib.engine.simulate import simulate
-from fedlib.models import Model, build
+from fedlib.models import Model, build, unfold
 from fedlib.models.fused import build as compiling
 from fedlib.models.fused import calls
 from fedlib.models.norm import BatchNorm2d
@@ -338,6 +338,8 @@ def test_provenance_and_refusal():
     used = {step: simulate(spec, step=step).provenance["step"] for step in ("auto", "torch", "fused")}
     assert used == {"auto": "fused", "torch": "torch", "fused": "fused"}
     assert simulate(spec, backend="vmap").provenance["step"] == "torch"
+    narrow = tiny("fedavg", rounds=1, model="mcmahan_cnn", model_options={})
+    assert simulate(narrow).provenance["step"] == "mixed"
     for options in (dict(backend="vmap"), dict()):
         with pytest.raises(BadValue, match="float32 on a CPU"):
             simulate(spec.but(precision="float32" if options else "float64"), step="fused", **options)
@@ -347,6 +349,18 @@ def test_provenance_and_refusal():
         simulate(spec, step="fast")
 
 
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+def test_convolutions_as_matrix_products_train_alike(backend, monkeypatch):
+    spec, unfolded = tiny("fedper", rounds=2, precision="float64"), []
+    usual = simulate(spec, backend=backend, step="torch")
+    product = unfold.by_matrix_product
+    monkeypatch.setattr(unfold, "by_matrix_product", lambda *given: unfolded.append(1) or product(*given))
+    found = simulate(spec, backend=backend, step="unfold")
+    assert unfolded and found.provenance["step"] == "unfold"
+    for one, other in zip(found.history, usual.history, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-9) and one["pooled"] == other["pooled"]
+
+
 def test_the_command_refuses_it():
     before = calls.copy()
     arguments = ["run", "fedavg", "--rounds", "1", "--clients", "4", "--jobs", "1", "--step"]
@@ -354,6 +368,25 @@ def test_the_command_refuses_it():
     assert result.exit_code == 0 and (calls - before).keys() == {"torch"}, result.output
     wrong = CliRunner().invoke(cli.app, [*arguments, "quick"])
     assert wrong.exit_code == 2 and "fused" in wrong.stderr
+
+
+def test_a_state_is_continued_by_the_kind_of_steps_that_made_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))
+    spec = tiny("local", rounds=3, precision="float32")
+
+    def stop(done):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    for step, other in (("torch", "fused"), ("fused", "torch")):
+        with pytest.raises(KeyboardInterrupt):
+            simulate(spec, step=step, checkpoint_every=0, progress=stop)
+        for kind, rounds in ((other, [0, 1, 2, 3]), (step, [2, 3])):
+            seen = []
+            simulate(spec, step=kind, checkpoint_every=0, progress=seen.append)
+            assert seen == rounds
+        for left in (tmp_path / "checkpoints").iterdir():
+            left.unlink()
 
 
 def test_a_local_pass_is_the_same_with_threads():

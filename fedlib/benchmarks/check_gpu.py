@@ -24,7 +24,6 @@ from fedlib.benchmarks.speed import FedlibRuns, random_data
 from fedlib.engine.cuda_graph import UNRECORDED, give_back, recorder
 from fedlib.engine.setup import arithmetic, find_device
 from fedlib.engine.simulate import simulate
-from fedlib.models.unfold import unfolded_convolutions
 from fedlib.spec import RunSpec
 
 TOLERANCE = 1e-6  # of the mean loss per test sample, in float64: rounding is far below, a wrong step far above
@@ -89,7 +88,7 @@ def check_gpu(
     with stopped_after(seconds + GRACE, table), arithmetic("float32"):
         for network in NETWORKS:  # first, so that they are measured whatever else takes its time
             table.check("speed, convolutions in groups", network, lambda n=network: speed(n, where, images))
-            table.check("speed, as matrix products", network, lambda n=network: unfolded_speed(n, where, images))
+            table.check("speed, as matrix products", network, lambda n=network: speed(n, where, images, "unfold"))
         table.check("memory stays", f"{rounds} rounds", lambda: memory(where, rounds))
         for method in methods or algorithms.names():
             table.check("agrees with the CPU", method, lambda m=method: agreement(m, where))
@@ -115,10 +114,8 @@ def stopped_after(seconds: float, table: Table) -> Iterator[None]:
 
 def agreement(method: str, where: torch.device) -> tuple[bool, str]:
     """Whether a short run in float64, stacked and recorded on the GPU, ends as it does one by one on the CPU."""
-    hyper = (
-        {"rho": 0.5} if "rho" in algorithms.find(method).__dataclass_fields__ else {}
-    )  # of two rounds one is its own
-    spec = RunSpec(method, hyper=hyper, **SMALL)
+    warms_up = "rho" in algorithms.find(method).__dataclass_fields__  # then of two rounds one is the method's own
+    spec = RunSpec(method, hyper={"rho": 0.5} if warms_up else {}, **SMALL)
     expected, before = simulate(spec, backend="serial").history, recorder(where).made
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -144,11 +141,12 @@ def memory(where: torch.device, rounds: int) -> tuple[bool, str]:
     return after - before <= GROWTH, f"{before / 1e6:.0f} MB after {first}, {after / 1e6:.0f} MB after {rounds} rounds"
 
 
-def speed(network: str, where: torch.device, images: int) -> tuple[bool, str]:
+def speed(network: str, where: torch.device, images: int, step: str = "torch") -> tuple[bool, str]:
     """Samples per second of FedAvg's local training of 50 clients, in float32, on random images."""
     with tempfile.TemporaryDirectory(prefix="fedlib-check-") as folder:
         with random_data(Path(folder), "random", images, (32, 32, 3), num_classes=10):
-            play = FedlibRuns([RunSpec("fedavg", dataset="random", model=network, rounds=100, **TIMED)], "vmap", where)
+            spec = RunSpec("fedavg", dataset="random", model=network, rounds=100, **TIMED)
+            play = FedlibRuns([spec], "vmap", where, step=step)
             torch.cuda.reset_peak_memory_stats(where)
             play(1)
             torch.cuda.synchronize(where)
@@ -162,9 +160,3 @@ def speed(network: str, where: torch.device, images: int) -> tuple[bool, str]:
         peak = torch.cuda.max_memory_allocated(where)
         give_back(where)
     return True, f"{samples / spent:,.0f} samples/s, {t - 1} rounds, at most {peak / 1e9:.1f} GB"
-
-
-def unfolded_speed(network: str, where: torch.device, images: int) -> tuple[bool, str]:
-    """`speed` with convolutions as matrix products."""
-    with unfolded_convolutions():
-        return speed(network, where, images)

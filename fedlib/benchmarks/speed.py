@@ -4,7 +4,8 @@ The plain loops stand below and use nothing of fedlib's engine: stock modules, s
 from one tensor, no server. Every variant has processes of its own, all of which are started, set up and warmed up by
 one round before anything is measured; then the variants take turns (A B C A B C ...), so that a machine whose speed
 drifts is slow for all of them. A ratio is the median over the repeats of the ratio within one repeat, in which all
-variants train the same clients. Nothing is evaluated.
+variants train the same clients. Nothing is evaluated, but in the rows that say so: there a round ends with a new model
+of the server and the test of every client.
 
 On a GPU the plain loop trains one client after the other on the card; fedlib stacks all clients of one run, and those
 of five seeds. That part was written without a GPU at hand: it was never run on CUDA.
@@ -35,6 +36,8 @@ from fedlib.base.files import home, write_atomically
 from fedlib.base.provenance import provenance
 from fedlib.data import available, load
 from fedlib.data.datasets import Dataset
+from fedlib.engine.batches import SCAN_BATCH
+from fedlib.engine.evaluate import record
 from fedlib.engine.setup import Run, find_device, first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round
 from fedlib.engine.worker_processes import WorkerProcesses, context
@@ -97,12 +100,41 @@ class PlainLoop:
 
     def __call__(self, t: int) -> int:
         """Train the clients of round t; returns the number of samples."""
-        spec, samples = self.spec, 0
+        return sum(samples for _, samples in self.trained(t))
+
+    def trained(self, t: int) -> Iterator[tuple[int, int]]:
+        """Train one client of round t after the other, and yield how many samples it has and how many it trained on."""
         for own in self.clients[t]:
             self.net.load_state_dict(self.initial)
-            batches = plain_batches(own, spec.local_epochs, spec.batch_size)
-            samples += plain_training(self.net, self.images, self.labels, batches, spec.lr)
+            batches = plain_batches(own, self.spec.local_epochs, self.spec.batch_size)
+            yield len(own), plain_training(self.net, self.images, self.labels, batches, self.spec.lr)
+
+
+class PlainRounds(PlainLoop):
+    """Whole rounds of FedAvg: local training, the mean of the weights, and the test of all clients."""
+
+    def __init__(self, *given, tests: Sequence[np.ndarray]):
+        """tests: the test samples of every client; the rest as for `PlainLoop`."""
+        super().__init__(*given)
+        self.tests = [torch.from_numpy(own).to(self.images.device) for own in tests]
+
+    def __call__(self, t: int) -> int:
+        """Play round t; returns the number of samples trained on."""
+        total, samples = sum(map(len, self.clients[t])), 0
+        mean = {name: torch.zeros_like(value) for name, value in self.initial.items()}
+        for size, trained in self.trained(t):
+            samples += trained
+            for name, value in self.net.state_dict().items():
+                mean[name] += (value * (size / total)).to(value.dtype)
+        self.initial = mean
+        self.net.load_state_dict(mean)
+        self.net.eval()
+        with torch.no_grad():
+            self.hits = [sum(self._hits(rows) for rows in own.split(SCAN_BATCH)) for own in self.tests]
         return samples
+
+    def _hits(self, rows: Tensor) -> int:
+        return int((self.net(self.images[rows]).argmax(1) == self.labels[rows]).sum())
 
 
 def write_plain_data(folder: Path, dataset: Dataset) -> None:
@@ -120,7 +152,8 @@ def write_plain_data(folder: Path, dataset: Dataset) -> None:
 
 
 class FedlibRuns:
-    """Whole rounds of runs that differ in their seeds only, as `simulate_together` does them, without evaluation."""
+    """Rounds of runs that differ in their seeds only, as `simulate_together` plays them; `evaluated`: with the test of
+    all clients at the end of each."""
 
     def __init__(
         self,
@@ -129,7 +162,9 @@ class FedlibRuns:
         device: torch.device,
         workers: int | None = None,
         step: str = "auto",
+        evaluated: bool = False,
     ):
+        self.evaluated = evaluated
         self.runs = set_up_together(specs, backend, str(device), workers, step)
         self.states = [first_state(run) for run in self.runs]
 
@@ -137,6 +172,8 @@ class FedlibRuns:
         """Play round t; returns the number of samples trained on."""
         with torch.no_grad():
             play_round(self.runs, self.states, t)
+            for run, state in zip(self.runs if self.evaluated else (), self.states):
+                record(run, state)
         return sum(trained_samples(run, t) for run in self.runs)
 
 
@@ -211,12 +248,13 @@ def _close() -> None:
         run.backend.close()
 
 
-def cpu_variants(spec: RunSpec, plain: Callable, cores: int) -> list[Variant]:
+def cpu_variants(spec: RunSpec, plain: Callable, rounds: Callable, cores: int) -> list[Variant]:
     """The rows on a CPU with `cores` cores."""
 
-    def runs(backend: str, workers: int | None = None, step: str = "auto"):
-        return functools.partial(FedlibRuns, [spec], backend, torch.device("cpu"), workers, step)
+    def runs(backend: str, workers: int | None = None, step: str = "auto", evaluated: bool = False, spec=spec):
+        return functools.partial(FedlibRuns, [spec], backend, torch.device("cpu"), workers, step, evaluated)
 
+    pfedsim = spec.but(method="pfedsim", hyper={"rho": 0.0})
     return [
         Variant("plain loop, 1 thread", plain, ratio="x plain, 1 thread"),
         Variant(f"plain loop, {cores} threads", plain, threads=cores),
@@ -226,6 +264,9 @@ def cpu_variants(spec: RunSpec, plain: Callable, cores: int) -> list[Variant]:
         Variant(f"fedlib process, {cores} workers", runs("process", cores)),
         Variant(f"{cores} fedlib runs side by side", runs("serial"), copies=cores),
         Variant("fedlib vmap", runs("vmap")),
+        Variant("plain rounds, evaluated", rounds, ratio="x plain, evaluated"),
+        Variant("fedlib serial, evaluated", runs("serial", evaluated=True)),
+        Variant("fedlib serial, evaluated, pFedSim", runs("serial", evaluated=True, spec=pfedsim)),
     ]
 
 
@@ -300,14 +341,18 @@ def bench(
         clients = {t: [run.work.parts[i]["train"] for i in ids] for t, ids in who.items()}
         write_plain_data(folder, load(name))
         plain = functools.partial(PlainLoop, str(folder), spec, clients, where)
-        variants = cpu_variants(spec, plain, cores) if where.type == "cpu" else gpu_variants(spec, plain, where)
+        if where.type == "cpu":
+            tests = [parts["test"] for parts in run.work.parts]
+            whole = functools.partial(PlainRounds, str(folder), spec, clients, where, tests=tests)
+            variants = cpu_variants(spec, plain, whole, cores)
+        else:
+            variants = gpu_variants(spec, plain, where)
         tidy = measure(variants, rounds, repeats)
     table, origin = summary(tidy, variants), provenance(where, "bench")
     words = (
         f"{note}, {spec.num_clients} clients, Dir({spec.partition['alpha']:g}), join ratio {spec.join_ratio:g}, "
         f"{spec.local_epochs} local epochs of batches of {spec.batch_size}, SGD with lr {spec.lr:g}, LeNet5-BN with "
-        "two pools, "
-        "FedAvg; no evaluation.\n"
+        "two pools, FedAvg if not said otherwise; rows that say evaluated: with the test of all clients.\n"
         f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
         f"turns of {rounds} round(s) each, after a warm-up round; set-up and start of workers are left out."
     )

@@ -114,11 +114,12 @@ def _full(error: RuntimeError) -> bool:
 
 
 def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
-    """The checkpoint called `id` of a run's backend and device.
+    """The checkpoint called `id` of a run's backend, device and kind of training steps.
 
-    Another backend or device continues no run, for it would end with slightly different numbers.
+    Others continue no run, for it would end with slightly different numbers.
     """
-    return Checkpoint(f"{id}-{run.backend.name}-{str(run.device).replace(':', '')}", every)
+    how = (run.backend.name, run.backend.model.step_used, str(run.device).replace(":", ""))
+    return Checkpoint("-".join((id, *how)), every)
 
 
 def group_id(specs: Sequence[RunSpec]) -> str:

@@ -13,8 +13,9 @@ from fedlib.algorithms.api import Algorithm, Setting
 from fedlib.base import devices, tree
 from fedlib.base.errors import BadValue, require
 from fedlib.data import Partition, load
+from fedlib.data.batch import Batch
 from fedlib.engine import backends
-from fedlib.engine.batches import EVALUATE, ClientTurn, Source, Training
+from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, Source, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.state import State
 from fedlib.engine.transport import Transport
@@ -69,6 +70,13 @@ class Run:
         turn = self.turn(client, EVALUATE, 0)
         return PlainData(replace(turn, parts={**turn.parts, **parts}))
 
+    def minibatches(self, client: int, t: int, epochs: int, phase: int = 0) -> Iterator[Batch]:
+        """What a client trains on in round t, to look at or to train by hand: the minibatches of its pass number
+        `phase` (0, 1, ...) over so many epochs."""
+        own = torch.from_numpy(self.work.parts[client]["train"])
+        for (rows,) in self.turn(client, TRAIN, t).plan(phase, epochs):
+            yield self.work.source.batch(own[torch.from_numpy(rows)])
+
     def acting(self, state: State) -> Algorithm:
         """The method whose state this is: that of the warm-up, or the run's own."""
         return self.warm_up[0] if state.warming_up else self.method
@@ -79,7 +87,7 @@ class Run:
 
 
 def set_up_together(
-    specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "torch"
+    specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "auto"
 ) -> list[Run]:
     """Runs that share a backend and the data on their device."""
     require(
@@ -98,7 +106,7 @@ def set_up(
     device: str = "cpu",
     workers: int | None = None,
     beside: Run | None = None,
-    step: str = "torch",
+    step: str = "auto",
 ) -> Run:
     """Load the data, divide it, build the model. `beside` gives a run whose data and backend are used as well; step: as
     in `fedlib.models.Model`."""
@@ -117,7 +125,9 @@ def set_up(
     if spec.mechanism.in_steps:
         noise.check_model(model)
     smallest = 2 if model.norms else 1
-    training = Training(spec.local_epochs, spec.batch_size, spec.lr, spec.seed, smallest, spec.mechanism)
+    source = beside.work.source if beside else Source(dataset, where, dtype, spec.pixels)
+    each = (spec.local_epochs, spec.batch_size, spec.lr, spec.seed)
+    training = Training(*each, smallest, spec.mechanism, spec.batch_order)
     method = spec.algorithm
     for name in method.siblings:
         model.sibling(name)
@@ -131,7 +141,7 @@ def set_up(
         warm_up=method.warm_up(setting),
         setting=setting,
         partition=partition,
-        work=Workload(model, beside.work.source if beside else Source(dataset, where, dtype), training, parts),
+        work=Workload(model, source, training, parts),
         transport=Transport(spec.bn_stats, model.running, model.theta0),
         backend=in_use,
         device=where,

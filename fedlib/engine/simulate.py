@@ -34,7 +34,7 @@ def simulate_together(
     backend: str = "auto",
     device: str = "cpu",
     workers: int | None = None,
-    step: str = "torch",
+    step: str = "auto",
     progress: Callable[[int], None] | None = None,
     checkpoint_every: float | None = None,
     milestones: Sequence[int] = (),
@@ -43,12 +43,12 @@ def simulate_together(
     """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
     backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
-    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch or fused
-    (`fedlib.models.Model`). progress: called with the number of rounds done. checkpoint_every: seconds between
-    checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of an
-    uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike; where such a state is
-    there it is used (`fedlib.engine.shared_beginnings`). trace: write a PyTorch profiler trace of the second round to
-    this file.
+    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch, fused
+    or unfold (`fedlib.models.Model`). progress: called with the number of rounds done. checkpoint_every: seconds
+    between checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the
+    numbers of an uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike; where such
+    a state is there it is used (`fedlib.engine.shared_beginnings`). trace: write a PyTorch profiler trace of the second
+    round to this file.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
     """

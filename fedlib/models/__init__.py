@@ -20,7 +20,7 @@ from fedlib.models.mcmahan import mcmahan_cnn
 from fedlib.models.mobilenet import mobilenetv2
 from fedlib.models.model import Model
 from fedlib.models.resnet import resnet18, resnet34
-from fedlib.models.supervisors import supervisor_cnn, supervisor_sixth
+from fedlib.models.supervisors import supervisor_cnn, supervisor_none, supervisor_sixth
 from fedlib.models.torchvision_nets import PREFIX, check_classifier, classifier
 from fedlib.models.transformer import supervisor_transformer
 from fedlib.models.vgg import vgg19
@@ -38,6 +38,7 @@ MODELS = {
         vgg19,
         supervisor_sixth,
         supervisor_cnn,
+        supervisor_none,
         supervisor_transformer,
     )
 }

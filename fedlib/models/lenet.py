@@ -35,20 +35,25 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     return ExtractorHead(nn.Sequential(OrderedDict(layers)), nn.Linear(84, num_classes))
 
 
-def lenet5(shape: tuple[int, int, int], num_classes: int, linear_layers: int = 2) -> ExtractorHead:
+def lenet5(shape: tuple[int, int, int], num_classes: int, linear_layers: int = 2, hidden: int = 120) -> ExtractorHead:
     """Two 5x5 convolutions (6 and 16 channels), each with ReLU and max-pooling, and two linear layers: 120, classes.
 
     linear_layers: 2 as FedSimSup describes it (widths are ours, the paper gives none); 3 puts a layer of 84 before the
-    head, the network of Y. LeCun et al. (1998) whose communication pFedSV counts. No padding, no batch norm. With
-    3x32x32 inputs and 10 classes: 52,202 parameters for 2 linear layers, 62,006 for 3.
+    head, the network of Y. LeCun et al. (1998) whose communication pFedSV counts. hidden: units of the first linear
+    layer. No padding, no batch norm. With 3x32x32 inputs and 10 classes: 52,202 parameters for 2 linear layers, 62,006
+    for 3.
     """
+    require(hidden >= 1, "hidden", hidden, "an integer of at least 1")
     require(linear_layers in (2, 3), "linear_layers", linear_layers, "2 (FedSimSup) or 3 (LeCun et al., pFedSV)")
     layers = convolutions(shape[0], 6, 16)
     flat = num_features("lenet5", nn.Sequential(layers), shape)
-    layers |= {"fc1": nn.Linear(flat, 120), "relu3": nn.ReLU()}
+    layers |= {"fc1": nn.Linear(flat, hidden), "relu3": nn.ReLU()}
     if linear_layers == 3:
-        layers |= {"fc2": nn.Linear(120, 84), "relu4": nn.ReLU()}
-    return ExtractorHead(nn.Sequential(layers), nn.Linear(120 if linear_layers == 2 else 84, num_classes))
+        layers |= {"fc2": nn.Linear(hidden, 84), "relu4": nn.ReLU()}
+    return ExtractorHead(nn.Sequential(layers), nn.Linear(hidden if linear_layers == 2 else 84, num_classes))
+
+
+lenet5.added = ("hidden",)  # came after the first stored results, see `fedlib.spec`
 
 
 def lenet_dlg(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:

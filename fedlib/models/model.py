@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterable
 
@@ -13,8 +14,9 @@ from fedlib.base.errors import choose, require
 from fedlib.models.fused import FusedNetwork, calls
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
+from fedlib.models.unfold import unfolded_convolutions
 
-STEPS = ("auto", "torch", "fused")
+STEPS = ("auto", "torch", "fused", "unfold")
 
 
 class Model:
@@ -25,7 +27,9 @@ class Model:
 
     step: what computes passes through the network, "torch" or, where `fedlib.models.fused` knows all layers and the
     numbers are float32 on a CPU, one client at a time, compiled code; "auto" uses that where it can and it pays,
-    "fused" wherever it can (`insist`). It decides no more than rounding.
+    "fused" wherever it can (`insist`). "unfold" is PyTorch with convolutions as matrix products
+    (`fedlib.models.unfold`), which may be quicker for stacks on a GPU. It decides no more than rounding. A model by
+    itself uses "torch", one of a run what `fedlib.engine.setup.set_up` says.
     """
 
     def __init__(self, module: nn.Module):
@@ -58,8 +62,13 @@ class Model:
 
     @property
     def step_used(self) -> str:
-        """What computes training steps on this model: "torch" or "fused"."""
-        return "torch" if self.step == "torch" or self._unfused() else "fused"
+        """What computes training steps on this model: "torch", "unfold", "fused", or "mixed" where it depends on the
+        batch."""
+        if self.step in ("torch", "unfold"):
+            return self.step
+        if self._unfused():
+            return "torch"
+        return "fused" if self.step == "fused" or self.fused.always_pays else "mixed"
 
     def _unfused(self) -> str:
         """Why compiled code cannot be used for this model; "" if it can."""
@@ -222,7 +231,7 @@ class Model:
 
     def _fuses(self, theta: dict, x: Tensor) -> bool:
         """Whether compiled code computes this pass."""
-        usual = self.step != "torch" and not self.stacked and self.autocast is None
+        usual = self.step in ("auto", "fused") and not self.stacked and self.autocast is None
         if not usual or self.fused is None or not self.fused.accepts(theta, x):
             return False
         return self.step == "fused" or self.fused.pays(len(x))
@@ -245,10 +254,11 @@ class Model:
         for layer in self.pools:
             layer.stacked = self.stacked
         try:
-            if self.autocast is None:
-                return module(x)
-            with torch.autocast(x.device.type, self.autocast):
-                return module(x).to(x.dtype)
+            with unfolded_convolutions() if self.step == "unfold" else contextlib.nullcontext():
+                if self.autocast is None:
+                    return module(x)
+                with torch.autocast(x.device.type, self.autocast):
+                    return module(x).to(x.dtype)
         finally:
             for name, (table, key) in self._slots.items():
                 table[key] = own[name]

@@ -51,6 +51,15 @@ def supervisor_cnn(shape: tuple[int, int, int], num_classes: int) -> ExtractorHe
     return ExtractorHead(extractor, nn.Linear(num_features("supervisor_cnn", extractor, shape), num_classes))
 
 
+def supervisor_none(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
+    """No supervisor: all class scores are 0, as long as it is not trained."""
+    extractor = nn.Sequential(OrderedDict(average=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten()))
+    net = ExtractorHead(extractor, nn.Linear(num_features("supervisor_none", extractor, shape), num_classes))
+    for weights in net.parameters():
+        nn.init.zeros_(weights)
+    return net
+
+
 def count(net: nn.Module) -> int:
     """Trainable parameters of a network."""
     return sum(p.numel() for p in net.parameters())

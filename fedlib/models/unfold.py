@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from unittest import mock
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -35,5 +34,8 @@ def unfolded_convolutions() -> Iterator[None]:
         fits = layer.groups == 1 and layer.padding_mode == "zeros" and layer.padding != "valid"
         return by_matrix_product(layer, x, weight, bias) if fits else usual(layer, x, weight, bias)
 
-    with mock.patch.object(nn.Conv2d, "_conv_forward", forward):
+    nn.Conv2d._conv_forward = forward
+    try:
         yield
+    finally:
+        nn.Conv2d._conv_forward = usual

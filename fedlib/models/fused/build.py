@@ -19,6 +19,7 @@ from filelock import FileLock
 from fedlib.base.files import cache_root, write_atomically
 
 SOURCE = Path(__file__).with_name("network.cpp")
+INCLUDED = Path(__file__).with_name("behind_pooling.hpp")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
 LONGEST = 300  # seconds that a compiler may take
 
@@ -47,7 +48,7 @@ def compiled(flags: tuple[str, ...]) -> Path:
     """
     compiler = find_compiler()
     version = _output([compiler, "--version"])
-    parts = (SOURCE.read_text(), version, " ".join(flags), cpu())
+    parts = (SOURCE.read_text(), INCLUDED.read_text(), version, " ".join(flags), cpu())
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("FEDLIB_COMPILED") or cache_root() / "compiled").expanduser()
     path = folder / f"network-{name}.so"

@@ -9,7 +9,7 @@
 // (AVX-512) samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's
 // sums and have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by
 // one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but the
-// gradient of a convolution's weights, `weight_gradient`.
+// gradient of a convolution's weights, `weight_gradient`, and what is behind pooling, `behind_pooling`.
 //
 // Built by build.py, called by network.py, which checks all sizes, types and addresses before.
 #include <algorithm>
@@ -208,6 +208,8 @@ static void transpose(const float* from, long stride, int rows, long count, floa
   }
 }
 
+#include "behind_pooling.hpp"
+
 // Memory ------------------------------------------------------------------------------------------------------------
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -241,6 +243,7 @@ struct Plan {  // where everything lies in the array `work`
   long n;
   int64_t bytes;
   vec *x, *d, *dz, *padded, *mask;
+  char* room;  // of `behind_pooling`
   Buffers of[MOST];
 
   Plan(const Block* blocks, int count, int batch, void* work) {
@@ -248,7 +251,7 @@ struct Plan {  // where everything lies in the array `work`
     n = (batch + LANES - 1) / LANES;
     mask = w.take<vec>(n);
     x = w.take<vec>((long)blocks[0].channels * blocks[0].height * blocks[0].width * n);
-    long most_z = 0, most_out = 0, most_plane = 0;
+    long most_z = 0, most_out = 0, most_plane = 0, most_room = 0;
     for (int k = 0; k < count; k++) {
       const Block& b = blocks[k];
       const long pixels = b.out * b.pixels(), pooled = b.out * b.pooled();
@@ -259,6 +262,7 @@ struct Plan {  // where everything lies in the array `work`
       most_z = std::max(most_z, pixels * n);
       most_out = std::max(most_out, std::max(pooled, (long)b.channels * b.height * b.width) * n);
       most_plane = std::max(most_plane, (long)(b.height + 2 * b.border) * (b.width + 2 * b.border) * n);
+      if (Sparse::fits(b)) most_room = std::max(most_room, (long)Sparse(b, batch, n * LANES, nullptr).used);
       if (b.pixels() == 1) {  // linear: inputs turned, and gradients whose rows are whole vectors
         const long wide = (b.channels + LANES - 1) / LANES;
         most_plane = std::max(most_plane, (batch + (b.channels % LANES ? b.out : 0)) * wide);
@@ -267,6 +271,7 @@ struct Plan {  // where everything lies in the array `work`
     d = w.take<vec>(most_out);
     dz = w.take<vec>(most_z);
     padded = w.take<vec>(most_plane);
+    room = w.take<char>(most_room);
     bytes = w.used + 64;
   }
 };
@@ -436,8 +441,12 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
   while (!blocks[lowest].trained()) lowest++;
   for (int k = count - 1; k >= lowest; k--) {
     const Block& b = blocks[k];
-    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k]);
     const vec* x = k ? p.of[k - 1].out : p.x;
+    if (Sparse::fits(b)) {
+      behind_pooling(b, batch, n * LANES, (const float*)x, p.of[k].chosen, (float*)p.d, k > lowest, p.room);
+      continue;
+    }
+    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k]);
     if (b.d_weight && b.kernel == 1 && b.height * b.width == 1) {
       linear_weight_gradient(b, batch, p, x);
     } else if (b.d_weight) {

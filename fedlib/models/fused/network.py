@@ -24,7 +24,7 @@ CHUNK = 64  # samples at a time where nothing is trained
 
 INPUTS = ("weight", "bias", "scale", "shift", "mean", "var")
 ADDRESSES = (*INPUTS, "new_mean", "new_var", "d_weight", "d_bias", "d_scale", "d_shift")
-WIDE, FULL = 400, 0.9  # inputs of a convolution's output; share of a batch's lanes that must hold samples there
+WIDE, FULL = 400, 0.6  # inputs of a convolution's output; share of a batch's lanes that must hold samples there
 calls = Counter()  # forward passes of training steps in this process: "fused", "torch"
 
 
@@ -131,10 +131,14 @@ class FusedNetwork:
         A batch is rounded up to whole vectors. Convolutions over many channels, which PyTorch does well, leave no room
         for that.
         """
-        if all(block.layer.weight[0].numel() < WIDE for block in self.blocks if isinstance(block.layer, nn.Conv2d)):
-            return True
         lanes = build.library().lanes()
-        return batch >= FULL * lanes * -(-batch // lanes)
+        return self.always_pays or batch >= FULL * lanes * -(-batch // lanes)
+
+    @property
+    def always_pays(self) -> bool:
+        """Whether compiled code is quicker whatever the size of a batch."""
+        convolutions = (block.layer for block in self.blocks if isinstance(block.layer, nn.Conv2d))
+        return all(layer.weight[0].numel() < WIDE for layer in convolutions)
 
     def plan(self, count: int, shape: Sequence[int], active: Collection[str]) -> Plan | None:
         """The first `count` blocks for images of this shape, None if these do not fit; active: as in `trained`."""
