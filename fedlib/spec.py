@@ -16,15 +16,18 @@ from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import BadValue, choose, like, require
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
-from fedlib.data.split import check_split, split_clients
+from fedlib.data.split import check_split, some_of_each, split_clients
 from fedlib.measures import check_measure
 from fedlib.models import check_model, checked_options, maker, options_of
 from fedlib.privacy.noise import Mechanism
 
 # Fields that came after the first stored results. At their default they are left out of the canonical JSON, so that the
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
-ADDED_FIELDS = ("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip")
+ADDED_FIELDS = (
+    *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
+)
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
+PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -61,6 +64,9 @@ class RunSpec:
     privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its σ and its bound on norms
     noise_sigma: float = 0.0
     noise_clip: float = 1.0
+    images: int = 0  # of the data set, each class its share, drawn by partition_seed; 0: all
+    pixels: str = "standardised"  # or as in pFedSim's reference code, see fedlib.engine.batches.Source
+    batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
 
     def __post_init__(self):
         def put(name, value):
@@ -84,13 +90,21 @@ class RunSpec:
         put("model_options", checked_options(self.model, self.model_options))
         choose("bn_stats", self.bn_stats, STATISTICS)
         choose("precision", self.precision, PRECISIONS)
+        choose("pixels", self.pixels, PIXELS)
+        choose("batch_order", self.batch_order, ORDERS)
         for measure in self.measures:
             check_measure(measure, method)
         for name in ("num_clients", "rounds", "local_epochs", "batch_size", "eval_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
         for name in ("seed", "partition_seed"):
             require(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "an integer from 0 to 2^32 - 1")
+        require(self.images >= 0, "images", self.images, "a number of images, or 0 for all")
         check_split(self.test_fraction, test_distribution=self.test_distribution)
+        if SCHEMES[self.scheme].halves:
+            require(self.test_fraction == 0.5, "test_fraction", self.test_fraction, f"0.5 for scheme {self.scheme!r}")
+            require(
+                not self.stratified, "stratified", True, f"False for scheme {self.scheme!r}, which has its own halves"
+            )
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
         Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
@@ -157,10 +171,12 @@ class RunSpec:
         Raises BadValue and InfeasiblePartition if the data cannot be divided as the fields say.
         """
         labels = dataset.labels.numpy()
-        groups = None if dataset.groups is None else dataset.groups.numpy()
+        used = some_of_each(labels, self.images or len(labels), self.partition_seed)
+        groups = None if dataset.groups is None else dataset.groups.numpy()[used]
         partition = make_partition(
-            labels, self.num_clients, self.scheme, self.partition_seed, groups=groups, **self.partition
+            labels[used], self.num_clients, self.scheme, self.partition_seed, groups=groups, **self.partition
         )
+        partition = partition.among(used)
         parts = split_clients(
             partition.clients,
             labels,
@@ -169,6 +185,7 @@ class RunSpec:
             val_fraction=self.algorithm.val_fraction,
             stratified=self.stratified,
             test_distribution=self.test_distribution,
+            halves=partition.halves,
         )
         return partition, parts
 

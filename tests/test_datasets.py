@@ -66,6 +66,14 @@ def test_digits_are_the_same_everywhere():
     assert data.load("digits").sha256.startswith("44e12699daba8cce")
 
 
+def test_large_digits_are_the_same_images_larger():
+    large, small = data.load("digits_large"), data.load("digits")
+    assert large.shape == (1, 32, 32) and torch.equal(large.labels, small.labels)
+    halved = torch.nn.functional.avg_pool2d(large.images.double(), 2)
+    assert np.corrcoef(halved.flatten(), small.images.double().flatten())[0, 1] > 0.99
+    assert large.sha256 == hashlib.sha256(large.images.numpy().tobytes()).hexdigest()
+
+
 def test_digits_need_no_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "nowhere"))
     assert len(data.load("digits").labels) == 1797
@@ -136,8 +144,8 @@ def test_unknown_name_lists_what_is_there(root):
     write(root / "birds")
     with pytest.raises(
         BadValue,
-        match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, mnist,.*here now: digits, digits_looks, "
-        r"birds, pets .*FEDLIB_DATA",
+        match=r"unknown dataset 'mars'.*accepted: digits, digits_looks, digits_large, mnist,.*"
+        r"here now: digits, digits_looks, digits_large, birds, pets .*FEDLIB_DATA",
     ):
         data.load("mars")
     for name, near in [("petss", "pets"), ("cifer10", "cifar10"), ("tinyimagenet", "tiny_imagenet"), ("mnist ", None)]:

@@ -18,13 +18,24 @@ from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue, FedlibError, InfeasiblePartition
 from fedlib.data import load
-from fedlib.data.partition import SCHEMES, Partition, dirichlet_counts, label_entropy, make_partition, parameters_of
+from fedlib.data.partition import (
+    SCHEMES,
+    Partition,
+    dirichlet_counts,
+    draw_counts,
+    label_entropy,
+    make_partition,
+    parameters_of,
+)
 from fedlib.data.partition.dirichlet import acceptance_bound, dirichlet_tries
+from fedlib.data.split import split_clients
+from fedlib.spec import RunSpec
 
 EVEN = np.repeat(np.arange(10), 100)  # ten classes of 100, sorted
 GROUPS = np.random.default_rng(0).integers(0, 4, 1000)  # four domains or writers, about 250 samples each
 CASES = {  # parameters that suit EVEN and 4 clients
     "dirichlet": {"alpha": 0.3, "min_size": 5},
+    "dirichlet_reference": {"alpha": 0.3, "min_size": 5},
     "manual": {"label_sets": [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7], [7, 8, 9, 0]], "weights": [1, 2, 3, 4]},
     "iid": {},
     "pat_grouped": {"classes_per_client": 5},
@@ -92,6 +103,7 @@ OPTIONS = {
     "dirichlet": dict(
         alpha=st.floats(0.01, 5), min_size=st.integers(0, 5), max_tries=st.just(64), shuffle_classes=st.booleans()
     ),
+    "dirichlet_reference": dict(alpha=st.floats(0.01, 5), min_size=st.integers(2, 5), max_tries=st.just(64)),
     "iid": dict(stratified=st.booleans()),
     "pat_grouped": dict(
         classes_per_client=st.integers(1, 5),
@@ -242,6 +254,7 @@ def test_manual_equal_shares_and_weights_by_hand():
 
 ALL = {"classes_per_client": 10}  # classes, for one client
 ONE = {
+    "dirichlet_reference": {},
     "dirichlet": {"min_size": 0},
     "manual": {"label_sets": [range(10)]},
     "iid": {},
@@ -664,3 +677,70 @@ def test_label_entropy():
     """One class: 0. Two equal classes: ln 2. Shares 1/4 and 3/4: ln 4 - 3/4 ln 3. A client without samples: 0."""
     expected = [0, np.log(2), np.log(4) - 0.75 * np.log(3), 0]
     assert label_entropy(np.array([[7, 0], [3, 3], [1, 3], [0, 0]])) == pytest.approx(expected, abs=1e-12)
+
+
+# pFedSim's own clients ------------------------------------------------------------------------------------------------
+
+PRINTED = [  # class sizes, alpha, standard deviation of the clients' sizes as pFedSim's Table 4 prints it
+    ([6_000] * 10, 0.1, 487), ([6_000] * 10, 0.5, 170), ([27_000] * 10, 0.1, 1962), ([27_000] * 10, 0.5, 843),
+    ([550] * 200, 0.1, 118), ([550] * 200, 0.5, 38),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes, alpha, printed", PRINTED)
+def test_seed_42_draws_pfedsims_clients(sizes, alpha, printed):
+    """Table 4 cuts what is behind the point; other seeds give other numbers."""
+    counts = draw_counts(sizes, 100, "dirichlet_reference", 42, alpha=alpha)
+    assert int(counts.sum(1).std()) == printed and counts.sum() == sum(sizes)
+    assert int(draw_counts(sizes, 100, "dirichlet_reference", 43, alpha=alpha).sum(1).std()) != printed
+
+
+def test_pfedsims_clients_on_cifar10():
+    """Smallest clients, and the share of the samples that are of their client's largest class."""
+    labels = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 6_000))
+    for alpha, tries, smallest, largest in ((0.1, 19, 50, 78.3), (0.5, 1, 213, 41.9)):
+        drawn = make_partition(labels, 100, "dirichlet_reference", 42, alpha=alpha)
+        check(drawn, labels, 100)
+        assert (drawn.tries, drawn.sizes.min()) == (tries, smallest)
+        assert 100 * drawn.counts.max(1).sum() / 60_000 == pytest.approx(largest, abs=0.05)
+
+
+def test_pfedsims_halves_are_the_partitions_own_and_keep_their_order():
+    drawn = make_partition(EVEN, 4, "dirichlet_reference", 7, alpha=0.3, min_size=5)
+    for own, (train, test) in zip(drawn.clients, drawn.halves):
+        assert len(train) == len(own) // 2 and np.array_equal(np.sort(np.concatenate([train, test])), own)
+        assert not np.array_equal(train, np.sort(train))
+    parts = split_clients(drawn.clients, EVEN, 7, 0.5, halves=drawn.halves)
+    assert all(np.array_equal(part["train"], train) for part, (train, _) in zip(parts, drawn.halves))
+    assert all(np.array_equal(part["test"], np.sort(test)) for part, (_, test) in zip(parts, drawn.halves))
+    assert make_partition(EVEN, 4, "iid", 7).halves is None
+
+
+def test_pfedsims_draw_walked_through():
+    """Two classes of four samples, two clients, by hand from the legacy generator's numbers."""
+    labels, generator = np.repeat([0, 1], 4), np.random.RandomState(3)
+    first, second = np.arange(4), np.arange(4, 8)
+    while True:
+        generator.shuffle(first)
+        cut = int(4 * generator.dirichlet([1.0, 1.0])[0])
+        clients = [list(first[:cut]), list(first[cut:])]
+        generator.shuffle(second)
+        shares = generator.dirichlet([1.0, 1.0]) * [cut < 4, 4 - cut < 4]
+        cut = int(4 * shares[0] / shares.sum())
+        clients = [clients[0] + list(second[:cut]), clients[1] + list(second[cut:])]
+        if min(map(len, clients)) >= 3:
+            break
+    for own in clients:
+        generator.shuffle(own)
+    drawn = make_partition(labels, 2, "dirichlet_reference", 3, alpha=1.0, min_size=3)
+    assert [[*train, *test] for train, test in drawn.halves] == clients
+
+
+def test_pfedsims_draw_bad_input():
+    with pytest.raises(InfeasiblePartition, match="3 tries.*smallest client"):
+        make_partition(EVEN, 20, "dirichlet_reference", 0, alpha=0.05, max_tries=3)
+    with pytest.raises(BadValue, match="below 2\\^32"):
+        make_partition(EVEN, 4, "dirichlet_reference", 2**32)
+    for field in ({"test_fraction": 0.2}, {"stratified": True}):
+        with pytest.raises(BadValue, match=next(iter(field))):
+            RunSpec("fedavg", scheme="dirichlet_reference", **field)

@@ -404,6 +404,9 @@ WRONG = [
         for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
     ),
     ("pat_grouped", "min_size", -1, "0 or more"),
+    ("dirichlet_reference", "alpha", 0.0, "at least 0.001"),
+    ("dirichlet_reference", "min_size", 1, "2 or more"),
+    ("dirichlet_reference", "max_tries", 0, "1 or more"),
     ("pat_grouped", "fair", 1, "true or false"),
     ("random_classes", "uncovered", "ignore", "resample, drop"),
     ("random_classes", "max_tries", 0, "1 or more"),

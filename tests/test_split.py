@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue
 from fedlib.data import load
-from fedlib.data.split import carve_validation, split_client, split_clients
+from fedlib.data.split import carve_validation, some_of_each, split_client, split_clients
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 from fedlib.runs.store import spec_of
@@ -377,3 +377,42 @@ def test_added_settings_are_part_of_the_id_unless_they_have_their_default(base, 
         assert before.but(partition={**before.partition, option: False}).id == before.id
     else:
         assert name not in before.to_dict() and after.to_dict()[name] == value
+
+
+# fewer images ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(1, 200), st.integers(0, 99))
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+def test_some_of_each_class(sizes, count, seed):
+    """As many as asked, no two alike, and of every class its share, rounded up or down."""
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    if count > len(labels):
+        with pytest.raises(BadValue, match="images"):
+            some_of_each(labels, count, seed)
+        return
+    chosen = some_of_each(labels, count, seed)
+    assert len(chosen) == len(set(chosen.tolist())) == count and (np.diff(chosen) > 0).all()
+    exact = np.bincount(labels, minlength=len(sizes)) * count / len(labels)
+    assert (np.abs(np.bincount(labels[chosen], minlength=len(sizes)) - exact) < 1).all()
+    assert np.array_equal(chosen, some_of_each(labels, count, seed))
+
+
+def test_a_run_with_fewer_images_uses_only_those():
+    """300 of the digits: all clients together own them, as another partition seed other ones; labels stay with images;
+    0, all, leaves the ids of runs as they were."""
+    whole = tiny("fedavg")
+    spec, dataset = whole.but(images=300), load("digits")
+    assert "images" not in whole.to_dict() and spec.id != whole.id and RunSpec.from_dict(spec.to_dict()) == spec
+    partition, parts = spec.divide(dataset)
+    owned = np.sort(np.concatenate([*(np.concatenate(list(own.values())) for own in parts)]))
+    assert np.array_equal(owned, some_of_each(dataset.labels.numpy(), 300, spec.partition_seed))
+    for own, counts in zip(partition.clients, partition.counts, strict=True):
+        assert np.array_equal(np.bincount(dataset.labels[own], minlength=10), counts)
+    other, _ = spec.but(partition_seed=1).divide(dataset)
+    assert set(np.concatenate(other.clients)) != set(owned)
+    assert simulate(spec.but(rounds=1)).history
+    with pytest.raises(BadValue, match="images = 5000"):
+        check_inputs([spec.but(images=5000)])
+    with pytest.raises(BadValue, match="images = -1"):
+        spec.but(images=-1)

@@ -1,4 +1,4 @@
-"""Image data sets: two embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
+"""Image data sets: three embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
 
 The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 [n, h, w, c]), `labels.npy`
 (int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and,
@@ -88,18 +88,18 @@ def copies() -> Path:
 
 
 @functools.cache
-def _digits() -> Dataset:
-    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to 16x16.
+def _digits(side: int = 16, name: str = "digits") -> Dataset:
+    """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to `side` x `side`.
     There is no official split."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
     small = torch.from_numpy(raw.images).unsqueeze(1) * (255 / 16)
-    large = torch.nn.functional.interpolate(small, size=(16, 16), mode="bilinear", align_corners=False)
+    large = torch.nn.functional.interpolate(small, size=(side, side), mode="bilinear", align_corners=False)
     images = large.round().to(torch.uint8)
     labels = torch.from_numpy(raw.target.astype(np.int64))
     digest = hashlib.sha256(images.numpy().tobytes()).hexdigest()
-    return Dataset("digits", images, labels, tuple(str(d) for d in range(10)), digest)
+    return Dataset(name, images, labels, tuple(str(d) for d in range(10)), digest)
 
 
 @functools.cache
@@ -111,7 +111,11 @@ def _digits_looks() -> Dataset:
     return Dataset("digits_looks", images, plain.labels, plain.classes, digest, groups=look, group_names=tuple(LOOKS))
 
 
-EMBEDDED = {"digits": _digits, "digits_looks": _digits_looks}
+EMBEDDED = {
+    "digits": _digits,
+    "digits_looks": _digits_looks,
+    "digits_large": functools.partial(_digits, 32, "digits_large"),
+}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 

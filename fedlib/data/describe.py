@@ -57,6 +57,12 @@ def label_cosine(counts) -> np.ndarray:
     return (unit @ unit.T).clamp(max=1).numpy()
 
 
+def same_classes(counts) -> np.ndarray:
+    """Who has the same set of classes as whom: twins; counts [N, C] -> bool [N, N], False on the diagonal."""
+    owned = np.asarray(counts) > 0
+    return (owned[:, None] == owned).all(-1) & ~np.eye(len(owned), dtype=bool)
+
+
 def statistics(counts: np.ndarray) -> dict[str, float]:
     """How unequal clients are, in one row. counts: int [N, C]; entropies in nats; cosines of labels over all pairs."""
     sizes, owned = counts.sum(1), (counts > 0).sum(1)

@@ -98,6 +98,11 @@ DATASETS = {
         terms="CC BY 4.0, as the digits that it is made from",
         citation="made by fedlib.data.looks from the digits: six looks that differ in size, in place of domains",
     ),
+    "digits_large": Source(
+        1_797, (1, 32, 32), 10, 0,
+        terms="CC BY 4.0, as the digits that it is made from",
+        citation="the digits upscaled to the size of CIFAR's images, so that networks have maps as large as there",
+    ),
     "mnist": _mnist_like(
         12,
         ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"],

@@ -25,20 +25,24 @@ def split_clients(
     val_fraction: float = 0.0,
     stratified: bool = False,
     test_distribution: str = "matched",
+    halves: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """The parts of all N clients: train, test and, if val_fraction > 0, val, each sorted int64 sample indices.
 
     clients: N arrays of sample indices; labels: int64 [n]; val_fraction: of what is left after the test part.
     test_distribution says on what a client is tested. matched: its own test part. global: the test parts of all clients
     together, the same for everyone. owned_uniform: of that pool, equally many samples of every class that the client
-    has outside its test part. Training parts do not depend on it.
+    has outside its test part. Training parts do not depend on it. halves: every client's training and test part, where
+    the partition says what they are; training parts keep their order unless a validation part is carved from them.
 
     Raises BadValue for values out of range and for a client with too few samples.
     """
     check_split(test_fraction, val_fraction, test_distribution)
     labels = np.asarray(labels)
     strata = labels if stratified else None
-    cuts = [split_client(own, test_fraction, seed, i, strata) for i, own in enumerate(clients)]
+    cuts = [(train, np.sort(test)) for train, test in halves] if halves is not None else [
+        split_client(own, test_fraction, seed, i, strata) for i, own in enumerate(clients)
+    ]  # fmt: skip
     parts = [{"train": train, "test": test} for train, test in cuts]
     if test_distribution != "matched":
         pool = np.sort(np.concatenate([own["test"] for own in parts]))
@@ -49,6 +53,24 @@ def split_clients(
         for i, own in enumerate(parts):
             own["train"], own["val"] = carve_validation(own["train"], val_fraction, seed, i, strata)
     return parts
+
+
+def some_of_each(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """`count` samples of a data set, every class with its share (rounded, the largest remainders up): sorted int64
+    indices.
+
+    Raises BadValue for more than there are.
+    """
+    labels = np.asarray(labels)
+    require(0 < count <= len(labels), "images", count, f"a number from 1 to the {len(labels)} of the data set")
+    if count == len(labels):
+        return np.arange(count)
+    shares = np.bincount(labels) * count / len(labels)
+    wanted = shares.astype(int)
+    wanted[np.argsort(wanted - shares, kind="stable")[: count - wanted.sum()]] += 1
+    draw = rng(seed, "some of each")
+    chosen = [draw.choice(np.flatnonzero(labels == c), size, replace=False) for c, size in enumerate(wanted)]
+    return np.sort(np.concatenate(chosen))
 
 
 def check_split(test_fraction: float, val_fraction: float = 0.0, test_distribution: str = "matched") -> None:

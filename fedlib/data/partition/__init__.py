@@ -22,9 +22,11 @@ from fedlib.data.partition.dealing import Scheme
 from fedlib.data.partition.dirichlet import Dirichlet, dirichlet_counts, dirichlet_tries
 from fedlib.data.partition.natural import Domain, Writer
 from fedlib.data.partition.pathological import PatBalanced, PatGrouped, RandomClasses, Ring
+from fedlib.data.partition.reference import DirichletReference
 
 SCHEMES: dict[str, type[Scheme]] = {
     "dirichlet": Dirichlet,
+    "dirichlet_reference": DirichletReference,
     "manual": Manual,
     "iid": Iid,
     "pat_grouped": PatGrouped,
@@ -42,7 +44,8 @@ class Partition:
     """clients: N sorted int64 arrays of sample indices; counts: int64 [N, C], samples per client and class.
 
     groups: int64 [N], the group (domain, writer) that all samples of a client are from, -1 if there are several; None
-    if the data set has no groups.
+    if the data set has no groups. halves: by client its samples for training, in an order of their own, and those for
+    testing, where the scheme says so; else None, and a split is drawn (`fedlib.data.split`).
     """
 
     scheme: str
@@ -50,11 +53,18 @@ class Partition:
     counts: np.ndarray
     tries: int = 1
     groups: np.ndarray | None = None
+    halves: tuple[tuple[np.ndarray, np.ndarray], ...] | None = None
 
     @property
     def sizes(self) -> np.ndarray:
         """Samples per client, int64 [N]."""
         return self.counts.sum(1)
+
+    def among(self, used: np.ndarray) -> Partition:
+        """The same of samples that are some of a larger data set's; used: int64, their indices there."""
+        clients = tuple(used[own] for own in self.clients)
+        halves = self.halves and tuple((used[train], used[test]) for train, test in self.halves)
+        return dataclasses.replace(self, clients=clients, halves=halves)
 
     @property
     def checksum(self) -> str:
@@ -91,8 +101,10 @@ def make_partition(labels, num_clients: int, scheme: str, seed: int, *, groups=N
     clients, tries = divide(labels if divide.by == "labels" else groups, int(num_clients), int(seed))
     num_classes = int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in clients])
+    halves = tuple((own[: len(own) // 2], own[len(own) // 2 :]) for own in clients) if divide.halves else None
     clients = tuple(np.sort(indices) for indices in clients)
-    return Partition(scheme, clients, counts, tries, None if groups is None else _common_groups(groups, clients))
+    common = None if groups is None else _common_groups(groups, clients)
+    return Partition(scheme, clients, counts, tries, common, halves)
 
 
 def _common_groups(groups: np.ndarray, clients: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -15,10 +15,12 @@ class Scheme:
 
     Calling it with (labels, num_clients, seed) gives N index arrays and the number of tries. A scheme `by` "groups" is
     called with the data set's groups in place of its labels. Parameters that came after the first stored results are
-    `added`: at their default they are left out of run ids.
+    `added`: at their default they are left out of run ids. With `halves` the first half of a client's samples, rounded
+    down and in the order in which they are given, is for training, and the rest for testing.
     """
 
     by: ClassVar[str] = "labels"
+    halves: ClassVar[bool] = False
     added: ClassVar[tuple[str, ...]] = ()
 
 

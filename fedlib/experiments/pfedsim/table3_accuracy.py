@@ -13,8 +13,9 @@ ITEM = TABLE.item(
     title="pFedSim Table 3: accuracy of twelve methods",
     claim="pFedSim is more accurate than local training and ten federated methods, whatever the heterogeneity.",
     smaller=task.SMALLER,
-    settings=per_profile(task.SETTINGS, methods=METHODS),
-    minutes={"smoke": 0.5, "quick": 1.5, "paper": 200},
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    settings=per_profile(task.SETTINGS, overnight=task.OVERNIGHT, methods=METHODS),
+    minutes={"smoke": 0.5, "quick": 1.5, "overnight": 100, "paper": 100},
     claims=(
         Claim("pFedSim is the most accurate of all twelve methods at both alphas.", best("pfedsim", METHODS)),
         Claim("At Dir(0.1) methods with one model for all are far below Local-Only (10 points at least), and below the "

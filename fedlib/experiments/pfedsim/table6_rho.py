@@ -12,7 +12,15 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.experiments.pfedsim.task import DIRICHLET, SETTINGS, SMALLER, column_of, of_column
+from fedlib.experiments.pfedsim.task import (
+    DIRICHLET,
+    OVERNIGHT,
+    SETTINGS,
+    SMALLER,
+    SMALLER_OVERNIGHT,
+    column_of,
+    of_column,
+)
 
 RHO = {rho: f"pfedsim, rho = {rho:g}" for rho in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}
 REFERENCES = ("local", "fedper")  # FedAvg is rho = 1
@@ -66,8 +74,9 @@ ITEM = TABLE.item(
     title="pFedSim Table 6: the generalisation ratio rho",
     claim="Some rounds of FedAvg before personalisation help; how many matters little between 30 and 70 %.",
     smaller=SMALLER,
-    settings=per_profile(SETTINGS, methods=("pfedsim", *REFERENCES)),
-    minutes={"smoke": 0.5, "quick": 1, "paper": 110},
+    smaller_overnight=SMALLER_OVERNIGHT,
+    settings=per_profile(SETTINGS, overnight=OVERNIGHT, methods=("pfedsim", *REFERENCES)),
+    minutes={"smoke": 0.5, "quick": 1, "overnight": 60, "paper": 60},
     analyse=analyse,
     shown={"drawn": "Who was personalised: clients drawn after T_g, and the others, who still have FedAvg's model, %"},
     figure=lambda tables: figures.parameter_curve(

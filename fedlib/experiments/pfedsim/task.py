@@ -18,6 +18,8 @@ SETTINGS = per_profile(
     rounds=[2, 15, 200], local_epochs=[1, 5, 5], lr=[0.05, 0.05, 0.01], min_size=[10, 10, 40], pools=[1, 1, 2],
     eval_every=[1, 5, 10], seeds=1,
 )  # fmt: skip
+OVERNIGHT = dict(rounds=100, seeds=3)  # of the paper's settings with this changed
+SMALLER_OVERNIGHT = "100 rounds instead of 200, three seeds; nothing else"
 SMALLER = (
     "digits (16x16) instead of CIFAR-10; 20 clients of which 10 take part, 15 rounds, instead of 100, 10 and 200; "
     "lr 0.05 instead of 0.01"
