@@ -69,12 +69,14 @@ def test_fedprox_by_hand():
     A: (2.05, -1.1, 0.45). B, first minibatch: (1.9, -0.8, 0.4); second, e = 1, gradient (-0.8, 1.9, 1) and mu (-0.1,
     0.2, -0.1): w = 1.9 + 0.1 (0.8 + 0.05) = 1.985, v = -0.8 - 0.1 (1.9 + 0.1) = -1, b = 0.4 - 0.1 (1 - 0.05) = 0.305.
     Server, n = (1, 3): w = (2.05 + 3*1.985)/4 = 2.00125, v = (-1.1 - 3)/4 = -1.025, b = (0.45 + 0.915)/4 = 0.34125.
+    Uniform: w = 2.0175, v = -1.05, b = 0.3775.
     """
-    method = algorithms.make("fedprox", mu=0.5)
-    server, clients = method.init(ToyModel(), SETTING)
-    uploads, _, server = rounds_of(method, {0: A, 2: B}, clients, server)
-    close(uploads, (AFTER_A, theta(1.985, -1.0, 0.305)))
-    close(server, {"theta": theta(2.00125, -1.025, 0.34125)})
+    for weights, right in (("samples", (2.00125, -1.025, 0.34125)), ("uniform", (2.0175, -1.05, 0.3775))):
+        method = algorithms.make("fedprox", mu=0.5, weights=weights)
+        server, clients = method.init(ToyModel(), SETTING)
+        uploads, _, server = rounds_of(method, {0: A, 2: B}, clients, server)
+        close(uploads, (AFTER_A, theta(1.985, -1.0, 0.305)))
+        close(server, {"theta": theta(*right)})
 
 
 def test_fedrep_by_hand():

@@ -148,6 +148,39 @@ def test_pfedcs_options_of_the_teacher_by_hand():
         )
 
 
+def test_pfedcs_temperature_and_a_mixture_to_start_from_by_hand():
+    """As above, E_ft = 0, teacher (0, ln 3). Temperature 2: softened probabilities of class 0 are r = sqrt 3/(1 + sqrt
+    3) and 1 - r; 4 KL has the gradient 2 (r - (1 - r)), so g = -1/4 + 2 (2r - 1). As a start: p = (1/4, 3/4), g =
+    (-3/4, 3/4), dz = 3/4 ln 3, and no teacher."""
+    model, data = TwoClasses(), labelled(([2.0], [0]))
+    client, message = {"h": tree.select(two(0, LN3), "head.")}, two(0.5, 0.0, LN3)
+
+    def trained(**options):
+        return algorithms.make("pfedcs", E_ft=0, **options).client_update(model, message, client, data)
+
+    g = -0.25 + 2 * (2 * sqrt(3) / (1 + sqrt(3)) - 1)
+    close(trained(temperature=2.0)[0], two(0.5 - 0.2 * g * LN3, LN3 - 0.1 * g, 0.1 * g, -0.1 * g, 0.1 * g))
+    started = two(0.5 - 0.2 * 0.75 * LN3, 0.075, LN3 - 0.075, 0.075, -0.075)
+    upload, kept = trained(role="start")
+    close(upload, started)
+    close(kept, {"h": tree.select(started, "head.")})
+
+
+def test_fedper_with_a_head_that_is_tuned_first_by_hand():
+    """z = 1, head (0, 0), y = 0: the first epoch moves the head alone, g = (-1/2, 1/2), to W = b = (0.05, -0.05). Then
+    scores (0.1, -0.1), t = 1/(1 + e^-0.2), g = (t - 1, 1 - t), dw = 2 (t - 1) 0.1. ft(1) of the "head" is that first
+    epoch."""
+    model, data, client = TwoClasses(), labelled(([2.0], [0])), {"h": tree.select(two(0, 0.0), "head.")}
+    method, message = algorithms.make("fedper", head_epochs=1, ft_part="head"), {"extractor.w": f64(0.5)}
+    t = 1 / (1 + exp(-0.2))
+    g = 0.1 * (1 - t)
+    upload, kept = method.client_update(model, message, client, data)
+    close(upload, {"extractor.w": f64(0.5 + 0.02 * (1 - t))})
+    close(kept, {"h": tree.select(two(0, 0.05 + g, -0.05 - g, 0.05 + g, -0.05 - g), "head.")})
+    tuned = method.fine_tune(model, {**message, **client["h"]}, labelled(([2.0], [0])), 1)
+    close(tuned, two(0.5, 0.05, -0.05, 0.05, -0.05))
+
+
 def test_pfedcs_the_teachers_learning_rate():
     """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4);
     two epochs go on."""
@@ -189,6 +222,9 @@ LITERAL = np.array([0.5 * 9 / 8 + 0.5 / 5, 0.5 + 0.5 * 2 / 5, 0.5 * 3 / 5, 0])
             tuple(0.5 * (100 - d) / (4 * (100 - 27.5)) + 0.5 * n / 10 for d, n in ((0, 1), (1, 2), (9, 3), (100, 4))),
         ),
         ({"select": "self"}, 1, (1, 0, 0, 0)),
+        ({"weights": "uniform"}, 1, (1 / 3, 1 / 3, 1 / 3, 0)),
+        ({"most": 1}, 1, (0.5 + 0.5 / 3, 0.5 * 2 / 3, 0, 0)),
+        ({"most": 2, "select": "all", "lam": 0.0}, 1, (1 / 6, 2 / 6, 3 / 6, 0)),
         ({"dist_power": 1, "lam": 1.0}, 1, (0.3 / 0.5, 0.2 / 0.5, 0, 0)),
     ],
 )
@@ -209,6 +245,26 @@ def test_pfedcs_weights_by_hand(hyper, t, expected):
     weights = method.mixing_weights({**server, "round": t - 1}, [0, 1], range(4))
     np.testing.assert_allclose(weights[0].numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(weights.sum(1).numpy(), 1, atol=1e-12)
+
+
+def test_pfedcs_told_who_has_the_same_classes():
+    """Clients 0, 1 and 3 have class 0 only, client 2 class 1: by samples 1 : 2 : 4, or one of two twins, either of
+    them in some round; client 2 has nobody and keeps its own classifier."""
+    counts = torch.tensor([[1, 0], [2, 0], [0, 3], [4, 0]])
+    chosen = set()
+    for select in ("oracle", "twin"):
+        method, heads = four_heads(select=select, lam=0.0)
+        server, _ = method.init(TwoClasses(), setting(counts=counts, rounds=40))
+        for t in range(20):
+            p = method.mixing_weights({**server, "heads": heads["heads"], "round": t}, range(4), range(4)).numpy()
+            np.testing.assert_allclose(p[2], [0, 0, 1, 0], atol=1e-12)
+            if select == "oracle":
+                np.testing.assert_allclose(p[0], [1 / 7, 2 / 7, 0, 4 / 7], atol=1e-12)
+            else:
+                (twin,) = np.flatnonzero(p[0, 1:]) + 1
+                np.testing.assert_allclose(p[0, [0, twin]], np.array([1, twin + 1]) / (twin + 2), atol=1e-12)
+                chosen.add(int(twin))
+    assert chosen == {1, 3}
 
 
 def test_pfedcs_ties_and_global_norm_by_hand():
@@ -773,6 +829,49 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     )
     with pytest.raises(BadValue, match="supervisors"):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
+
+
+@pytest.mark.parametrize(
+    ("similarity", "expected"),
+    [
+        ("uniform", (1.0, 2.0, 0.125 * 4 + 0.875 * 1.5, 0.5 * 8 + 0.5 * 1.5)),
+        ("nearest", (1.0, 2.0, 0.125 * 4 + 0.875 * 2, 8.0)),
+        ("none", (1.0, 2.0, 4.0, 8.0)),
+    ],
+)
+def test_fedsimsup_with_other_weights_of_pairs(similarity, expected):
+    """As above; the most similar participant for client 2 is client 1, and client 3 has none."""
+    method = algorithms.make("fedsimsup", similarity=similarity)
+    server, _ = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
+    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
+    after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
+    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
+
+
+def test_fedsimsup_shuffled_similarities_are_the_same_numbers_of_others():
+    counts = np.random.default_rng(0).integers(0, 9, (6, 3)).tolist()
+    paper, shuffled, again = (
+        algorithms.make("fedsimsup", similarity=how).init(TwoClasses(sibling=Independent()), setting(counts=counts))[0]
+        for how in ("labels", "shuffled", "shuffled")
+    )
+    close(shuffled["similarity"].sort(1).values, paper["similarity"].sort(1).values)
+    assert (shuffled["similarity"] - paper["similarity"]).abs().max() > 0.1
+    assert shuffled["similarity"].diagonal().tolist() == paper["similarity"].diagonal().tolist()
+    assert torch.equal(shuffled["similarity"], again["similarity"])
+
+
+def test_fedsimsup_networks_that_learn_alone():
+    """As in the update by hand, each by its own scores: u's are (0, 0), p = 1/2, g = (1/2, -1/2); theta's give p = 3/4.
+    Tested are the joint scores."""
+    supervisor = TwoClasses(two(0.5, 0.0))
+    model = TwoClasses(two(0.5, LN3), supervisor)
+    method = algorithms.make("fedsimsup", tau_s=1, tau_theta=1, learn="alone")
+    data, client = labelled(([2.0], [1])), {SUPERVISOR: two(0.5, 0.0)}
+    upload, kept = method.client_update(model, model.theta0, client, data)
+    close(kept, {SUPERVISOR: two(0.5, -0.05, 0.05, -0.05, 0.05)})
+    close(upload, two(0.5 - 0.2 * 0.75 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
+    scores = method.predict(model, method.personal_model(model, upload, kept, data), f64(2.0))
+    close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept[SUPERVISOR], f64(2.0)))
 
 
 class Independent(TwoClasses):

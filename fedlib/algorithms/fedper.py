@@ -8,21 +8,31 @@ arXiv:1912.00818, 2019.
 | W_B (base layers) | server["f"], names "extractor.*" | averaged over the participants |
 | W_P (personalization layers) | client["h"], names "head.*" | the last linear layer; stays on the client |
 
+Two options that the paper does not have, for a fair comparison with methods that spend epochs on classifiers alone:
+head_epochs, so many epochs on the head below the received extractor before both are trained; ft_part, what `ft(k)`
+fine-tunes before a test: "all", "head" or "extractor".
+
 Differences from the paper: the head has one layer (as in pFedSim's and PFedCS's tables); all heads start equal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.fedavg_ft import trained_part
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
+from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
 class FedPer(Algorithm):
+    head_epochs: int = option(0, 0, inf)
+    ft_part: str = option("all", "all", "head", "extractor")
     points = ("recv", "post", "ft")
+    added = ("head_epochs", "ft_part")
 
     def init(self, model, setting):
         head = tree.select(model.theta0, "head.")
@@ -32,7 +42,10 @@ class FedPer(Algorithm):
         return server["f"]
 
     def client_update(self, model, message, client, data):
-        theta = local_sgd(model, {**message, **client["h"]}, data)  # both parts jointly
+        theta = {**message, **client["h"]}
+        if self.head_epochs:
+            theta = local_sgd(model, theta, data, self.head_epochs, train=trained_part(model, "head"))
+        theta = local_sgd(model, theta, data)  # both parts jointly
         return tree.select(theta, "extractor."), {"h": tree.select(theta, "head.")}
 
     def server_update(self, server, ids, uploads, n):
@@ -40,6 +53,9 @@ class FedPer(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return {**message, **client["h"]}
+
+    def fine_tune(self, model, theta, data, epochs):
+        return local_sgd(model, theta, data, epochs, train=trained_part(model, self.ft_part))
 
     def eval_points(self, server):
         return ("recv", "post")

@@ -21,8 +21,12 @@ Readings of what the paper leaves open (each an option):
 - scale_by_sim: 1 - α_i is multiplied by the largest similarity to a participant.
 - participants_mix: participants too mix with the other participants (Eq. 8) after their upload; by Eq. 7 they never do.
 - order: "supervisor" or "model" is trained first.
-- supervisors, shared_sup_init, combine: which networks they are (the paper's Table 3 draws among three), whether all
-  start equal, as all θ_i do, and how scores are joined (`fedlib.algorithms.parts.supervision.Supervised`).
+- supervisors, shared_sup_init, combine, learn: which networks they are (the paper's Table 3 draws among three), whether
+  all start equal, as all θ_i do, how scores are joined, and which of them are to be right
+  (`fedlib.algorithms.parts.supervision.Supervised`).
+- similarity: s_ij are cosines of "labels", as in the paper; to see what they are worth "uniform" (the paper's Figure 3
+  does not say what is without them), "shuffled" (those of every client given to others at random), "nearest" (of the
+  participants only the most similar one counts), or "none" (idle clients keep their models).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -41,8 +45,11 @@ from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.supervision import Supervised
 from fedlib.base import tree
+from fedlib.base.draws import rng
 from fedlib.base.options import option
 from fedlib.data.describe import label_cosine
+
+SIMILARITIES = ("labels", "uniform", "shuffled", "nearest", "none")
 
 
 @dataclass(frozen=True)
@@ -53,13 +60,28 @@ class FedSimSup(Supervised, Algorithm):
     scale_by_sim: bool = False
     participants_mix: bool = False
     order: str = option("supervisor", "supervisor", "model")
+    similarity: str = option("labels", *SIMILARITIES)
+    added = ("similarity", "learn")  # came after the first stored results, see `fedlib.spec`
     points = ("agg", "post")
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
-        similarity = torch.from_numpy(label_cosine(counts))
+        similarity = self.weights_of_pairs(torch.from_numpy(label_cosine(counts)), setting.seed)
         server = {"personal": models, "similarity": similarity, "sizes": counts.double().sum(1)}
         return server, self.first_supervisors(model, N)
+
+    def weights_of_pairs(self, cosines, seed):
+        """s_ij by `similarity`, [N, N]."""
+        if self.similarity == "uniform":
+            return torch.ones_like(cosines)
+        if self.similarity == "none":
+            return torch.zeros_like(cosines)
+        if self.similarity == "shuffled":
+            draw, cosines = rng(seed, "shuffled similarities"), cosines.clone()
+            for i in range(len(cosines)):
+                others = torch.arange(len(cosines)) != i
+                cosines[i, others] = cosines[i, others][torch.from_numpy(draw.permutation(len(cosines) - 1))]
+        return cosines
 
     def messages(self, server, ids):
         return tree.rows(server["personal"], torch.as_tensor(list(ids)))
@@ -87,6 +109,8 @@ class FedSimSup(Supervised, Algorithm):
         shares = torch.where(mixing[:, None] == ids, 0, server["similarity"][mixing][:, ids])  # nobody counts twice
         if self.scale_by_sim:
             alpha = 1 - (1 - alpha) * shares.amax(1)
+        if self.similarity == "nearest":
+            shares = torch.where(shares == shares.amax(1, keepdim=True), shares, 0)
         total = shares.sum(1, keepdim=True)
         if self.zero_sim == "uniform":
             fallback = torch.where(mixing[:, None] == ids, 0, sizes[ids])
@@ -108,7 +132,9 @@ class FedSimSup(Supervised, Algorithm):
     def beside(self, model, frozen_model, frozen, theta, batch, train):
         """Loss of theta beside another network that is not trained, and theta's new running statistics."""
         z, stats = model.training_features(theta, batch, train)
-        scores = self.joint_scores(model.classify(theta, z), frozen_model.logits(frozen, batch.x))
+        scores = model.classify(theta, z)
+        if self.learn == "sum":
+            scores = self.joint_scores(scores, frozen_model.logits(frozen, batch.x))
         return batch.mean(functional.cross_entropy(scores, batch.y, reduction="none")), stats
 
     def personal_model(self, model, message, client, data):

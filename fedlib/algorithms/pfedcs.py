@@ -16,13 +16,13 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | η_v | eta_v | its learning rate | None: the run's lr (as in the paper) |
 
 Readings of what the paper leaves open (each an option):
-- select: collaborators are "adaptive" (the method), "random" (`random_size` others), "all", "none" (no teacher, which
-  is FedPer) or "self" (the fine-tuned own classifier teaches). group: candidates by "gmm", "kmeans", "hier" or "fix"
-  (Table 4); closure: whoever is no farther than a candidate is one, too.
+- select, random_size, group, closure, most: who may collaborate (`fedlib.algorithms.parts.collaborators.Choosing`).
 - dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
-  (`fedlib.algorithms.parts.similarity.ByDistance`).
+  (`ByDistance` in the same file).
+- role: the mixture is the "teacher", or the "start" from which the client's own classifier is trained without one.
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
-  through it; kd_weight: factor of the KL term.
+  through it; kd_weight: factor of the KL term; temperature: both classifiers' scores are divided by it in the KL term,
+  which is multiplied by its square.
 - pool: with partial participation Q is looked for among the "active" clients of the round or in "all_last" uploads.
 - extractor_weights: "samples" or "uniform".
 
@@ -42,35 +42,36 @@ import torch
 from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.parts.grouping import HOW, drawn_group, nearer_group
+from fedlib.algorithms.parts.collaborators import TIE, TOLD, ByDistance, Choosing
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.similarity import TIE, ByDistance
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.options import option
+from fedlib.data.describe import same_classes
 
 
 @dataclass(frozen=True)
-class PFedCS(ByDistance, Algorithm):
+class PFedCS(ByDistance, Choosing, Algorithm):
     beta: float = option(0.5, 0, 1)
     E_ft: int = option(1, 0, inf)
     eta_v: float | None = option(None, 1e-12, inf)
-    select: str = option("adaptive", "adaptive", "random", "all", "none", "self")
-    random_size: int = option(3, 1, inf)
-    group: str = option("gmm", *HOW)
-    closure: bool = True
     teacher_feat: str = option("current", "current", "received")
     detach: bool = True
     kd_weight: float = option(1.0, 0, inf)
     pool: str = option("active", "active", "all_last")
     extractor_weights: str = option("samples", "samples", "uniform")
+    temperature: float = option(1.0, 1e-6, inf)
+    role: str = option("teacher", "teacher", "start")
     points = ("recv", "post", "ft")
+    added = ("temperature", "most", "role")
 
     def init(self, model, setting):
         N, f, head = setting.num_clients, *(tree.select(model.theta0, part) for part in ("extractor.", "head."))
         last = 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9)  # round of stage 1
         uploads = {"extractors": tree.repeat(f, N), "heads": tree.repeat(head, N)}
         server = {"round": 0, "last": last, "seed": setting.seed, "sizes": setting.class_counts.sum(1), "f": f}
+        if self.select in TOLD:
+            server["twins"] = torch.from_numpy(same_classes(setting.class_counts))
         return {**server, **uploads}, {"h": tree.repeat(head, N)}
 
     def download(self, server, i):
@@ -96,23 +97,27 @@ class PFedCS(ByDistance, Algorithm):
         if self.select == "self":
             return own.double()
         D = self.distances(server["heads"]["head.weight"], ids, pool)
-        return self.weights_of(D, server["sizes"][pool], self.collaborators(server, D, ids, own), own)
+        if self.select in TOLD:
+            chosen = self.told(server["twins"][ids][:, pool], self.generators(server, ids))
+        else:
+            chosen = self.collaborators(server, D, ids, own)
+        return self.weights_of(D, server["sizes"][pool], chosen, own)
 
     def collaborators(self, server, D, ids, own):
-        """Q of every client, bool [K, n]: candidates (or the ablation's choice) within the threshold of Eq. 4."""
-        others, t = ~own, server["round"] + 1
-        generators = [rng(server["seed"], "collaborators", t, int(k)) for k in ids]
-        if self.select == "random":
-            return drawn_group(others, self.random_size, generators)
-        if self.select == "all" or not others.any(1).all():  # or nobody else is there
-            return others
-        apart = D[others].reshape(len(D), -1)  # the row without its own entry
-        near = nearer_group(apart.numpy(), self.group, generators, self.closure)
-        candidates = others.masked_scatter(others, torch.from_numpy(near))
-        s, least = min(t / server["last"], 1), apart.amin(1, keepdim=True)
-        threshold = (1 - s) * apart.mean(1, keepdim=True) + s * least  # Eq. 4
-        chosen = candidates & (threshold + TIE >= D)  # Eq. 5
-        return torch.where(chosen.any(1, keepdim=True), chosen, others & (least >= D))
+        """Q of every client, bool [K, n]: candidates within the threshold of Eq. 4."""
+        others = ~own
+        chosen = self.candidates(D, others, self.generators(server, ids))
+        if self.select == "adaptive" and others.any(1).all():  # else there is nobody else
+            apart = D[others].reshape(len(D), -1)  # the row without its own entry
+            s, least = min((server["round"] + 1) / server["last"], 1), apart.amin(1, keepdim=True)
+            threshold = (1 - s) * apart.mean(1, keepdim=True) + s * least  # Eq. 4
+            chosen = chosen & (threshold + TIE >= D)  # Eq. 5
+            chosen = torch.where(chosen.any(1, keepdim=True), chosen, others & (least >= D))
+        return self.nearest(D, chosen)
+
+    def generators(self, server, ids):
+        """One for each of these clients, in this round."""
+        return [rng(server["seed"], "collaborators", server["round"] + 1, int(k)) for k in ids]
 
     def server_update(self, server, ids, uploads, n):
         f, head = (tree.select(uploads, part) for part in ("extractor.", "head."))
@@ -131,8 +136,10 @@ class PFedCS(ByDistance, Algorithm):
         f, v = (tree.select(message, part) for part in ("extractor.", "head."))
         if v and self.E_ft:
             v = self.tuned_teacher(model, f, v, data)
-        loss = partial(self.guided, model, f, v) if v else None  # only stage 1 has teachers
-        theta = local_sgd(model, {**f, **client["h"]}, data, loss=loss)
+        teaches = bool(v) and self.role == "teacher"  # only stage 1 has teachers
+        loss = partial(self.guided, model, f, v) if teaches else None
+        start = v if v and not teaches else client["h"]
+        theta = local_sgd(model, {**f, **start}, data, loss=loss)
         f, h = (tree.select(theta, part) for part in ("extractor.", "head."))
         return {**f, **h} if v else f, {"h": h}
 
@@ -143,11 +150,14 @@ class PFedCS(ByDistance, Algorithm):
     def guided(self, model, f, v, theta, batch, train):
         """Eq. 12: cross-entropy + KL(teacher || student), and the new running statistics."""
         z, stats = model.training_features(theta, batch, train)
-        student = model.classify(theta, z).log_softmax(-1)
+        scores = model.classify(theta, z)
+        student = scores.log_softmax(-1)
         seen = z if self.teacher_feat == "current" else model.features({**theta, **f}, batch.x)
-        teacher = model.classify(v, seen).log_softmax(-1)
-        teacher = teacher.detach() if self.detach else teacher
-        divergence = (teacher.exp() * (teacher - student)).sum(-1)
+        asked = model.classify(v, seen)
+        asked = asked.detach() if self.detach else asked
+        softer = student if self.temperature == 1 else (scores / self.temperature).log_softmax(-1)
+        teacher = (asked / self.temperature).log_softmax(-1)
+        divergence = self.temperature**2 * (teacher.exp() * (teacher - softer)).sum(-1)
         entropy = functional.nll_loss(student, batch.y, reduction="none")
         return batch.mean(entropy + self.kd_weight * divergence), stats
 

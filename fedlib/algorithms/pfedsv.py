@@ -25,8 +25,8 @@ next, a ranking of the others, goes up with its model.
 
 Readings of what the paper leaves open (each an option):
 - sv, samples, val_fraction, v_empty, utility, utility_part: how the game is played and its values are found
-  (`fedlib.algorithms.parts.shapley.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1 coalitions
-  once, if that is not more than the permutations have beginnings.
+  (`fedlib.algorithms.parts.model_game.ModelGame`). An estimate of up to 12 players asks each of their 2^|S| - 1
+  coalitions once, if that is not more than the permutations have beginnings.
 - k_max, download_rule, reexplore_prob: whom a client asks for next (`fedlib.algorithms.parts.peers.Asking`). "literal"
   is the paper's sentence that as many are asked for as have a positive relevance; "rule" keeps k, so that unseen ones
   get their turn.
@@ -49,9 +49,10 @@ import torch
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.parts import peers
+from fedlib.algorithms.parts.model_game import ModelGame
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.peers import ZERO, Asking
-from fedlib.algorithms.parts.shapley import ENUMERATED, ModelGame
+from fedlib.algorithms.parts.shapley import ENUMERATED
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import require

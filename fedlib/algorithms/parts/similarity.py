@@ -6,15 +6,10 @@ theta: a model's parameters by name (`fedlib.models.Model`); counts: samples per
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from fedlib.base.options import Options, option
-
-TIE = 1e-12  # distances that differ by no more are equal
 
 # classifiers ---------------------------------------------------------------------------------------------------------
 
@@ -36,70 +31,6 @@ def class_cosines(a: Tensor, b: Tensor, eps: float = 1e-8) -> Tensor:
 def classifier_similarity(theta_a: dict, theta_b: dict) -> Tensor:
     """CS of two clients (pFedSim Eq. 2) by class, float64 [C]; its mean is the similarity of the classifiers."""
     return class_cosines(class_vectors(theta_a)[None], class_vectors(theta_b)[None])[0, 0]
-
-
-def class_distances(a: Tensor, b: Tensor, power: int = 2, norm: str = "row") -> Tensor:
-    """D of PFedCS: sum over classes of the distances of class vectors to this power; a [K, C, d],
-    b [L, C, d] -> float64 [K, L].
-
-    Divided by the largest of its "row" or of all ("global"), so that it is in [0, 1]; zeros stay zeros.
-    """
-    a, b = (vectors.double().transpose(0, 1) for vectors in (a, b))  # [C, K, d]
-    D = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-    D = (D**power).sum(0).cpu()
-    largest = D.max() if norm == "global" else D.amax(1, keepdim=True)
-    return torch.where(largest > 0, D / largest.clamp(min=1e-300), 0)
-
-
-def weights_by_distance(
-    D: Tensor, sizes: Tensor, basis: Tensor, mixed: Tensor, lam: float, tie: str = "uniform"
-) -> Tensor:
-    """p of PFedCS's Eq. 7 for K clients and n others, float64 [K, n], rows sum to 1.
-
-    p_j = lam (D_max - D_kj) / (|P| (D_max - D_avg)) + (1 - lam) N_j / sum of N over P, then divided by its sum over
-    `mixed`. D: distances [K, n]; sizes: N [n]; basis, mixed: bool [K, n], P and the set that Eq. 6 sums over. Where
-    D_max = D_avg the first term is 1 / |P| ("uniform"), or all weight goes to the second ("drop").
-    """
-    count, sizes = basis.sum(1, keepdim=True), sizes.double()
-    largest = torch.where(basis, D, 0).amax(1, keepdim=True)
-    gap = largest - (D * basis).sum(1, keepdim=True) / count
-    near = largest - D
-    alike = torch.where(gap > TIE, near / (count * gap.clamp(min=TIE)), 1 / count)
-    lam = torch.where(gap > TIE, lam, lam if tie == "uniform" else 0.0)
-    p = lam * alike + (1 - lam) * sizes / (sizes * basis).sum(1, keepdim=True)
-    p = torch.where(mixed, p, 0)
-    return p / p.sum(1, keepdim=True)
-
-
-@dataclass(frozen=True)
-class ByDistance(Options):
-    """How far classifiers are apart in PFedCS, and what they weigh for it, as options of a method.
-
-    dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is
-    divided by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal,
-    stays zero. lam: λ of Eq. 7, the share of likeness. weights: Eqs. 6-8 run over different sets. "closed" takes the
-    collaborators and the client itself throughout, so that weights sum to 1; "literal_renorm" is Eq. 7 as printed, with
-    D_kk = 0, divided by its sum; "no_self" leaves the client out. tie: if D_max = D_avg, Eq. 7 divides by zero: its
-    first term is "uniform", or all weight goes to the second ("drop").
-    """
-
-    lam: float = option(0.5, 0, 1)
-    dist_power: int = option(2, 1, 2)
-    norm: str = option("row", "row", "global")
-    weights: str = option("closed", "closed", "literal_renorm", "no_self")
-    tie: str = option("uniform", "uniform", "drop")
-
-    def distances(self, weight: Tensor, ids: Tensor, pool: Tensor) -> Tensor:
-        """D of the clients `ids` and those of `pool`, for classifiers of all [N, C, d]; float64 [K, n] in [0, 1]."""
-        return class_distances(weight[ids], weight[pool], self.dist_power, self.norm)
-
-    def weights_of(self, D: Tensor, sizes: Tensor, chosen: Tensor, own: Tensor) -> Tensor:
-        """p of Eq. 7 for the collaborators `chosen`, float64 [K, n]; rows sum to 1. own: who is the client itself;
-        both bool [K, n]."""
-        basis = chosen if self.weights != "closed" else chosen | own  # the set of Eq. 8
-        mixed = chosen if self.weights == "no_self" else chosen | own  # the set of Eq. 6
-        basis, mixed = (torch.where(some.any(1, keepdim=True), some, own) for some in (basis, mixed))
-        return weights_by_distance(D, sizes, basis, mixed, self.lam, self.tie)
 
 
 # whole models --------------------------------------------------------------------------------------------------------

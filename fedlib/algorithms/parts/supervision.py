@@ -22,12 +22,14 @@ class Supervised(Options):
 
     supervisors: name of the supervisor's network; several joined by "+" are drawn for the clients with equal chances,
     and every client keeps one of each, of which it uses its own. shared_sup_init: all of one kind start equal; by
-    default each is a draw of its own. combine: "logits" are added, or class probabilities averaged ("prob").
+    default each is a draw of its own. combine: "logits" are added, or class probabilities averaged ("prob"). learn:
+    every network is trained so that the joint scores ("sum") are right, or its own ("alone"), as in an ensemble.
     """
 
     supervisors: str = "supervisor_sixth"
     shared_sup_init: bool = False
     combine: str = option("logits", "logits", "prob")
+    learn: str = option("sum", "sum", "alone")
 
     def __post_init__(self):
         super().__post_init__()
