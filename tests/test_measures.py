@@ -9,14 +9,18 @@ import pytest
 import torch
 from helpers import exact, tiny
 
+from fedlib.algorithms.fedsimsup import FedSimSup
 from fedlib.base import tree
+from fedlib.base.draws import participants
 from fedlib.base.errors import BadValue
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.shared_beginnings import beginning, leaders
 from fedlib.engine.simulate import simulate, simulate_together, watched, watched_round
 from fedlib.experiments.pfedsv.task import read
 from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
+from fedlib.measures.classifiers import by_equations
 from fedlib.measures.each_round import eq4_shares
+from fedlib.measures.fedsimsup import cosines, shares_by_equation
 from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
@@ -89,6 +93,104 @@ def test_readings_of_eq_4_that_the_measure_does_not_know_are_refused(hyper):
     with pytest.raises(BadValue, match="mixing.*reference"):
         tiny("pfedsim", hyper=hyper, measures=("mixing",))
     tiny("pfedsim", hyper=hyper, measures=("phi", "traffic"))
+
+
+# FedSimSup's rounds ---------------------------------------------------------------------------------------------------
+
+WATCHED = tiny("fedsimsup", num_clients=6, model="lenet5", measures=("mixtures", "equations", "supervisors"))
+
+
+def test_shares_of_eqs_7_to_9_by_hand():
+    """Clients 0 and 1 take part. Client 2: alpha = 2 * 14 / (7 + 7 + 2 * 14) = 2/3, similarities 24/50 and 18/50, so
+    that 4/7 and 3/7 of a third; client 3 shares no label with them. Client 1 alone: whatever its similarity is."""
+    counts = np.array([[3, 4, 0], [4, 3, 0], [0, 6, 8], [0, 0, 5]])
+    similarity = cosines(counts)
+    np.testing.assert_allclose(similarity[2], [0.48, 0.36, 1, 0.8])
+    expected = [[1, 0, 0, 0], [0, 1, 0, 0], [4 / 21, 3 / 21, 14 / 21, 0], [0, 0, 0, 1]]
+    np.testing.assert_allclose(shares_by_equation(counts.sum(1), similarity, np.array([0, 1])), expected, atol=1e-15)
+    alone = shares_by_equation(counts.sum(1), similarity, np.array([1]))
+    np.testing.assert_allclose(alone[[0, 2]], [[0.5, 0.5, 0, 0], [0, 1 / 3, 2 / 3, 0]])
+
+
+def test_measures_of_fedsimsup_are_those_of_a_run_walked_through():
+    result = simulate(WATCHED)
+    before = None
+    for run, state in watched(WATCHED.but(measures=())):
+        kept = state.clients["supervisor_sixth"]
+        squares = sum(leaf.double().flatten(1).square().sum(1) for leaf in kept.values()).numpy()
+        if state.round:
+            ids = participants(0, state.round, 6, 0.5)
+            weights, alpha = run.method.mixing_weights(state.server, torch.arange(6), torch.as_tensor(ids))
+            shares = result.arrays["mixtures"][state.round - 1]
+            for i in set(range(6)) - set(ids):
+                expected = np.zeros(6)
+                expected[ids], expected[i] = weights[i] * (1 - alpha[i]), alpha[i]
+                np.testing.assert_allclose(shares[i], expected, atol=1e-5)
+            assert (shares[ids] == np.eye(6)[ids]).all()
+            found = result.arrays["supervisors"][state.round - 1]
+            np.testing.assert_allclose(found, np.stack([before, squares], 1), rtol=1e-6)
+            assert ((found[:, 0] != found[:, 1]) == np.isin(range(6), ids)).all()
+        before = squares
+    kept, mixed, equal, trained = result.arrays["equations"].T
+    assert (kept == 0).all() and mixed.max() < 1e-6 and trained.max() < 1e-5 and equal.min() > 1e-3
+
+
+def model_first(self, model, message, client, data):
+    return UPDATE(dataclasses.replace(self, order="model"), model, message, client, data)
+
+
+UPDATE = FedSimSup.client_update
+WRONG = {  # what a method would do otherwise, and which of the equations notices it
+    "equal weights": (1, "weights_of_pairs", lambda self, cosines, seed: torch.ones_like(cosines)),
+    "half of the own": (1, "mixing_weights", lambda self, server, mixing, ids: (
+        torch.full((len(mixing), len(ids)), 1 / len(ids)), torch.full((len(mixing),), 0.5))),
+    "participants are mixed too": (0, "server_update", lambda self, server, ids, uploads, n: {
+        **server, "personal": tree.map(lambda leaf: leaf * 1.01, tree.put(server["personal"], ids, uploads))}),
+    "model first": (3, "client_update", model_first),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_method_that_does_otherwise_is_noticed(what, monkeypatch):
+    equation, name, other = WRONG[what]
+    monkeypatch.setattr(FedSimSup, name, other)
+    arrays = simulate(WATCHED, backend="serial").arrays
+    assert (arrays["equations"][:, equation] > 1e-4).all()
+    if equation == 1:
+        counts = arrays["counts"] - arrays["tests"]
+        for t, shares in enumerate(arrays["mixtures"], 1):
+            right = shares_by_equation(counts.sum(1), cosines(counts), participants(0, t, 6, 0.5))
+            assert np.abs(shares - right).max() > 0.01
+
+
+def test_a_run_of_fedsimsup_that_is_continued_has_the_same_measures(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))
+
+    def stop(rounds):
+        if rounds == 2:
+            raise InterruptedError
+
+    whole = simulate(WATCHED, backend="serial")
+    with pytest.raises(InterruptedError):
+        simulate(WATCHED, backend="serial", checkpoint_every=0, progress=stop)
+    assert exact(simulate(WATCHED, backend="serial", checkpoint_every=0)) == exact(whole)
+    stacked = simulate(WATCHED, backend="vmap").arrays
+    np.testing.assert_allclose(stacked["mixtures"], whole.arrays["mixtures"], atol=1e-5)
+    assert stacked["equations"][:, [1, 3]].max() < 1e-5
+
+
+@pytest.mark.parametrize("measure", ["mixtures", "equations", "supervisors"])
+def test_other_methods_and_readings_of_fedsimsup_are_refused(measure):
+    with pytest.raises(BadValue, match=f"{measure}.*expected FedSimSup"):
+        tiny("fedavg", measures=(measure,))
+    for option in ({"order": "model"}, {"zero_sim": "uniform"}, {"learn": "alone"}):
+        with pytest.raises(BadValue, match=f"{measure}.*printed"):
+            tiny("fedsimsup", hyper=option, measures=(measure,))
+    with pytest.raises(BadValue, match="one kind"):
+        tiny("fedsimsup", hyper={"supervisors": "supervisor_sixth+supervisor_cnn"}, measures=(measure,))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_traffic_is_counted_for_every_method():
@@ -228,3 +330,66 @@ def test_results_from_before_all_points_were_kept_have_the_headline_only():
 
 def test_a_diverged_run_has_no_clients(tmp_path):
     assert get_or_run(tiny("fedavg", lr=1e15), Store("t", tmp_path)).by_client() is None
+
+
+# PFedCS ---------------------------------------------------------------------------------------------------------------
+
+TWO_CLASSES = dict(
+    scheme="pat_grouped", partition=dict(classes_per_client=2, min_size=4), num_clients=10, join_ratio=1.0, rounds=4
+)
+CLASSIFIERS = ("head_distances", "head_moves", "selection", "by_equations")
+
+
+def test_rounds_of_pfedcs_are_those_of_the_equations_and_a_difference_is_seen():
+    spec = tiny("pfedcs", **TWO_CLASSES, model="lenet5", measures=CLASSIFIERS)
+    found = simulate(spec).arrays["by_equations"]
+    assert found.shape == (4, 10, 6) and (found[:, :, 3:5] < 1e-5).all() and (found[:, 0, 5] < 1e-4).all()
+    assert np.isnan(found[:, 1:, 5]).all() and (found[2:, :, :3] == 0).all()  # two rounds of stage 1
+    assert (found[0, :, 0] == 9).all() and (found[1, :, 1] == 1).all()  # equal classifiers; the nearest one
+    run = set_up(spec)
+    state = first_state(run)
+    for t in (1, 2):
+        seen = watched_round(run, state, t)
+    wrong = {"head.bias": 3, "extractor.fc1.weight": 4}
+    for name, column in wrong.items():
+        other = dataclasses.replace(seen, messages={**seen.messages, name: seen.messages[name] + 0.25})
+        assert by_equations(run, state, other)[:, column] == pytest.approx(0.25, abs=1e-4)
+    longer = dataclasses.replace(seen, uploads={**seen.uploads, "head.bias": seen.uploads["head.bias"] + 0.25})
+    assert by_equations(run, state, longer)[0, 5] == pytest.approx(0.25, abs=1e-3)
+
+
+def test_measures_of_classifiers_are_those_of_a_run_walked_through():
+    spec = tiny("pfedcs", **TWO_CLASSES, measures=CLASSIFIERS[:3])
+    arrays, run = simulate(spec).arrays, set_up(spec)
+    state, own = first_state(run), torch.eye(10, dtype=torch.bool)
+    first = run.work.model.theta0
+    for t in range(1, 5):
+        server = state.server
+        seen = watched_round(run, state, t)
+        heads = state.clients["h"]
+        a, b = heads["head.weight"][2].double(), heads["head.weight"][7].double()
+        assert arrays["head_distances"][t - 1, 2, 7] == pytest.approx(float((a - b).square().sum()), rel=1e-6)
+        moved = (heads["head.weight"][7, 3] - first["head.weight"][3]).double().sum()
+        moved = moved + heads["head.bias"][7, 3] - first["head.bias"][3]
+        assert arrays["head_moves"][t - 1, 7, 3] == pytest.approx(float(moved), rel=1e-4, abs=1e-6)
+        if t <= 2:
+            D = run.method.distances(server["heads"]["head.weight"], torch.arange(10), torch.arange(10))
+            chosen = run.method.collaborators(server, D, seen.ids, own).numpy()
+            assert ((arrays["selection"][t - 1] == 2) == chosen).all()
+    assert not arrays["selection"][2:].any() and not arrays["selection"][:, range(10), range(10)].any()
+
+
+@pytest.mark.parametrize(
+    ("method", "hyper", "measure"),
+    [("fedper", {}, "selection"), ("pfedsim", {}, "by_equations"), ("pfedcs", {"lam": 0.2}, "by_equations")],
+)
+def test_measures_of_classifiers_refuse_what_they_do_not_know(method, hyper, measure):
+    with pytest.raises(BadValue, match=measure):
+        tiny(method, hyper=hyper, measures=(measure,))
+
+
+def test_classifiers_of_fedavgs_clients_are_their_uploads():
+    spec = tiny("fedavg", measures=("head_distances",))
+    distances = simulate(spec).arrays["head_distances"]
+    there = ~np.isnan(distances[:, range(4), range(4)])
+    assert (there.sum(1) == 2).all() and (np.nanmax(distances, (1, 2)) > 0).all()  # two of four take part

@@ -11,8 +11,11 @@ import numpy as np
 import torch
 
 from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.pfedcs import PFedCS
 from fedlib.algorithms.pfedsim import PFedSim
 from fedlib.base.errors import BadValue, require
+from fedlib.measures import fedsimsup
+from fedlib.measures.classifiers import by_equations, head_distances, head_moves, selection
 
 
 def client_accuracy(run, state, seen) -> np.ndarray:
@@ -86,6 +89,12 @@ def eq4_shares(phi: np.ndarray, ids: np.ndarray, phi_cap: float) -> np.ndarray:
     return weights / weights.sum(1, keepdims=True)
 
 
+OF_PFEDCS = {
+    "head_distances": head_distances,
+    "head_moves": head_moves,
+    "selection": selection,
+    "by_equations": by_equations,
+}
 ROUND_MEASURES = {
     "client_accuracy": client_accuracy,
     "relevance": relevance,
@@ -93,8 +102,10 @@ ROUND_MEASURES = {
     "traffic": traffic,
     "phi": phi,
     "mixing": mixing,
+    **fedsimsup.MEASURES,
+    **OF_PFEDCS,
 }
-SEE_ROUNDS = ("traffic", "phi", "mixing")  # look at what travelled
+SEE_ROUNDS = ("traffic", "phi", "mixing", *fedsimsup.MEASURES, *OF_PFEDCS)  # look at what travelled
 
 
 def check_round_measure(name: str, method: Algorithm) -> None:
@@ -104,8 +115,14 @@ def check_round_measure(name: str, method: Algorithm) -> None:
         raise BadValue(
             f"measure {name!r} is not accepted for {kind}; expected a method that sends models of chosen clients"
         )
+    if name in fedsimsup.MEASURES:
+        fedsimsup.check_method(name, method)
     if name in ("phi", "mixing") and not isinstance(method, PFedSim):
         raise BadValue(f"measure {name!r} is not accepted for {kind}; expected pFedSim, which keeps similarities phi")
+    if name in ("selection", "by_equations") and not isinstance(method, PFedCS):
+        raise BadValue(f"measure {name!r} is not accepted for {kind}; expected PFedCS")
+    if name == "by_equations":
+        require(method == PFedCS(), "measure 'by_equations' with", method, "the method's defaults")
     if name == "mixing":
         reading = {"phi": method.phi, "phi_self": method.phi_self, "max_age": method.max_age}
         known = {"phi": "reference", "phi_self": None, "max_age": None}

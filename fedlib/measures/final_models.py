@@ -18,6 +18,7 @@ from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import require
 from fedlib.data.describe import label_cosine
+from fedlib.measures.attention import attention
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -120,4 +121,5 @@ FINAL_MEASURES = {
     "client_similarity": client_similarity,
     "model_distances": model_distances,
     "common_test": common_test,
+    "attention": attention,
 }

@@ -1,0 +1,181 @@
+"""Replication notes: what the parts of FedSimSup and open choices do, and what its gain over FedRep consists of."""
+
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.arms import Arms, lead_of
+from fedlib.analysis.secrets import label_secrets
+from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
+from fedlib.analysis.stability import stability
+from fedlib.analysis.tables import only
+from fedlib.claims import ours
+from fedlib.claims.choices import ahead, less_accurate, matter
+from fedlib.engine.result import RunResult
+from fedlib.experiments.fedsimsup import task
+from fedlib.experiments.fedsimsup.table1_dirichlet import TABLE
+from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.spec import RunSpec
+
+WIDER = 141  # hidden units with which LeNet-5 has as many parameters as LeNet-5 (120) and its supervisor together
+ALONE = {"supervisors": "supervisor_none", "tau_s": 0, "tau_theta": 5}
+NO_SUPERVISOR, AS_LARGE = "no supervisor, five epochs on the model", "no supervisor, one model as large as both"
+ENSEMBLE = "two networks that learn alone"
+KEPT, UNIFORM = "idle clients keep their models", "idle clients mix uniformly"
+CHOICES = (
+    Choice("supervisor", NO_SUPERVISOR, "2 epochs on the supervisor, 3 on the model", hyper(**ALONE)),
+    Choice("supervisor", AS_LARGE, "52,202 and 8,679 (CIFAR-10)", hyper(**ALONE),
+           task=lambda s, r: {"model_options": {**r.model_options, "hidden": WIDER}}),
+    Choice("supervisor", ENSEMBLE, "the sum of their scores is trained", hyper(learn="alone")),
+    Choice("supervisor", "five epochs on each", "2 and 3", hyper(tau_s=5, tau_theta=5)),
+    Choice("mixing", KEPT, "they mix by label cosines", hyper(similarity="none")),
+    Choice("mixing", UNIFORM, "by label cosines", hyper(similarity="uniform")),
+    Choice("U1", "nobody alike: uniform weights", "the own model is kept", hyper(zero_sim="uniform")),
+    Choice("U2", "weights scaled by similarity", "normalised", hyper(scale_by_sim=True)),
+    Choice("U3", "participants mix too", "they never do (Eq. 7)", hyper(participants_mix=True)),
+    Choice("U4", "all supervisors start alike", "each is a draw of its own", hyper(shared_sup_init=True)),
+    Choice("U5", "the model learns first", "the supervisor", hyper(order="model")),
+    Choice("U6", "mean of probabilities", "sum of scores", hyper(combine="prob")),
+    Choice("U7", "supervisor: CNN of 1,562 numbers", "LeNet-5 of a sixth", hyper(supervisors="supervisor_cnn")),
+    Choice("U7", "supervisor as large as the model", "a sixth", hyper(supervisors="lenet5")),
+    Choice(CHANCE, "another seed, same partition", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
+)  # fmt: skip
+SENSITIVITY = Sensitivity(
+    "fedsimsup", CHOICES, ("fedrep",), lambda spec: f"Dir({spec.partition['alpha']:g})", "client_mean"
+)
+
+# Baselines that nearly fail in the paper, with other rates and tests than it states
+LOW = {
+    "perfedavg": {"method": "perfedavg", **task.PRESETS["perfedavg"]},
+    "perfedavg, inner rate 0.01": {"method": "perfedavg", **task.PRESETS["perfedavg"], "alpha": 0.01},
+    "perfedavg, both rates 0.01": {"method": "perfedavg", **task.PRESETS["perfedavg"], "alpha": 0.01, "beta": 0.01},
+    "perfedavg, first order": {"method": "perfedavg", **task.PRESETS["perfedavg"], "variant": "FO"},
+    "fedproto": {"method": "fedproto"},
+    "fedproto, tested by heads": {"method": "fedproto", "predict_by": "head"},
+    "local": {"method": "local"},
+}
+COLUMN = {"cifar10": "cifar10, Dir({:g}), 100", "cifar100": "cifar100, Dir({:g}), 100"}
+RATES = replace(TABLE, rows=lambda s: LOW, seeds=lambda s, row, column: 1, columns=lambda s: tuple(
+    COLUMN[name].format(s["alpha"]) for name in ([s["dataset"]] if s["dataset"] in COLUMN else ["cifar10"])
+))  # fmt: skip
+
+
+# Does training at the printed rate go well? Methods of Table 1, many clients, both alphas
+STABLE = replace(
+    TABLE,
+    rows=lambda s: {method: task.preset(method) for method in task.REPEATED},
+    seeds=lambda s, row, column: s["seeds"],
+    columns=lambda s: tuple(COLUMN["cifar10"].format(alpha) for alpha in (0.1, 0.5)),
+)
+RATE = 0.1  # as printed
+
+
+# what the lead over FedRep consists of
+WHOLE, WHOLE_POST = "FedSimSup after mixing", "FedSimSup after local training"
+ARMS = Arms(
+    {
+        "FedRep as clients receive it": ((BASE, "fedrep"), "recv"),
+        "FedRep after local training": ((BASE, "fedrep"), "post"),
+        "FedRep, as many parameters as both networks": ((AS_LARGE, "fedrep"), "recv"),
+        "FedRep after local training, as many parameters": ((AS_LARGE, "fedrep"), "post"),
+        WHOLE: ((BASE, "fedsimsup"), "agg"),
+        WHOLE_POST: ((BASE, "fedsimsup"), "post"),
+        "FedSimSup without mixing": ((KEPT, "fedsimsup"), "agg"),
+        "FedSimSup without supervisor": ((NO_SUPERVISOR, "fedsimsup"), "agg"),
+        "FedSimSup without supervisor, as many parameters": ((AS_LARGE, "fedsimsup"), "agg"),
+    },
+    whole=WHOLE, at={"post": WHOLE_POST},
+)  # fmt: skip
+
+
+def bases(s: dict) -> list[RunSpec]:
+    """FedSimSup and FedRep as in Table 1, with many clients at one alpha."""
+    column, methods = COLUMN["cifar10"].format(s["alpha"]), {**s, "methods": ("fedrep", "fedsimsup")}
+    return [TABLE.run_of(methods, row, column, seed) for seed in range(s["seeds"]) for row in methods["methods"]]
+
+
+def runs(s: dict) -> Runs:
+    parts = {
+        "choice": SENSITIVITY.runs(s, bases(s)),
+        "rate": RATES.runs(s),
+        **{rate: STABLE.runs({**s, "lr": rate}) for rate in (RATE, s["lr"])},
+    }
+    return {(part, *key): spec for part, own in parts.items() for key, spec in own.items()}
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the effects: parts, what the lead over FedRep consists of; rates, of the baselines that nearly fail;
+    secrets, what label counts tell."""
+    finished = {key: r for key, r in found.items() if r.status == "finished"}
+    choices, rates = ({key[1:]: r for key, r in finished.items() if key[0] == part} for part in ("choice", "rate"))
+    effects = SENSITIVITY.effects(choices)
+    paper = only(TABLE.printed({**s, "methods": task.METHODS}), row="fedsimsup").set_index("column")["value"]
+    printed = {f"Dir({s['alpha']:g})": paper.get(COLUMN["cifar10"].format(s["alpha"]))}
+    return {
+        **effects,
+        "compare": SENSITIVITY.compared(effects, s["dataset"], {k: v for k, v in printed.items() if v == v}),
+        **ARMS.tables({((choice, method), seed): r for (choice, _, method, seed), r in choices.items()}),
+        "rates": RATES.analyse(s, rates)["compare"],
+        "secrets": label_secrets(
+            [r.arrays["counts"] for key, r in choices.items() if (key[0], key[2]) == (BASE, "fedsimsup")]
+        ),
+        "stability": stability({key: r for key, r in found.items() if key[0] in (RATE, s["lr"])}),
+    }
+
+
+worse = partial(less_accurate, "fedsimsup")
+
+
+def answer(tables) -> str:
+    """What FedSimSup's gain over FedRep consists of, and how much of it survives, from the numbers."""
+    m = tables["_parts"]
+    if any(arm not in m for arm in ARMS.of):
+        return SENSITIVITY.in_words(tables)
+    over = partial(lead_of, m)
+    fedrep, fedrep_post, large, large_post, *_ = ARMS.of
+    return (
+        f"FedSimSup is {over(WHOLE, fedrep)} points above FedRep where each is tested as its paper has it, "
+        f"{over(WHOLE_POST, fedrep_post)} where both are tested after local training, and {over(WHOLE, large)} and "
+        f"{over(WHOLE_POST, large_post)} where FedRep has as many parameters as both networks together (below 0: "
+        f"behind it). Of it the supervisor brings {over(WHOLE, 'FedSimSup without supervisor')} points, "
+        f"{over(WHOLE, 'FedSimSup without supervisor, as many parameters')} beyond its parameters, and mixing while "
+        f"idle {over(WHOLE, 'FedSimSup without mixing')}. {SENSITIVITY.in_words(tables)}"
+    )
+
+
+ITEM = Item(
+    title="FedSimSup: replication notes",
+    claim="What FedSimSup's gain over FedRep consists of, and what the choices that the paper leaves open do.",
+    smaller=task.SMALLER,
+    smaller_overnight="a third of the images, 120 rounds instead of 1,000, rate 0.05 instead of 0.1; clients of at "
+    "least 10 images instead of 40; 100 clients, one alpha, three seeds (rates: one)",
+    settings=per_profile(
+        task.SETTINGS, overnight=dict(seeds=3), dataset=["digits", "digits", "cifar10"], alpha=0.1, seeds=[1, 1, 3],
+        methods=("fedrep", "fedsimsup"),
+    ),
+    minutes={"smoke": 0.5, "quick": 0.7, "overnight": 70, "paper": 1500},
+    runs=runs,
+    analyse=analyse,
+    partial=True,
+    diverging=True,
+    figure=lambda tables: figures.choices_by_task(tables["effects"], "fedsimsup"),
+    answer=answer,
+    shown={
+        "parts": "What FedSimSup's lead over FedRep consists of",
+        "rates": "Baselines that nearly fail in the paper, with other rates and tests",
+        "stability": "Training at the printed rate of 0.1, and at the profile's own",
+        "secrets": "What reported label counts tell of the label of one of the client's images",
+    },
+    claims=(
+        ours("The supervisor helps: five epochs on the model alone are worse.", worse(NO_SUPERVISOR)),
+        ours("It helps by more than its parameters: a model with as many of them is worse.", worse(AS_LARGE)),
+        ours("That both networks learn together helps: two that learn alone are worse.", worse(ENSEMBLE)),
+        ours("Mixing while idle helps: clients that keep their models are worse.", worse(KEPT)),
+        ours("Similarity helps: uniform weights are worse.", worse(UNIFORM)),
+        ours("The lead over FedRep survives equal conditions: both after local training, FedRep with as many "
+             "parameters.", ahead(WHOLE_POST, "FedRep after local training, as many parameters")),
+        matter(SENSITIVITY, "FedSimSup"),
+    ),
+)  # fmt: skip

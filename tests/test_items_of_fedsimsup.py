@@ -1,0 +1,206 @@
+"""Claims of FedSimSup's figures, Table 3 and notes go both ways on results that are made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import analysed, changed_fields, made_up, signs
+from pytest import approx
+
+from fedlib.algorithms.api import Setting
+from fedlib.analysis.secrets import label_secrets
+from fedlib.engine.result import RunResult
+from fedlib.experiments import OpenItem, find
+from fedlib.experiments.fedsimsup import fig3_similarity, notes, table3_supervisors
+from fedlib.models import build
+
+NOTES, TABLE3 = "fedsimsup/notes", "fedsimsup/table3_supervisors"
+
+
+def curve(spec, accuracies) -> RunResult:
+    """A finished run with these accuracies at its evaluated rounds."""
+    rounds = [t for t in range(1, spec.rounds + 1) if t % spec.eval_every == 0 or t == spec.rounds]
+    history = [
+        {"round": t, "point": "agg", "headline": True, "client_mean": value, "pooled": value}
+        for t, value in zip(rounds, np.resize(accuracies, len(rounds)))
+    ]
+    return RunResult(spec, "finished", history)
+
+
+@pytest.mark.parametrize("name", ["table1_dirichlet", "table2_pathological"])
+def test_settings_of_the_tables(name):
+    """The paper's settings; overnight only images, rounds, evaluations, the smallest client and seeds differ."""
+    item = find(f"fedsimsup/{name}")
+    paper, night = (OpenItem(item, profile).runs for profile in ("paper", "overnight"))
+    one = next(spec for (row, column, _), spec in paper.items() if row == "fedsimsup" and "100" in column)
+    assert (one.rounds, one.local_epochs, one.batch_size, one.lr, one.join_ratio) == (1000, 5, 32, 0.1, 0.1)
+    assert (one.model, one.test_fraction, one.hyper["tau_s"], one.hyper["tau_theta"]) == ("lenet5", 0.2, 2, 3)
+    own = {spec.method: spec.hyper for spec in paper.values()}
+    assert own["fedprox"]["mu"] == own["fedproto"]["lam"] == own["fedpac"]["lam"] == 1
+    assert (own["fedrep"]["E_h"], own["fedrep"]["E_f"]) == (2, 3)
+    assert {k: own["perfedavg"][k] for k in ("variant", "alpha", "tau", "ft_epochs")} == {
+        "variant": "HF", "alpha": 0.001, "tau": 4, "ft_epochs": 3}  # fmt: skip
+    for key, spec in night.items():
+        assert changed_fields(spec, paper[key]) <= {"images", "rounds", "eval_every", "lr", "partition.min_size"}
+    assert {spec.images for spec in night.values()} == {20_000} and not any("femnist" in key[1] for key in night)
+    often = {row for row, column, seed in night if seed == 2}
+    assert often == {"local", "fedavg", "fedrep", "fedsimsup"}
+    assert all("cifar10," in column and column.endswith("100") for _, column, seed in night if seed)
+
+
+def test_femnist_keeps_its_writers():
+    runs = OpenItem(find("fedsimsup/table1_dirichlet"), "paper").runs
+    own = {row: spec for (row, column, seed), spec in runs.items() if "femnist" in column and seed == 0}
+    assert {spec.scheme for spec in own.values()} == {"writer"} and {s.num_clients for s in own.values()} == {3597}
+    assert own["local"].join_ratio == 0.1 and own["fedsimsup"].join_ratio == 0.01
+
+
+# Table 3 --------------------------------------------------------------------------------------------------------------
+
+
+def mixed(by_kind: dict, same: float):
+    """Runs in which a client's accuracy follows from its supervisor."""
+
+    def make(key, spec):
+        if key[0] == table3_supervisors.SAME:
+            return made_up(spec, same)
+        kinds = spec.algorithm.groups(Setting(spec.num_clients, spec.rounds, 10, spec.seed))
+        share = np.array([by_kind[kind] for kind in kinds])
+        r = made_up(spec, float(share.mean()))
+        r.arrays["correct"] = r.arrays["correct"] + np.rint((share - share.mean())[:, None] * 10**6).astype(int)
+        return r
+
+    return make
+
+
+def test_groups_of_supervisors_are_read_off_one_run():
+    kinds = dict(zip(table3_supervisors.GROUPS.values(), (0.8, 0.6, 0.7)))
+    tables = analysed(TABLE3, mixed(kinds, 0.75), seeds=2)
+    own = tables["tidy"].groupby("row")["accuracy"].mean()
+    assert own[["transformer", "cnn", "lenet5"]].tolist() == approx([0.8, 0.6, 0.7], abs=0.02)
+    assert 0.6 < own["mixed"] < 0.8 and own["lenet5_homogeneous"] == 0.75
+    assert signs(TABLE3, tables)[0] == "+"
+    worse = dict(zip(table3_supervisors.GROUPS.values(), (0.5, 0.6, 0.7)))
+    assert signs(TABLE3, analysed(TABLE3, mixed(worse, 0.9), seeds=2)) == "-+--"
+    level = dict.fromkeys(table3_supervisors.GROUPS.values(), 0.8)
+    found = analysed(TABLE3, mixed(level, 0.805), seeds=2)
+    assert signs(TABLE3, found)[1] == "+" and signs(TABLE3, found)[3] == "+"
+
+
+# Figures 2 and 3 ------------------------------------------------------------------------------------------------------
+
+
+def test_convergence():
+    name = "fedsimsup/fig2_convergence"
+
+    def make(lead, restless):
+        def of(key, spec):
+            alpha = spec.partition["alpha"]
+            ours = spec.method == "fedsimsup"
+            swing = 0.05 if ours and (alpha == 0.5) == restless else 0.01
+            return curve(spec, np.array([0.5, 0.5 + swing]) + lead * ours + 0.001 * spec.seed)
+
+        return of
+
+    good = analysed(name, make(0.1, True), seeds=3, repeats=3, rounds=40, eval_every=1)
+    bad = analysed(name, make(-0.1, False), seeds=3, repeats=3, rounds=40, eval_every=1)
+    assert signs(name, good) == "+.+" and signs(name, bad) == "-.-"  # CIFAR-100 is not there on digits
+    with_100 = {k: v for k, v in find(name).settings["overnight"].items() if k in ("images",)}
+    slow = analysed(name, make(-0.1, True), "overnight", seeds=2, repeats=2, **with_100)
+    assert signs(name, slow)[1] == "+" and signs(name, analysed(name, make(0.1, True), "overnight"))[1] in "-?"
+    ends = good["compare"].set_index("row").loc["fedsimsup"]
+    assert ends["ours, last round, %"].tolist() == approx([65, 65], abs=6)
+
+
+def test_worth_of_similarity():
+    name, rows = "fedsimsup/fig3_similarity", list(fig3_similarity.WEIGHTS.values())
+
+    def make(order):
+        heights = dict(zip(order, (0.8, 0.7, 0.6, 0.5, 0.4)))
+        return lambda key, spec: curve(spec, [heights[spec.hyper["similarity"]] + 0.01 * spec.seed])
+
+    assert signs(name, analysed(name, make(["labels", "nearest", "uniform", "shuffled", "none"]))) == "+++++"
+    assert signs(name, analysed(name, make(rows[::-1]))) == "-----"  # none, shuffled, uniform, nearest, labels
+
+
+# notes ----------------------------------------------------------------------------------------------------------------
+
+
+def accuracies(**costs):
+    """FedSimSup at 80 % and FedRep at 70, minus what a choice costs, by hyper-parameter."""
+
+    def make(key, spec):
+        if key[0] == "rate":
+            return made_up(spec, 0.3)
+        value = 0.8 if spec.method == "fedsimsup" else 0.7
+        value -= sum(cost for name, (of, cost) in costs.items() if spec.method == "fedsimsup" and of(spec))
+        return made_up(spec, {"agg" if spec.method == "fedsimsup" else "recv": value, "post": value + 0.01})
+
+    return make
+
+
+def test_claims_of_the_notes():
+    costs = {
+        "supervisor": (lambda s: s.hyper["supervisors"] == "supervisor_none", 0.05),
+        "alone": (lambda s: s.hyper["learn"] == "alone", 0.03),
+        "mixing": (lambda s: s.hyper["similarity"] != "labels", 0.02),
+    }
+    good = analysed(NOTES, accuracies(**costs), seeds=2)
+    assert signs(NOTES, good)[:6] == "++++++"
+    bad = {name: (of, -cost) for name, (of, cost) in costs.items()}
+    assert signs(NOTES, analysed(NOTES, accuracies(**bad), seeds=2))[:5] == "-----"
+    weak = accuracies(all=(lambda s: True, 0.2))
+    assert signs(NOTES, analysed(NOTES, weak, seeds=2))[5] == "-"
+    some = {key[0] for key in find(NOTES).runs(find(NOTES).settings["overnight"])}
+    assert some == {"choice", "rate", 0.1, 0.05}  # training at the printed rate, and at its own
+
+    def without_controls(key, spec):
+        return None if spec.hyper.get("supervisors") == "supervisor_none" else accuracies(**costs)(key, spec)
+
+    assert signs(NOTES, analysed(NOTES, without_controls, seeds=2))[:2] == ".."
+    text = find(NOTES).answer(good)
+    assert "+10.0" in text and "supervisor brings +5.0" in text and "mixing while idle +2.0" in text
+    fedrep = good["parts"].set_index("arm").loc["FedRep as clients receive it"]
+    assert fedrep["the method's lead over it"].startswith("+10.00")
+
+
+def test_every_choice_of_the_notes_changes_what_it_says():
+    s = find(NOTES).settings["paper"]
+    base = next(spec for spec in notes.bases(s) if spec.method == "fedsimsup")
+    found = [changed_fields(notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in notes.CHOICES]
+    alone = {"hyper.supervisors", "hyper.tau_s", "hyper.tau_theta"}
+    assert found == [
+        alone, alone | {"model_options.hidden"}, {"hyper.learn"}, {"hyper.tau_s", "hyper.tau_theta"},
+        {"hyper.similarity"}, {"hyper.similarity"}, {"hyper.zero_sim"}, {"hyper.scale_by_sim"},
+        {"hyper.participants_mix"}, {"hyper.shared_sup_init"}, {"hyper.order"}, {"hyper.combine"},
+        {"hyper.supervisors"}, {"hyper.supervisors"}, {"seed"},
+    ]  # fmt: skip
+    sizes = [build(name, (3, 32, 32), 10).num_parameters["model"] for name in ("lenet5", "supervisor_sixth")]
+    wider = build("lenet5", (3, 32, 32), 10, hidden=notes.WIDER).num_parameters["model"]
+    assert abs(wider - sum(sizes)) < 250
+
+
+def test_runs_that_diverge_are_counted():
+    """At the printed rate FedAvg diverges with every second seed, and FedSimSup always."""
+
+    def make(key, spec):
+        bad = spec.lr == 0.1 and (spec.method == "fedsimsup" or (spec.method == "fedavg" and spec.seed == 1))
+        points = {"fedsimsup": ("agg", "post"), "fedrep": ("recv", "post")}.get(spec.method, ("post",))
+        made = made_up(spec, dict.fromkeys(points, 0.4))
+        return RunResult(spec, "diverged", error="training diverged") if bad else made
+
+    found = analysed(NOTES, make, "overnight", seeds=2)["stability"].set_index(["rate", "method"])
+    column = "mean accuracy of the others, %"
+    assert found.loc[(0.1, "fedsimsup")][["runs", "of them diverged", column]].values.tolist() == [[2, 2, ""]] * 2
+    assert found.loc[(0.1, "fedavg")][["runs", "of them diverged", column]].values.tolist() == [[2, 1, "40.0"]] * 2
+    assert found.loc[(0.05, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
+
+
+def test_label_counts_tell_labels():
+    """Two clients of one class each, and of the same two classes in equal parts."""
+
+    known = label_secrets([np.array([[8, 0], [0, 4]])]).set_index("what is known")
+    assert known.loc["the client's own counts"].tolist() == ["100.0", "0.00"]
+    assert known.loc["the counts of all clients together"].tolist() == ["66.7", "0.92"]
+    same = label_secrets([np.array([[8, 8], [4, 4]])]).set_index("what is known")
+    assert same.iloc[0].tolist() == same.iloc[1].tolist() == ["50.0", "1.00"]
