@@ -1,0 +1,107 @@
+"""Figure 2: a run of PFedCS watched round by round, and checked by the equations."""
+
+import numpy as np
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.tables import only
+from fedlib.analysis.traffic import network_size
+from fedlib.claims import every_row, implementation, ours
+from fedlib.engine.result import RunResult
+from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.pfedcs import task
+from fedlib.spec import RunSpec
+
+SEEN = ("candidates", "collaborators", "with the same classes", "teacher", "extractor", "training")  # of `by_equations`
+FIRST, SECOND = "stage 1", "stage 2"
+MEASURES = ("traffic", "by_equations")
+
+
+def runs(s: dict) -> dict[str, RunSpec]:
+    return {"watched": RunSpec.of_task({**s, "scheme": "pat_grouped", "classes_per_client": 2}, "pfedcs",
+                                       measures=MEASURES)}  # fmt: skip
+
+
+def walk(r: RunResult) -> pd.DataFrame:
+    """One row a round. down, up: numbers to and from a client; model, extractor_size: how many these have; candidates,
+    collaborators, "with the same classes" (of the collaborators): means over clients, most: of the collaborators;
+    teacher, extractor, training: largest differences from what the equations give."""
+    found, sizes = r.arrays["by_equations"], network_size(r.spec)
+    rounds = pd.DataFrame(r.arrays["traffic"], columns=["down", "up"])
+    for k, name in enumerate(SEEN):
+        rounds[name] = np.nanmax(found[:, :, k], 1) if k > 2 else found[:, :, k].mean(1)
+    last = int(r.spec.algorithm.beta * r.spec.rounds + 1e-9)
+    number = np.arange(1, len(rounds) + 1)
+    return rounds.assign(
+        round=number, stage=np.where(number <= last, FIRST, SECOND), most=found[:, :, 1].max(1), model=sizes["model"],
+        extractor_size=sizes["extractor"],
+    )  # fmt: skip
+
+
+def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
+    """tidy: `walk`."""
+    tidy = walk(found["watched"])
+    first, second = (only(tidy, stage=stage) for stage in (FIRST, SECOND))
+
+    def models(own: pd.DataFrame, way: str) -> str:
+        return f"{own[way].iloc[-1]:,} numbers = {own[way].iloc[-1] / own['model'].iloc[0]:.3f} model"
+
+    compare = [
+        ("1 load", FIRST, "extractor and customised classifier go down", models(first, "down")),
+        ("server", FIRST, "distances, mixture, threshold, Eqs. 4 to 8", f"to {first['teacher'].max():.0e}"),
+        ("server", "both", "extractors averaged as in FedAvg", f"to {tidy['extractor'].max():.0e}"),
+        ("2, 3 train", "both", "Eqs. 9 to 12; in stage 2 cross-entropy", f"to {tidy['training'].max():.0e}"),
+        ("4 upload", FIRST, "the whole model", models(first, "up")),
+        ("1 load", SECOND, "the extractor", models(second, "down")),
+        ("4 upload", SECOND, "the extractor", models(second, "up")),
+    ]
+    return {"tidy": tidy, "compare": pd.DataFrame(compare, columns=["step", "stage", "paper", "ours"])}
+
+
+def exact(name: str, most: float, **where):
+    """A check that what happened differs from the equations by less."""
+    return every_row("tidy", lambda t: t[name] < most, "rounds", lambda t: f"largest difference {t[name].max():.1e}",
+                     **where)  # fmt: skip
+
+
+def carries(name: str, stage: str):
+    """A check that so many numbers travel both ways."""
+    return every_row("tidy", lambda t: (t["down"] == t[name]) & (t["up"] == t[name]), "rounds",
+                     lambda t: f"{t[name].iloc[0]:,} numbers each way", stage=stage)  # fmt: skip
+
+
+def whom(t: pd.DataFrame) -> str:
+    own = t["with the same classes"].sum() / t["collaborators"].sum()
+    return f"{t['collaborators'].iloc[0]:.1f} collaborators a client, {100 * own:.0f} % of them with the same classes"
+
+
+def at_the_end(tables):
+    last = only(tables["tidy"], stage=FIRST)["round"].max()
+    return every_row("tidy", lambda t: t["most"] == 1, "rounds", whom, round=last)(tables)
+
+
+ITEM = Item(
+    title="PFedCS Figure 2: the two stages, round by round",
+    claim="In stage 1 classifiers of similar clients are mixed and teach; in stage 2 only the extractor travels.",
+    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN; 8 rounds instead of 200",
+    smaller_overnight=task.SMALLER_OVERNIGHT + "; one seed",
+    settings=per_profile(
+        task.SETTINGS, dataset=["digits", "digits", "cifar10"], rounds=[4, 8, 20], methods=("pfedcs",)
+    ),
+    minutes={"smoke": 0.1, "quick": 0.2, "overnight": 1, "paper": 80},
+    runs=runs,
+    analyse=analyse,
+    figure=lambda tables: figures.two_stages(tables["tidy"]),
+    claims=(
+        implementation("In stage 1 a whole model goes down to every client and up from it.", carries("model", FIRST)),
+        implementation("In stage 2 the extractor alone does, as in FedPer.", carries("extractor_size", SECOND)),
+        implementation("The customised classifiers are those of Eqs. 4 to 8, with scikit-learn's mixture.",
+                       exact("teacher", 1e-5)),
+        implementation("The extractor that is sent is the mean of the last ones, weighted by samples.",
+                       exact("extractor", 1e-5)),
+        implementation("A client fine-tunes, then trains by Eqs. 9 to 12: plain gradient steps give what it uploads.",
+                       exact("training", 1e-3)),
+        ours("In the last round of stage 1 the threshold leaves every client a single collaborator, so that Eq. 7 as "
+             "printed divides zero by zero.", at_the_end),
+    ),
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""Figure 3: accuracy by the number of clients among whom the images are divided."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import cells, columns_read, means, without
+from fedlib.analysis.readings import last_round
+from fedlib.claims import Claim, best, decided, falls, not_tested, ours
+from fedlib.claims.checks import on_shared_seeds
+from fedlib.claims.judges import apart
+from fedlib.experiments.accuracy_table import AccuracyTable
+from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.pfedcs import task
+from fedlib.experiments.pfedcs.task import PERSONAL
+
+SHOWN = (*PERSONAL[:-1], "local", "pfedcs")  # in the paper: without training alone
+FEW = ("fedper", "local", "pfedcs")
+TITLE = "{} clients".format
+
+
+@dataclass(frozen=True)
+class Curve(AccuracyTable):
+    """A table whose numbers the paper has drawn, not printed."""
+
+    def printed(self, s: dict) -> pd.DataFrame:
+        return pd.DataFrame(columns=["row", "column", "value", "std"])
+
+
+def of_clients(s: dict, column: str) -> dict:
+    return {**task.of_column(s, task.DIRICHLET["cifar100, Dir(0.05)"]), "num_clients": int(column.split()[0])}
+
+
+CURVE = Curve(
+    "pfedcs", (), lambda s: tuple(TITLE(n) for n in s["clients"]), of_clients,
+    lambda s: {method: task.in_time(task.EVERY[method], s) for method in s["methods"]}, lambda cell: None,
+    read=last_round("client_mean"), dataset=lambda s: None, seeded=("seed", "partition_seed"),
+    seeds=lambda s, row, column: task.trials(s, row),
+)  # fmt: skip
+
+
+def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+    """compare: mean accuracy by method and number of clients; cells: the same with intervals."""
+    tables = CURVE.read_off(s, found)
+    shown = cells({**tables, "_printed": CURVE.printed(s)}, {}, {})
+    wide = shown.pivot(index="row", columns="column", values="mean").reindex(list(dict.fromkeys(shown["row"])))
+    wide = wide[[c for c in CURVE.shown(s) if c in wide]].round(2).reset_index().rename(columns={"row": "method"})
+    compare = wide.astype(object).where(wide.notna(), "not run").assign(paper="a curve; no numbers printed")
+    return {**tables, "cells": shown.assign(clients=shown["column"].str.split().str[0].astype(int)), "compare": compare}
+
+
+def leads_less(tables):
+    """PFedCS's lead over training alone, with the most clients and with the fewest."""
+    compared, over = on_shared_seeds(tables, ("pfedcs", "local"))
+    found = means(compared)
+    columns = columns_read(tables)
+    if (lacks := without(found, ["pfedcs", "local"], columns)) or len(columns) < 2:
+        return not_tested(lacks or "needs two numbers of clients")
+    leads = {c: found[c]["pfedcs"] - found[c]["local"] for c in (columns[0], columns[-1])}
+    text = ", ".join(f"{column} {apart(lead)}" for column, lead in leads.items())
+    return decided({"more": leads[columns[-1]] - leads[columns[0]]}, f"lead over training alone: {text}", over)
+
+
+ITEM = Item(
+    title="PFedCS Figure 3: number of clients",
+    claim="All methods lose accuracy as the images are divided among more clients; PFedCS stays on top.",
+    smaller="digits (16x16) divided by Dir(0.1) among 10, 20 and 40 clients instead of CIFAR-100 among 10 to 100; "
+    "three methods; LeNet-5; 8 rounds instead of 200, one seed",
+    smaller_overnight=task.SMALLER_OVERNIGHT + task.ONE_SEED,
+    settings=per_profile(
+        task.SETTINGS, overnight=dict(min_size=5), methods=[FEW, FEW, SHOWN], min_size=[5, 5, 40],
+        clients=[("5", "10"), ("10", "20", "40"), ("10", "20", "30", "50", "100")],
+    ),
+    minutes={"smoke": 0.2, "quick": 0.5, "overnight": 40, "paper": 70_000},
+    runs=CURVE.runs,
+    analyse=analyse,
+    figure=lambda tables: figures.by_number_of_clients(tables["cells"]),
+    partial=True,
+    claims=(
+        Claim("PFedCS is the most accurate method with every number of clients.",
+              best("pfedcs", PERSONAL, among=PERSONAL)),
+        Claim("PFedCS and FedPer lose accuracy from the fewest to the most clients.", falls("pfedcs", "fedper")),
+        ours("So does training alone.", falls("local")),
+        ours("With more clients, and fewer images each, PFedCS's lead over training alone grows.", leads_less),
+    ),
+)  # fmt: skip

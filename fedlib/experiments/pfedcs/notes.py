@@ -1,0 +1,197 @@
+"""Replication notes: what each open choice does to PFedCS, what its gain over FedPer consists of, and what the server
+sees of the clients' classes."""
+
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.arms import Arms, lead_of
+from fedlib.analysis.groups import seen_by_round
+from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
+from fedlib.analysis.tables import described, mean_std, only, rows_of
+from fedlib.claims import Verdict, beyond, both, not_tested, ours, over_seeds
+from fedlib.claims.choices import ahead, less_accurate, matter
+from fedlib.engine.result import RunResult
+from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.pfedcs import task
+from fedlib.experiments.pfedcs.fig1_distances import KEPT
+from fedlib.experiments.pfedcs.table1_pathological import TABLE
+from fedlib.spec import RunSpec
+
+SELF, RANDOM, TWIN, ORACLE = "own classifier teaches", "three random clients", "one random twin", "all twins"
+UNUSED, NEAREST, START = "all count alike", "the nearest one only", "the mixture replaces the own classifier"
+UNTUNED = "rho = 0"
+CHOICES = (
+    Choice("C7", UNUSED, "Eq. 7 weighs them", hyper(weights="uniform")),
+    Choice("C11", "lambda = 0: by samples", "0.5", hyper(lam=0.0)),
+    Choice("C11", "lambda = 1: by likeness", "0.5", hyper(lam=1.0)),
+    Choice("C7", "Eqs. 7 and 8 over collaborators only", "over them and the client", hyper(weights="literal_renorm")),
+    Choice("C7", "the client itself left out", "part of the mixture", hyper(weights="no_self")),
+    Choice("C5", "candidates by posterior alone", "and whoever is as near", hyper(closure=False)),
+    Choice("C1", "distances not squared", "squared", hyper(dist_power=1)),
+    Choice("C10", "stage 1: a quarter of the rounds", "half", hyper(beta=0.25)),
+    Choice("C10", "stage 1: all rounds", "half", hyper(beta=1.0)),
+    Choice("whom", NEAREST, "as many as are near", hyper(most=1)),
+    Choice("whom", SELF, "a mixture", hyper(select="self")),
+    Choice("whom", RANDOM, "the nearest ones", hyper(select="random")),
+    Choice("whom", TWIN, "the nearest ones", hyper(select="twin")),
+    Choice("whom", ORACLE, "the nearest ones", hyper(select="oracle")),
+    Choice("role", START, "it teaches", hyper(role="start")),
+    Choice("C12", "teacher sees the received extractor", "the one in training", hyper(teacher_feat="received")),
+    Choice("C12", "gradient through the teacher", "none", hyper(detach=False)),
+    Choice("C13", "temperature 4", "1", hyper(temperature=4.0)),
+    Choice("C13", "half the weight on the teacher", "1", hyper(kd_weight=0.5)),
+    Choice("C17", UNTUNED, "1", hyper(E_ft=0)),
+    Choice("C17", "rho = 5", "1", hyper(E_ft=5)),
+    Choice("C15", "extractors averaged uniformly", "by samples", hyper(extractor_weights="uniform")),
+    Choice(CHANCE, "another seed, same partition", "seeds from 0 on",
+           task=lambda s, r: {"seed": r.seed + task.trials(s)}),
+)  # fmt: skip
+SENSITIVITY = Sensitivity(
+    "pfedcs", CHOICES, ("fedper",), lambda spec: f"{spec.partition['classes_per_client']} classes", "client_mean"
+)  # fmt: skip
+PER = {"method": "fedper", "eval_points": ("recv", "post", "ft(1)"), "ft_part": "head"}
+CONTROLS = {"plain": PER, "tuned": {**PER, "head_epochs": 1}}  # FedPer; with heads tuned before they are trained
+WATCHED = {"method": "pfedcs", "beta": 1.0, "rounds": 10, "measures": KEPT}  # by a curious server
+SERVER_SEEDS = 3  # at least: these runs are short
+
+
+WHOLE, POST = "PFedCS", "PFedCS after local training"
+ARMS = Arms(
+    {
+        "FedPer": ("plain", "recv"),
+        "FedPer, heads tuned before training": ("tuned", "recv"),
+        "FedPer, heads tuned for the test": ("plain", "ft(1)"),
+        "FedPer, heads tuned for both": ("tuned", "ft(1)"),
+        "PFedCS, own classifier teaches": (SELF, "recv"),
+        "PFedCS, three random clients teach": (RANDOM, "recv"),
+        "PFedCS, one random twin teaches": (TWIN, "recv"),
+        WHOLE: (BASE, "recv"),
+        "FedPer after local training": ("plain", "post"),
+        "FedPer, heads tuned, after local training": ("tuned", "post"),
+        POST: (BASE, "post"),
+    },
+    whole=WHOLE, at={"post": POST},
+)  # fmt: skip
+
+
+def bases(s: dict) -> list[RunSpec]:
+    """PFedCS and FedPer as in Table 1, in one of its columns."""
+    return [TABLE.run_of(s, row, s["column"], seed) for seed in range(task.trials(s)) for row in ("fedper", "pfedcs")]
+
+
+def runs(s: dict) -> Runs:
+    own = {**task.of_column(s, task.PATHOLOGICAL[s["column"]])}
+    more = {"control": CONTROLS, "server": {"watched": {**WATCHED, "rounds": min(10, s["rounds"])}}}
+    return {("choice", *key): spec for key, spec in SENSITIVITY.runs(s, bases(s)).items()} | {
+        (part, name, seed): RunSpec.of_task({**own, "seed": seed, "partition_seed": seed}, **how)
+        for part, rows in more.items() for name, how in rows.items()
+        for seed in range(max(task.trials(s), SERVER_SEEDS if part == "server" else 0))
+    }  # fmt: skip
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the effects: parts, FedPer's variants and PFedCS's at both points; leak, what the server sees."""
+    choices = {key[1:]: r for key, r in found.items() if key[0] == "choice"}
+    effects = SENSITIVITY.effects(choices)
+    paper = only(TABLE.printed({**s, "methods": task.METHODS}), row="pfedcs", column=s["column"])["value"].tolist()
+    printed = dict.fromkeys(effects["tidy"]["task"], paper[0]) if paper else {}
+    own = {(name, seed): r for (name, _, method, seed), r in choices.items() if method == "pfedcs"}
+    controls = {key[1:]: r for key, r in found.items() if key[0] == "control"}
+    watched = {key[2:]: r for key, r in found.items() if key[0] == "server"}
+    leak = rows_of(watched, ("seed",), seen_by_round)
+    shown = leak[leak["round"].isin([1, 2, leak["round"].max()])] if len(leak) else leak
+    return {
+        **effects,
+        "compare": SENSITIVITY.compared(effects, s.get("dataset") or s["column"].split(",")[0], printed),
+        **ARMS.tables(own | controls),
+        "leak": leak,
+        "server": described(shown, "round", **{
+            title: (lambda own, name=name: mean_std(own[name])) for name, title in LEAKS.items()
+        }) if len(leak) else pd.DataFrame(columns=["round", *LEAKS.values()]),
+    }  # fmt: skip
+
+
+LEAKS = {
+    "auc": "twins by distance, AUC",
+    "rand": "groups found, adjusted Rand index",
+    "class_auc": "classes by class vectors, AUC",
+    "sets": "clients whose classes are all known",
+}
+
+
+worse = partial(less_accurate, "pfedcs")
+
+
+def known(value: str, line: float, text: str):
+    """A claim of what the server knows in the last round that it was watched."""
+
+    def check(tables) -> Verdict:
+        leak = tables["leak"]
+        if leak["seed"].nunique() < SERVER_SEEDS:
+            return not_tested(f"needs {SERVER_SEEDS} runs that are watched")
+        last = leak[leak["round"] == leak["round"].max()].assign(what=value)
+        v = over_seeds("last", value, "what", beyond(value, line, form=".2f"))({"last": last})
+        return replace(
+            v, evidence=f"{v.evidence}, over {last['seed'].nunique()} seeds", margins={}
+        )  # of runs of its own
+
+    return ours(text, check)
+
+
+def answer(tables) -> str:
+    """What PFedCS's gain over FedPer consists of, from the numbers."""
+    m = tables["_parts"]
+    if any(arm not in m for arm in ARMS.of):
+        return SENSITIVITY.in_words(tables)
+    over = partial(lead_of, m, WHOLE)
+    return (
+        f"PFedCS is {over('FedPer')} points above FedPer as clients receive it, and "
+        f"{lead_of(m, POST, 'FedPer after local training')} where both are tested after local training. Of FedPer "
+        f"whose heads are tuned for an epoch before training it is {over('FedPer, heads tuned before training')} "
+        f"points ahead, of FedPer whose heads are tuned for the test {over('FedPer, heads tuned for the test')}. A "
+        f"teacher made of the own classifier alone leaves it "
+        f"{over('PFedCS, own classifier teaches')} ahead, one of three random clients "
+        f"{over('PFedCS, three random clients teach')}, one random twin {over('PFedCS, one random twin teaches')}. "
+        f"{SENSITIVITY.in_words(tables)}"
+    )
+
+
+ITEM = Item(
+    title="PFedCS: replication notes",
+    claim="What PFedCS's gain over FedPer consists of, what the paper's open choices do, and what the server sees.",
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT + "; CIFAR-100 with 20 classes a client, three seeds",
+    settings=per_profile(
+        task.SETTINGS, overnight={}, methods=("fedper", "pfedcs"),
+        column=["cifar10, 4 classes", "cifar10, 4 classes", "cifar100, 20 classes"],
+    ),
+    minutes={"smoke": 0.5, "quick": 0.7, "overnight": 40, "paper": 33_000},
+    runs=runs,
+    analyse=analyse,
+    partial=True,
+    figure=lambda tables: figures.choices_by_task(tables["effects"], "pfedcs"),
+    answer=answer,
+    shown={
+        "parts": "What PFedCS's lead over FedPer consists of",
+        "server": "What a curious server reads from the classifiers, means over seeds (std)",
+    },
+    claims=(
+        ours("A mixture of similar clients' classifiers teaches better than the own one.", worse(SELF)),
+        ours("Similar clients teach better than random ones.", worse(RANDOM)),
+        ours("Several collaborators teach better than the nearest one alone.", worse(NEAREST)),
+        ours("Eq. 7's weights help: worse where all count alike.", worse(UNUSED)),
+        ours("Fine-tuning the teacher helps.", worse(UNTUNED)),
+        ours("A teacher is better than starting from the mixture, which the paper calls naive.", worse(START)),
+        ours("PFedCS is above FedPer with heads tuned before training, too, at both points.",
+             both(ahead(WHOLE, "FedPer, heads tuned before training"),
+                  ahead(POST, "FedPer, heads tuned, after local training"))),
+        ours("It is above FedPer whose heads are tuned for an epoch when it is tested.",
+             ahead(WHOLE, "FedPer, heads tuned for the test")),
+        known("rand", 0.9, "A curious server finds who has the same classes (adjusted Rand index above 0.9)."),
+        known("sets", 0.9, "It knows the classes of more than nine clients of ten exactly."),
+        matter(SENSITIVITY, "PFedCS"),
+    ),
+)  # fmt: skip
