@@ -38,6 +38,7 @@ class WarmKernel(RunningKernel):
 
 
 nbval.plugin.RunningKernel = WarmKernel
+collect_ignore_glob = ["labs/lab*"]  # tests/test_labs.py runs them as nbgrader does
 
 
 def pytest_sessionfinish():

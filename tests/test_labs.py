@@ -1,0 +1,216 @@
+"""Labs: the solution gets full marks, an empty submission none, every plausible mistake costs marks, and what students
+get holds neither solutions nor hidden tests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import runpy
+import socket
+import sys
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fedlib.base.errors import BadValue, FedlibError
+from fedlib.cli import app
+from fedlib.lessons import labs
+
+WRONG = {
+    path.stem: runpy.run_path(str(path))["WRONG"] for path in (Path(__file__).parent / "wrong_solutions").glob("*")
+}
+SOLUTION, HIDDEN = (
+    re.compile(rf" *### BEGIN {what}\n(.*?)### END {what}", re.S) for what in ("SOLUTION", "HIDDEN TESTS")
+)
+POINTS = 20  # of every lab
+
+
+@cache
+def cells(lab: str) -> list[dict]:
+    """A lab's cells with code."""
+    text = (labs.SOURCE / f"{lab}.ipynb").read_text()
+    return [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+
+
+def source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def about(cell: dict) -> dict:
+    return cell["metadata"].get("nbgrader", {})
+
+
+def execute(code: str, names: dict) -> dict:
+    """The names after some code has been run; what it prints is dropped."""
+    names = dict(names)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(code, "<cell>", "exec"), names)
+    return names
+
+
+@cache
+def exercises(lab: str) -> dict[str, tuple[dict, list[str]]]:
+    """By exercise: the names that are there before its solution, and its tests."""
+    names, found, code = {"__name__": "__main__"}, {}, cells(lab)
+    for i, cell in enumerate(code):
+        if about(cell).get("solution"):
+            following = [about(other).get("grade", False) for other in code[i + 1 :]]
+            tests = code[i + 1 :][: following.index(False) if False in following else None]
+            found[about(cell)["grade_id"]] = (names, [source(test) for test in tests])
+        if i < last_exercise(lab):  # what comes later shows the functions at work
+            names = execute(source(cell), names)
+    return found
+
+
+def last_exercise(lab: str) -> int:
+    return max(i for i, cell in enumerate(cells(lab)) if about(cell).get("grade")) + 1
+
+
+def loses(lab: str, exercise: str, solution: str) -> bool:
+    """Whether a test of the exercise fails with this solution, or the solution itself does."""
+    names, tests = exercises(lab)[exercise]
+    try:
+        names = execute(solution, names)
+        for test in tests:
+            execute(test, names)
+    except Exception:
+        return True
+    return False
+
+
+def test_labs_and_wrong_solutions_belong_together():
+    assert set(WRONG) == set(labs.names()) and len(WRONG) >= 6
+    for lab, wrong in WRONG.items():
+        exercises = {about(cell)["grade_id"] for cell in cells(lab) if about(cell).get("solution")}
+        assert {exercise for exercise, *_ in wrong} == exercises and len(wrong) >= 8
+        points = sum(about(cell).get("points", 0) for cell in cells(lab))
+        assert points == POINTS, f"{lab} has {points} points; every lab has {POINTS}"
+
+
+@pytest.mark.parametrize(
+    ("lab", "exercise", "what", "solution"), [(lab, *each) for lab, wrong in sorted(WRONG.items()) for each in wrong]
+)
+def test_a_wrong_solution_loses_marks(lab, exercise, what, solution):
+    right = next(source(cell) for cell in cells(lab) if about(cell).get("grade_id") == exercise)
+    assert not loses(lab, exercise, right)
+    assert loses(lab, exercise, solution), what
+
+
+# a course, from release to grades -------------------------------------------------------------------------------------
+
+
+def submit(course: Path, student: str, lab: str, text: str) -> None:
+    path = course / "submitted" / student / lab / f"{lab}.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def with_first_solution(released: str, code: str) -> str:
+    """A released lab in which the first exercise is answered so."""
+    notebook = json.loads(released)
+    next(cell for cell in notebook["cells"] if about(cell).get("solution"))["source"] = code
+    return json.dumps(notebook)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory) -> Path:
+    """All labs released; students who solved all and nothing."""
+    folder = tmp_path_factory.mktemp("course")
+    result = CliRunner().invoke(app, ["labs", "release", str(folder)])
+    assert result.exit_code == 0, result.output
+    for lab in labs.names():
+        released = (folder / "release" / lab / f"{lab}.ipynb").read_text()
+        submit(folder, "solver", lab, (labs.SOURCE / f"{lab}.ipynb").read_text())
+        submit(folder, "idler", lab, released)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def grades(course) -> pd.DataFrame:
+    result = CliRunner().invoke(app, ["labs", "grade", str(course)])
+    assert result.exit_code == 0, result.output
+    return pd.read_csv(course / "points.csv", keep_default_na=False).set_index(["student", "lab"])
+
+
+@pytest.mark.parametrize("lab", sorted(WRONG))
+def test_a_released_lab_has_no_solution_and_no_hidden_test(course, lab):
+    text = (course / "release" / lab / f"{lab}.ipynb").read_text()
+    released = json.loads(text)
+    shown = {line.strip() for cell in released["cells"] for line in "".join(cell["source"]).splitlines()}
+    secrets = [found for cell in cells(lab) for what in (SOLUTION, HIDDEN) for found in what.findall(source(cell))]
+    lines = {line.strip() for secret in secrets for line in secret.splitlines() if len(line.strip()) > 12}
+    rest = [HIDDEN.sub("", SOLUTION.sub("", source(cell))) for cell in cells(lab)]
+    given = {line.strip() for text in rest for line in text.splitlines()}
+    assert len(secrets) >= 2 * len(exercises(lab)) and len(lines - given) > 50
+    assert not (lines - given) & shown
+    assert "### BEGIN" not in text and not any(cell.get("outputs") for cell in released["cells"])
+
+
+@pytest.mark.parametrize("lab", sorted(WRONG))
+def test_links_of_a_released_lab_lead_somewhere(course, lab):
+    folder = course / "release" / lab
+    links = re.findall(r"\]\(([^)#]+\.ipynb)", (folder / f"{lab}.ipynb").read_text())
+    assert links and all((folder / link).is_file() for link in links)
+
+
+@pytest.mark.parametrize("lab", sorted(WRONG))
+def test_the_solution_gets_full_marks_and_nothing_gets_none(grades, lab):
+    assert grades.loc[("solver", lab)].tolist() == [POINTS, POINTS, ""]
+    assert grades.loc[("idler", lab)].tolist() == [0, POINTS, ""]
+
+
+def test_feedback_shows_what_was_lost(course, grades):
+    lab = labs.names()[0]
+    assert "NotImplementedError" in (course / "feedback" / "idler" / lab / f"{lab}.html").read_text()
+
+
+def test_submissions_that_misbehave_cost_only_themselves_and_unchanged_ones_are_not_run_again(course, grades):
+    lab = labs.names()[0]
+    released = (course / "release" / lab / f"{lab}.ipynb").read_text()
+    before = {path: path.stat().st_mtime_ns for path in (course / "autograded").rglob("*.ipynb")}
+    submit(course, "no notebook", lab, "{")
+    submit(course, "renamed", lab, released)
+    renamed = course / "submitted" / "renamed" / lab / f"{lab}.ipynb"
+    renamed.rename(renamed.with_name(f"{lab} (1).ipynb"))
+    submit(course, "endless", lab, with_first_solution(released, "while True: pass"))
+    with socket.create_server(("127.0.0.1", 0)) as server:  # a stand-in for the internet: out of reach for students
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        submit(course, "caller", lab, with_first_solution(
+            released, f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+        ))  # fmt: skip
+        found = labs.grade(course, [lab], seconds=5).set_index("student")
+        if sys.platform.startswith("linux"):
+            with pytest.raises(BlockingIOError):
+                server.accept()
+    assert found["points"].to_dict() == {
+        "caller": 0, "endless": 0, "idler": 0, "no notebook": 0, "renamed": 0, "solver": POINTS}  # fmt: skip
+    assert f"{lab} (1).ipynb: rename it" in found.loc["renamed", "problem"]
+    kept = pd.read_csv(course / "points.csv").groupby("lab")["student"].nunique()
+    assert kept[lab] == 6 and all(kept[other] == 2 for other in labs.names()[1:])  # other labs' rows are kept
+    assert (
+        "Notebook" in found.loc["no notebook", "problem"] and not found["problem"][["caller", "idler", "solver"]].any()
+    )
+    assert all(path.stat().st_mtime_ns == before[path] for path in before)
+
+
+def test_labs_bad_input(tmp_path, monkeypatch):
+    with pytest.raises(BadValue, match="lab1"):
+        labs.release(tmp_path, ["lab1"])
+    with pytest.raises(FedlibError, match="no lab was released"):
+        labs.grade(tmp_path)
+    with pytest.raises(FedlibError, match=f"{labs.names()[1]} was not released"):
+        labs.grade(tmp_path, [labs.names()[1]])
+    (tmp_path / "release" / labs.names()[0]).mkdir(parents=True)
+    with pytest.raises(FedlibError, match="nothing to grade"):
+        labs.grade(tmp_path)
+    with pytest.raises(FedlibError, match="seconds"):
+        labs.grade(tmp_path, seconds=0)
+    monkeypatch.setitem(sys.modules, "nbgrader.apps", None)
+    result = CliRunner().invoke(app, ["labs", "release", str(tmp_path)])
+    assert result.exit_code == 2 and "teach" in result.output
