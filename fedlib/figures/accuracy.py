@@ -11,19 +11,26 @@ from matplotlib.figure import Figure
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 
 SERIES = (("o", INK, 5), ("s", REFERENCE, 4))  # ours, one after the other: marker, colour, size
+ABREAST = 4  # most panels side by side
 PRINTED = ("D", PAPER, 4)
 
 
 @styled
 def accuracies(cells: pd.DataFrame) -> Figure:
-    """Accuracy of every row, one panel a column. cells: column, row, series, mean, low, high, in percent,
-    rows from top to bottom.
+    """Accuracy of every row, one panel a column, four of them side by side; columns of which nothing of ours is there
+    are left out. cells: column, row, series, mean, low, high, in percent, rows from top to bottom.
 
     Bars are 95 % intervals, or one printed std to each side for the series "paper";
     a dot without a bar has no known interval.
     """
-    rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys(cells["column"]))
-    figure, (axes,) = axes_of(4.6 * len(columns), 0.28 * len(rows) + 1.1, 1, len(columns), sharey=True)
+    ours = cells[cells["series"] != "paper"]
+    rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys((ours if len(ours) else cells)["column"]))
+    wide = max(1, min(len(columns), ABREAST))
+    high = -(-len(columns) // wide)
+    figure, grid = axes_of(4.6 * wide, high * (0.28 * len(rows) + 1.1), high, wide, sharey=True)
+    axes = grid.ravel()
+    for ax in axes[len(columns) :]:
+        ax.axis("off")
     names = list(dict.fromkeys(cells["series"]))
     styles = {"paper": PRINTED} | dict(zip((name for name in names if name != "paper"), SERIES))
     shifts = dict(zip(names, np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else (0,)))

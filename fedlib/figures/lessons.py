@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
+from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -127,7 +127,8 @@ def curves(
     figure, axes = axes_of(3.3 * len(panels) + 1.7, 3.0, 1, len(panels))
     labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
     names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
-    colours = dict(zip(names, [INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER]))
+    known = (INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER, *APART[4:6], *APART[8:])  # then from the first on
+    by_name = {name: known[k % len(known)] for k, name in enumerate(names)}
     for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
         seen: dict[str, int] = {}
         for column in table.columns:
@@ -135,7 +136,7 @@ def curves(
             line = ("-", "--", ":", "-.")[seen.setdefault(name, 0) % 4]
             seen[name] += 1
             few = "o" if len(table) <= 12 else None
-            ax.plot(table.index, table[column], line, color=colours[name], marker=few, markersize=3.5, label=column)
+            ax.plot(table.index, table[column], line, color=by_name[name], marker=few, markersize=3.5, label=column)
         points = (marks or {}).get(title)
         if points is not None:
             ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
