@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | sweep | list | methods | run | report | data | bench | check-gpu."""
+"""The command line: fedlib reproduce | sweep | list | methods | run | report | data | labs | bench | check-gpu."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,12 +23,19 @@ app = typer.Typer(
 Profile = Annotated[
     str,
     typer.Option(
-        help="smoke (seconds, shows only that it runs), quick (minutes on a laptop) or paper (the paper's own "
-        "settings)."
+        help="smoke (seconds, shows only that it runs), quick (minutes on a laptop), overnight (the real images, "
+        "shrunk to a night on 2 cores) or paper (the paper's own settings)."
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. A GPU that is not there is an error.")]
 Jobs = Annotated[int | None, typer.Option(help="Training runs side by side (default: one per core; one on a GPU).")]
+Step = Annotated[
+    str,
+    typer.Option(
+        help="What computes training steps: torch, fused (for CPUs, compiled on first use), auto: fused where it pays, "
+        "or unfold: convolutions as matrix products, to be tried on a GPU. The same numbers up to rounding."
+    ),
+]
 Items = Annotated[
     list[str] | None,
     typer.Argument(help="Items such as pfedsim/fig1_cka, or patterns such as 'pfedsim/*'. Default: all."),
@@ -72,13 +80,16 @@ def reproduce(
     rounds: Rounds = None,
     methods: Methods = None,
     set_: Set = None,
+    step: Step = "auto",
     finished: Annotated[
         bool, typer.Option("--finished", help="Train nothing: show the runs that are there, and say what is missing.")
     ] = False,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
     refresh: Annotated[
         bool,
-        typer.Option("--refresh", help="Write the executed notebooks' outputs back to notebooks/ (for developers)."),
+        typer.Option(
+            "--refresh", help="Write the executed notebooks' outputs back to notebooks/ (for developers; quick only)."
+        ),
     ] = False,
 ):
     """Regenerate figures, tables, notebooks and report (the main job).
@@ -91,8 +102,9 @@ def reproduce(
 
     started = time.monotonic()
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    require(not refresh or profile == "quick", "--refresh with profile", profile, "quick, which notebooks/ shows")
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
-    done = carry_out(opened, jobs, device, finished, notebooks, refresh)
+    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh)
     for name, how in done.notebooks.items():
         if how.startswith("skipped"):
             print(f"{name}: notebook {how}")
@@ -129,6 +141,7 @@ def sweep(
     rounds: Rounds = None,
     methods: Methods = None,
     set_: Set = None,
+    step: Step = "auto",
     engine: Annotated[
         str, typer.Option(help="Do the runs on the workers of the Dask scheduler at tcp://HOST:PORT.")
     ] = "",
@@ -154,7 +167,7 @@ def sweep(
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = _opened(items, profile, jobs, device, changes, set_)
     there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.path(spec).exists()}
-    outcomes = train(opened, jobs=jobs, device=device, engine=engine, gpu_share=gpu_share)
+    outcomes = train(opened, jobs=jobs, device=device, step=step, engine=engine, gpu_share=gpu_share)
     failed = {path: why for path, (_, why) in outcomes.items() if why}
     for path, why in failed.items():
         print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
@@ -176,6 +189,11 @@ def _opened(patterns, profile, jobs, device, changes, set_, finished=False) -> l
     choose("profile", profile, PROFILES)
     items = [find(name) for name in _matching(patterns)]
     items = [item for item in items if not item.draft or item.name in (patterns or ())]
+    lacking = [item.name for item in items if profile not in item.settings and item.name not in (patterns or ())]
+    items = [item for item in items if item.name not in lacking]
+    if lacking:
+        print(f"no profile {profile}: {', '.join(lacking)}")
+    require(bool(items), "profile", profile, "one that the chosen items have")
     opened = []
     for item in items:
         own = {key: value for key, value in overrides.items() if key in item.settings[profile] or len(items) == 1}
@@ -235,7 +253,7 @@ def _list_items() -> None:
     print("items (runs finished / needed, minutes on 2 cores)")
     for name in names():
         cells, item = [], find(name)
-        for profile in ("quick", "paper"):
+        for profile in [p for p in ("quick", "overnight", "paper") if p in item.settings]:
             opened = OpenItem(item, profile)
             finished = len(opened.specs) - len(opened.missing)
             cells.append(f"{profile} {finished}/{len(opened.specs)}, {item.minutes[profile]:g} min")
@@ -346,13 +364,7 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(help="Worker processes of the backend process (default: one per core).")
     ] = None,
-    step: Annotated[
-        str,
-        typer.Option(
-            help="What computes training steps: torch, fused (compiled for this CPU on first use), or auto: fused "
-            "where it pays. The same numbers up to rounding."
-        ),
-    ] = "torch",
+    step: Step = "auto",
     profile_engine: Annotated[
         str,
         typer.Option(
@@ -527,6 +539,44 @@ def _list_datasets(root: str | None) -> None:
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
     for name, source in DATASETS.items():
         print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
+
+
+labs = typer.Typer(help="Graded labs for a course: release them to students, and grade what comes back.")
+app.add_typer(labs, name="labs", no_args_is_help=True)
+Course = Annotated[Path, typer.Argument(help="The course's folder.")]
+Labs = Annotated[list[str] | None, typer.Argument(help="Labs such as lab1_fedavg_and_partitions. Default: all.")]
+
+
+@labs.command("release")
+@_clear_errors
+def release_labs(folder: Course, names: Labs = None):
+    """Write the students' versions of labs, without solutions and hidden tests, to FOLDER/release/."""
+    from fedlib.lessons.labs import release
+
+    for path in release(folder, names or ()):
+        print(path)
+
+
+@labs.command("grade")
+@_clear_errors
+def grade_labs(
+    folder: Course,
+    names: Labs = None,
+    seconds: Annotated[float, typer.Option(help="How long a cell may run; a whole notebook: ten times that.")] = 60,
+    again: Annotated[bool, typer.Option("--again", help="Grade unchanged submissions again, too.")] = False,
+):
+    """Grade FOLDER/submitted/STUDENT/LAB/LAB.ipynb; points go to FOLDER/points.csv, comments to FOLDER/feedback/.
+
+    Students' code runs in processes of its own with time limits, and without the network where Linux allows that. It
+    runs as you, and can read and write your files: for people whom you do not trust use a container or another user.
+    """
+    from fedlib.lessons.labs import grade
+
+    grades = grade(folder, names or (), seconds, again)
+    print(grades.to_string(index=False))
+    if len(failed := grades[grades["problem"] != ""]):
+        print(f"error: {len(failed)} of {len(grades)} submissions could not be graded", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 @app.command()

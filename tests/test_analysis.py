@@ -15,6 +15,7 @@ from fedlib import models
 from fedlib.analysis import (
     accuracies,
     budgets,
+    idle,
     participation,
     partitions,
     read_off,
@@ -32,6 +33,53 @@ from fedlib.engine.privacy_budget import budgets as budgets_of_clients
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
 from fedlib.privacy.accounting import epsilon
+
+# clients that wait ----------------------------------------------------------------------------------------------------
+
+
+def rounds_of_two_clients():
+    """Client 0 takes part in rounds 1, 4 and 5, client 1 in 2 and 3; who is idle keeps a half, a quarter in round 3."""
+    for ids, keeps in (([0], 0.5), ([1], 0.5), ([1], 0.25), ([0], 0.5), ([0], 0.5)):
+        shares = np.eye(2)
+        idle = 1 - ids[0]
+        shares[idle] = np.where(np.arange(2) == idle, keeps, 1 - keeps)
+        yield np.array(ids), shares
+
+
+def test_what_is_left_while_a_client_waits():
+    own = idle.own_shares(rounds_of_two_clients())
+    assert own.query("client == 0")["own"].tolist() == [1, 0.5, 0.125, 1, 1]
+    assert own.query("client == 1")[["round", "idle", "own"]].to_numpy().tolist() == [
+        [2, 0, 1], [3, 0, 1], [4, 1, 0.5], [5, 2, 0.25],
+    ]  # fmt: skip
+    turns = idle.at_their_turn(own)  # client 1 in round 3, client 0 in rounds 4 and 5
+    assert turns[["round", "client", "idle", "own"]].to_numpy().tolist() == [
+        [2, 1, 0, 1],
+        [3, 0, 2, 0.125],
+        [4, 0, 0, 1],
+    ]
+    waits = idle.by_wait(turns)
+    assert waits[["idle", "turns", "own"]].to_numpy().tolist() == [[0, 2, 1], [2, 1, 0.125]]
+    assert waits["reached"].tolist() == approx([1, 1 / 3])
+
+
+def test_who_idle_clients_take_from():
+    """Clients 1 and 2 take part; client 0 has the most frequent label of client 1, client 3 that of neither."""
+    counts = np.array([[5, 1, 0], [4, 0, 0], [0, 3, 1], [0, 0, 7]])
+    shares = np.array([[0.5, 0.3, 0.2, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0.1, 0.9]])
+    assert idle.from_alike(counts, np.array([1, 2]), shares) == approx((0.6 + 0) / 2)
+    assert idle.from_alike(counts, np.array([1, 2]), np.eye(4)) == 0
+    (ids, drawn), *others = idle.drawn_rounds(counts, 0.5, 3, seed=0)
+    assert len(others) == 2 and len(ids) == 2 and drawn.sum(1) == approx(1) and (drawn[ids] == np.eye(4)[ids]).all()
+
+
+def test_waiting_without_training_is_that_of_geometric_draws():
+    """10 of 100 clients: nine rounds between two turns, and 0.9 of the clients wait at least one."""
+    turns = idle.turns_without_training("cifar10", 100, 0.1, 400, scheme="dirichlet", alpha=0.5, min_size=10)
+    assert turns["idle"].mean() == approx(9, abs=1) and len(turns) == 400 * 10 - 100
+    assert idle.by_wait(turns)["reached"].iloc[1] == approx(0.9, abs=0.02)
+    assert (turns.query("idle == 0")["own"] == 1).all() and turns.query("idle > 20")["own"].max() < 0.01
+
 
 # tables ---------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +179,8 @@ def test_cells_beside_the_papers():
         "y: difference": "-5.00",
     }  # fmt: skip
     assert table.loc["b", "x: paper, cifar10"] == "50.00" and table.loc["b", "x: difference"] == "-5.00"
-    assert table.loc["b", ["y: paper, cifar10", "y: ours, digits", "y: difference"]].tolist() == ["", "not run", ""]
+    missing = table.loc["b", ["y: paper, cifar10", "y: ours, digits", "y: difference"]]
+    assert missing.tolist() == ["", "none finished", ""]
     points = accuracies.by_point(found["tidy"]).set_index(["method", "point"])
     assert points.loc[("a", "post")].tolist() == [80, 85] and list(points) == ["x", "y"]
 

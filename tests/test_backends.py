@@ -531,6 +531,33 @@ def test_batches_of_an_epoch_are_a_shuffled_division():
     assert [len(b) for b in flat(33, 1, 1, 0)] == [32, 1]
 
 
+def test_batches_in_a_fixed_order_are_the_same_in_every_epoch_and_round():
+    """That of the training part, which need not be sorted."""
+    run = set_up(tiny("fedavg", scheme="dirichlet_reference", partition={"min_size": 40},
+                      batch_order="fixed", test_fraction=0.5))  # fmt: skip
+    for client, parts in enumerate(run.work.parts):
+        own = run.work.source.labels[torch.from_numpy(parts["train"])].split(run.spec.batch_size)
+        own = [labels for labels in own if len(labels) >= run.work.training.min_batch]
+        for t in (1, 2):
+            seen = [batch.y for batch in run.minibatches(client, t, 2)]
+            assert len(seen) == 2 * len(own) and all(torch.equal(a, b) for a, b in zip(seen, own * 2))
+    shuffled = set_up(run.spec.but(batch_order="shuffled"))
+    assert not torch.equal(next(shuffled.minibatches(0, 1, 1)).y, next(run.minibatches(0, 1, 1)).y)
+
+
+def test_pixels_as_in_the_reference_code():
+    """255 times as large before the mean is taken off; in all processes."""
+    spec = tiny("fedavg", rounds=1, pixels="reference", lr=1e-4)
+    run, index = set_up(spec), torch.arange(7)
+    mean, std = run.work.source.dataset.channel_stats
+    images, mean, std = run.work.source.images[index].float(), mean.float(), std.float()
+    torch.testing.assert_close(run.work.source.batch(index).x, (images - mean) / std)
+    torch.testing.assert_close(set_up(spec.but(pixels="standardised")).work.source.batch(index).x,
+                               (images / 255 - mean) / std)  # fmt: skip
+    serial, process = (simulate(spec, backend=name, workers=2) for name in ("serial", "process"))
+    assert serial.history == process.history
+
+
 def test_backends_leave_their_arguments_alone():
     model = set_up(tiny("fedavg", precision="float64")).work.model
     thetas = tree.repeat(model.theta0, 6)

@@ -11,12 +11,14 @@ from fedlib.claims import (
     NOT_TESTED,
     REPRODUCED,
     UNDECIDED,
+    Claim,
     Verdict,
     below,
     best,
     beyond,
     both,
     changes,
+    decided,
     falls,
     gap,
     in_order,
@@ -29,6 +31,7 @@ from fedlib.claims import (
     verdict,
     within,
 )
+from fedlib.claims.judges import unclear
 
 
 def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int = 5, **more) -> dict:
@@ -127,6 +130,8 @@ def test_a_row_that_one_column_lacks():
     v = best("a", ("b",))(partly)
     assert v.status == NOT_TESTED and v.evidence == "without b (two)"
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
+    v = best("c", ("b",))(partly)
+    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; without b (two)") and "two:" not in v.evidence
 
 
 @pytest.mark.parametrize("check", [best("a"), place("a", -1), best("a", among=("a", "d")), like_the_paper(0.8)])
@@ -140,6 +145,36 @@ def test_a_lone_row_is_neither_first_nor_last(check):
 
 def test_a_tie_is_not_a_lead():
     assert best("a")(tables({"one": {"a": 80.0, "b": 80.0}})).status == NOT_REPRODUCED
+
+
+def test_an_interval_that_ends_at_0_decides_nothing():
+    draws = pd.Series([-0.2, *np.linspace(-0.5, 0, 200), *[0.0] * 50])
+    assert decided({"a": draws}, "").status == UNDECIDED and unclear({"a": draws}) == "; not told apart from a"
+    assert decided({"a": draws - 0.1}, "").status == NOT_REPRODUCED and not unclear({"a": draws - 0.1})
+
+
+def test_rows_are_compared_on_the_seeds_that_they_share():
+    """a and c have three seeds, b the first of them, the easy one: a's mean is below b's, but not on the same seed."""
+    values = {("a", 0): 90, ("a", 1): 60, ("a", 2): 62, ("b", 0): 80, ("c", 0): 70, ("c", 1): 50, ("c", 2): 51}
+    lines = [("one", row, seed, True, "post", client, value / 100 + 0.01 * client, 1.0)
+             for (row, seed), value in values.items() for client in range(2)]  # fmt: skip
+    frame = pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "client", "accuracy", "weight"])
+    uneven = {"tidy": frame.groupby(["column", "row", "seed", "headline", "point"])["accuracy"].mean().reset_index(),
+              "_clients": frame}  # fmt: skip
+    first = best("a")(uneven)
+    assert first.holds and "a 90.5, +10.0" in first.evidence and first.over == "2 clients (1 seed)"
+    assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("intervals over 2 clients (1 seed)]")
+    pair = below(["c"], ["a"])(uneven)
+    assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
+    apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}
+    for check in (best("a"), below(["b"], ["a"]), below(["b"], ["a"], columns=["one"])):  # no seed in common
+        assert check(apart).status == NOT_TESTED and "without" in check(apart).evidence
+    order = {**uneven, "tidy": frame.rename(columns={"row": "method"}).assign(value=frame["accuracy"])}
+    v = over_seeds("tidy", "value", "method", lambda m: ({"lead": m["a"] - m["b"]}, "a"), scale=100)(order)
+    assert v.holds and v.margins["lead"].value == pytest.approx(10) and v.over == "nothing (1 seed)"
+    nothing = {"tidy": order["tidy"][(order["tidy"]["method"] == "b") | (order["tidy"]["seed"] > 0)]}
+    v = over_seeds("tidy", "value", "method", lambda m: ({}, ""))(nothing)
+    assert v.status == NOT_TESTED and v.evidence == "without a seed that all methods have"
 
 
 def test_evidence_names_rival_interval_and_what_is_not_told_apart():

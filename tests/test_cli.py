@@ -113,7 +113,14 @@ def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
 ERRORS = [
     (("reproduce", "pfedsim/fig1"), ["'pfedsim/fig1'", "pfedsim/fig1_cka"]),
     (("reproduce", "fedavg/*"), ["'fedavg/*'", "pfedsim/table6_rho"]),
-    (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, paper"]),
+    (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, overnight, paper"]),
+    (("reproduce", ITEM, "--profile", "overnight"), [f"profile of {ITEM} 'overnight'", "smoke, quick, paper"]),
+    (("reproduce", "pfedsv/fig*", "--profile", "overnight"), ["profile = 'overnight'", "chosen items have"]),
+    (
+        ("reproduce", ITEM, "--profile", "smoke", "--step", "fast"),
+        ["unknown step 'fast'", "auto, torch, fused, unfold"],
+    ),
+    (("sweep", ITEM, "--profile", "smoke", "--step", "fast"), ["unknown step 'fast'", "auto, torch, fused, unfold"]),
     (("reproduce", "--methods", "pfedsims"), ["'pfedsims'", "did you mean pfedsim"]),
     (("reproduce", ITEM, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
     (("reproduce", ITEM, "--seeds", -1), ["seeds = -1", "positive"]),
@@ -219,6 +226,11 @@ def test_real_cifar10_runs_end_to_end(home, monkeypatch):
         'eval_points=["recv"]',
     )
     assert result.exit_code == 0 and "round    1:" in result.stdout
+
+
+def test_notebooks_are_refreshed_in_quick_only():
+    result = call("reproduce", ITEM, "--profile", "smoke", "--refresh")
+    assert result.exit_code == 2 and "'smoke'" in result.output and "quick" in result.output
 
 
 @pytest.mark.parametrize("option", ["--items", "--methods", "--datasets", "--partitioners", "--models"])

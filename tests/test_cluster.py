@@ -82,8 +82,7 @@ class Machines:
             folder / "scheduler.json",
             DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1",
         )
-        wait_for(lambda: (folder / "scheduler.json").exists())
-        self.address = json.loads((folder / "scheduler.json").read_text())["address"]
+        self.address = wait_for(lambda: address_in(folder / "scheduler.json"))
         self.client = distributed.Client(self.address, set_as_default=False)
 
     def addresses(self) -> set[str]:
@@ -147,6 +146,14 @@ def wait_for(condition, seconds: float = 60):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
     return found
+
+
+def address_in(file: Path) -> str | None:
+    """None as long as the scheduler has not written its whole file: it is there, empty, before that."""
+    try:
+        return json.loads(file.read_text())["address"]
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
 
 
 def in_the_background(*steps) -> threading.Thread:
@@ -347,9 +354,10 @@ def test_a_run_whose_workers_are_all_lost_is_done_again_by_a_new_one(machines, s
         (lambda: True, (machines.notes / "open89").touch),
         (lambda: True, lambda: machines.start_worker("new")),
     )
-    done = run_all([spec], store, engine=machines.address)
+    done = run_all([spec], store, engine=machines.address, step="torch")
     killing.join()
-    assert machines.began(spec) == [name, "new"] and exact(done[spec.id]) == exact(simulate(spec))
+    assert machines.began(spec) == [name, "new"] and exact(done[spec.id]) == exact(simulate(spec, step="torch"))
+    assert done[spec.id].provenance["step"] == "torch"
 
 
 @needs_dask

@@ -40,11 +40,14 @@ PRINTED = [
     ("pfedsv/table2_dirichlet", "cifar10", (), "+++++...+"),
     ("pfedsv/table3_dp", "cifar10", (), "++*."),
     ("pfedsv/table4_dp_budget", "cifar10", (), "*++**"),
-    ("pfedcs/table1_pathological", None, (), "+++"),
-    ("pfedcs/table2_practical", None, (), "-++"),  # FedAMP and FeSEM are before it on CIFAR-10 at 0.05
-    ("pfedcs/table3_selection", None, (), "++"),
-    ("pfedcs/table4_clustering", None, (), "++"),
-    ("pfedcs/table5_finetuning", None, (), "+"),
+    ("fedsimsup/table1_dirichlet", None, (), "+++++++.+"),
+    ("fedsimsup/table2_pathological", None, (), "++++-.+"),
+    ("fedsimsup/table3_supervisors", None, (), "+++-"),
+    ("pfedcs/table1_pathological", None, (), "++++.."),
+    ("pfedcs/table2_practical", None, (), "-++++.."),  # FedAMP and FeSEM are before it on CIFAR-10 at 0.05
+    ("pfedcs/table3_selection", None, (), "++++."),
+    ("pfedcs/table4_clustering", None, (), "+++*"),
+    ("pfedcs/table5_finetuning", None, (), "+++"),
 ]
 
 

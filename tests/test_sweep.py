@@ -262,7 +262,7 @@ def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
 def test_a_trace_of_the_second_round(tmp_path):
     import json
 
-    simulate(tiny("local"), trace=tmp_path / "trace.json")
+    simulate(tiny("local"), step="torch", trace=tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert any("convolution" in str(event.get("name")) for event in events)
 

@@ -132,3 +132,13 @@ def test_texts():
         units({"tidy": pd.DataFrame({"seed": [0, 1, 2]})}) == "3 seeds"
         and units({"tidy": pd.DataFrame({"x": [0]})}) == ""
     )
+
+
+def test_a_group_of_one_client_has_no_interval():
+    """Nothing can be resampled: a mean over one client of one seed is that client."""
+    lines = [("a", 0, client, 0.5 + 0.1 * client) for client in range(5)] + [("b", 0, 2, 0.9)]
+    found = draws(pd.DataFrame(lines, columns=["row", "seed", "client", "accuracy"]), "accuracy", ["row"], "client")
+    one, five = Interval.of(found["b"]), Interval.of(found["a"])
+    assert one.value == pytest.approx(0.9) and (one.low, one.high) == (-np.inf, np.inf)
+    assert 0.5 <= five.low < five.value < five.high <= 0.9
+    assert Interval.of(found["b"] - found["a"]).low == -np.inf

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.tables import only
-from fedlib.analysis.uncertainty import Interval, draws
+from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 
 
 def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
@@ -26,6 +26,29 @@ def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
     if exact or rows.empty:
         return 100 * rows.set_index(["column", "row"])["accuracy"].to_frame().T.reset_index(drop=True)
     return 100 * draws(rows, "accuracy", ["column", "row"], "client", "weight")
+
+
+def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
+    """The tables with, of every column, only the seeds that all of these rows (default: all) were run with.
+
+    Rows are compared on the same seeds: a mean over three partitions says nothing beside one over the first of them.
+    """
+    found = dict(tables)
+    for name in ("tidy", "_clients"):
+        if name in tables and "seed" in tables[name]:
+            frame = tables[name]
+            asked = frame[frame["row"].isin(rows)] if rows else frame
+            shared = {column: shared_seeds(own, "row") for column, own in asked.groupby("column", sort=False)}
+            kept = [seed in shared.get(column, (seed,)) for column, seed in zip(frame["column"], frame["seed"])]
+            found[name] = frame[np.array(kept, dtype=bool)]
+    return found
+
+
+def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
+    """The columns of which something was read off, also if `in_common` leaves nothing of them; where: as in `means`."""
+    where = where if "point" in where else {"headline": True, **where}
+    frame = tables["tidy"]
+    return list(dict.fromkeys((only(frame, **where) if set(where) <= set(frame.columns) else frame[:0])["column"]))
 
 
 def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
@@ -55,7 +78,7 @@ def correlation(m: pd.DataFrame, printed: pd.Series) -> pd.Series:
 def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row minus another one, for every column that has both: column, both means, difference, low, high;
     and the draws by column."""
-    found, lines, gaps = means(tables), [], {}
+    found, lines, gaps = means(in_common(tables, (row, other))), [], {}
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
             a, b = found[column][row], found[column][other]
@@ -112,16 +135,16 @@ def with_std(value: float, std: float) -> str:
 
 
 def in_cell(cell) -> str:
-    """ "84.30 [82.1, 86.4] (n=1)", n: seeds; "not run" for none."""
+    """ "84.30 [82.1, 86.4] (n=1)", n: seeds; "none finished" for none."""
     if cell is None:
-        return "not run"
+        return "none finished"
     _, bracket, ends = Interval(cell.mean, cell.low, cell.high).text(".1f").partition(" [")
     return f"{cell.mean:.2f}{bracket}{ends} (n={cell.seeds:.0f})"
 
 
 def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
     """Spearman's rank correlation of our means with the printed cells: column, rows, rank_correlation, low, high."""
-    found, lines = means(tables, **where), []
+    found, lines = means(in_common(tables), **where), []
     for column in found.columns.unique(0):
         paper = only(tables["_printed"], column=column).set_index("row")["value"]
         known, i = [row for row in found[column] if row in paper.index], Interval(np.nan, np.nan, np.nan)

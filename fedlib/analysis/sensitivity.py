@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedlib.analysis.readings import by_client
 from fedlib.analysis.tables import only
-from fedlib.analysis.uncertainty import Interval, draws
+from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
@@ -71,9 +71,9 @@ class Sensitivity:
         """tidy: one row a task, choice, method and seed: accuracy in percent,
         its difference from the same run without the choice.
 
-        effects: their means over seeds, in points: task, code, choice, method, mean, low, high, seeds; _effects: the
-        means by (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide
-        the data alike. found: results of `runs`, some may be missing.
+        effects: their means over the seeds that all choices have, in points: task, code, choice, method, mean, low,
+        high, seeds; _effects: the means by (task, method, choice), as draws; _clients: what they are of. Clients are
+        paired where both runs divide the data alike. found: results of `runs`, some may be missing.
         """
         codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
         for (choice, task, method, seed), r in found.items():
@@ -86,18 +86,23 @@ class Sensitivity:
             values, weights = by_client(r, r.point, self.metric)
             own = pd.DataFrame({"client": range(len(values)), "accuracy": values, "weight": weights, "seed": seed})
             about = {"run": f"{task}|{method}|{choice}", "column": task if alike else f"{task}, {choice}"}
-            frames.append(own.assign(**about))
+            frames.append(own.assign(**about, about=f"{task}|{method}", choice=choice))
         tidy = pd.DataFrame(lines, columns=["task", "code", "choice", "method", "seed", "accuracy", "effect"])
         effects, clients = {}, pd.concat(frames) if frames else pd.DataFrame(columns=["column", "client", "seed"])
-        if frames:
+        if frames:  # of a task and method the seeds that all choices have: their base is the same then
+            shared = {key: shared_seeds(own, "choice") for key, own in clients.groupby("about")}
+            clients = clients[[seed in shared[key] for key, seed in zip(clients["about"], clients["seed"])]]
+        if len(clients):
             m = 100 * draws(clients, "accuracy", ["column", "run"], "client", "weight").droplevel(0, axis=1)
-            keys = dict.fromkeys(zip(tidy["task"], tidy["method"], tidy["choice"]))
+            there = set(clients["run"])
+            keys = [key for key in dict.fromkeys(zip(tidy["task"], tidy["method"], tidy["choice"]))
+                    if "|".join(key) in there]  # fmt: skip
             effects = {key: m["|".join(key)] - m[f"{key[0]}|{key[1]}|{BASE}"] for key in keys}
-        shown, seeds = [], tidy.groupby(["task", "method", "choice"])["seed"].nunique()
+        shown, seeds = [], clients.groupby("run")["seed"].nunique() if len(clients) else {}
         for (task, method, choice), effect in effects.items():
             i = Interval.of(effect)
             about = (task, codes.get(choice, ""), choice, method)
-            shown.append((*about, i.value, i.low, i.high, seeds[task, method, choice]))
+            shown.append((*about, i.value, i.low, i.high, seeds[f"{task}|{method}|{choice}"]))
         shown = pd.DataFrame(shown, columns=["task", "code", "choice", "method", "mean", "low", "high", "seeds"])
         return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_clients": clients}
 
@@ -134,7 +139,7 @@ class Sensitivity:
                 "else": said.get(name, ""),
             }
             line["paper"] = "" if printed is None else f"{printed:.2f}"
-            line[f"{self.method}, {dataset}"] = f"{mine.mean():.2f} (n={len(mine)})" if len(mine) else "not run"
+            line[f"{self.method}, {dataset}"] = f"{mine.mean():.2f} (n={len(mine)})" if len(mine) else "none finished"
             for method, title in titles.items():
                 known = name != BASE and (task, method, name) in found
                 line[title] = Interval.of(found[task, method, name]).text("+.2f") if known else ""

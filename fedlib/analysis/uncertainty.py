@@ -80,7 +80,10 @@ def _draws(frame: pd.DataFrame, value: str, by: list[str], client: str, weight: 
     if (
         values.shape[1] == 1
     ):  # one seed: what clients share, such as one model tested on the same images, says nothing of chance
-        found[1:, together | (np.ptp(found, axis=0) < 1e-12)] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of groups of which nothing was drawn
+            alike = np.nanmax(found, axis=0) - np.nanmin(found, axis=0) < 1e-12  # or there is only one client
+        found[1:, together | alike] = np.nan
     return pd.DataFrame(found, columns=pd.MultiIndex.from_frame(names) if len(by) > 1 else pd.Index(names[by[0]]))
 
 
@@ -120,6 +123,11 @@ def _resampled(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         warnings.simplefilter("ignore")  # of intervals of its own, which are not used
         found = bootstrap(data, statistic, vectorized=True, axis=-1, **options).bootstrap_distribution
     return np.concatenate([estimate, found], 1).T
+
+
+def shared_seeds(frame: pd.DataFrame, by: str) -> set:
+    """The seeds that all groups have."""
+    return set.intersection(*(set(own) for _, own in frame.groupby(by)["seed"])) if len(frame) else set()
 
 
 def intervals(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:

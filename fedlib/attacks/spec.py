@@ -21,6 +21,7 @@ from fedlib.data import load
 from fedlib.models import build, check_model
 from fedlib.privacy.noise import Mechanism
 
+CPU = torch.device("cpu")
 GUESSES = ("mean_image", "uniform_noise")
 
 
@@ -104,19 +105,20 @@ class AttackSpec:
         shuffled = rng(0, "attacked images").permutation(number)
         return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")
 
-    def carry_out(self) -> tuple[list[dict], dict[str, np.ndarray]]:
+    def carry_out(self, device: torch.device = CPU) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and
-        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]; `guesses`. Raises BadValue for a data set with
-        fewer images."""
+        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]; `guesses`. device: where it is computed.
+        Raises BadValue for a data set with fewer images."""
         dataset = load(self.dataset)
-        model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed)
+        model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed).to(device, torch.float32)
         client = victim(model, dataset, lr=self.lr, plan=self.plan)
         indices = self.indices().reshape(-1, client.images)
         mechanisms = [Mechanism(**how) for how in self.defences.values()]
         found, originals, rows = attack_clients(client, dataset, indices, Attack(**self.attack), mechanisms, self.seed)
-        order = torch.from_numpy(score(originals, found.images)["order"])
-        matched = torch.stack([images[places] for images, places in zip(found.images, order)])
-        flat = [images.flatten(0, 1).float().numpy() for images in (matched, originals)]
+        images, originals = found.images.cpu(), originals.cpu()
+        order = torch.from_numpy(score(originals, images)["order"])
+        matched = torch.stack([own[places] for own, places in zip(images, order)])
+        flat = [each.flatten(0, 1).float().numpy() for each in (matched, originals)]
         names = np.repeat(list(self.defences), self.images)
         rows = [
             {"defence": str(name), **row, "lpips": float(d)}

@@ -55,7 +55,7 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
 def source_hash() -> str:
     """8 hex digits of the hash of fedlib's source files."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(path for ending in ("py", "cpp", "hpp") for path in PACKAGE.rglob(f"*.{ending}")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 

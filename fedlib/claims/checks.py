@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from fedlib.analysis.accuracies import best_first, correlation, means, without
+from fedlib.analysis.accuracies import best_first, columns_read, correlation, in_common, means, without
 from fedlib.analysis.tables import only
-from fedlib.analysis.uncertainty import Interval, draws
+from fedlib.analysis.uncertainty import Interval, draws, shared_seeds, units
 from fedlib.claims.judges import Judge, apart, at_place, close, first, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
@@ -29,26 +29,43 @@ from fedlib.claims.verdicts import (
 
 
 def in_columns(
-    judge: Judge, needs: Sequence[str] = (), columns: Sequence[str] = (), among: Sequence[str] = (), **where
+    judge: Judge,
+    needs: Sequence[str] = (),
+    columns: Sequence[str] | Callable[[str], bool] = (),
+    among: Sequence[str] = (),
+    **where,
 ) -> Check:
-    """A check that `judge` holds in every column, or in these, of all rows, or of these; where: as in `means`."""
+    """A check that `judge` holds in every column, or in these, or in those that are there and of which a function says
+    so; of all rows, or of these, on the seeds that they have in common; where: as in `means`. What fails in one column
+    fails, also where rows are missing in others (a run that diverged, or was not done); else it is not tested then."""
 
     def check(tables: Tables) -> Verdict:
-        found = means(tables, **where)
-        shown = list(columns) or list(found.columns.unique(0))
-        if (lacks := without(found, needs, shown)) or not shown:
+        compared, over = on_shared_seeds(tables, among)
+        found = means(compared, **where)
+        there = columns_read(tables, **where)
+        shown = [name for name in there if columns(name)] if callable(columns) else list(columns) or there
+        lacks = without(found, needs, shown)
+        whole = [column for column in shown if not without(found, needs, [column])]
+        if not whole:
             return not_tested(lacks or "nothing was run")
         margins, texts = {}, []
-        for column in shown:
+        for column in whole:
             rows = best_first(found[column], among)
             if rows.shape[1] < 2:
                 return not_tested(f"{column}: nothing to compare with")
             own, text = judge(rows)
             margins |= {f"{column}: {name}": margin for name, margin in own.items()}
             texts.append(f"{column}: {text}")
-        return decided(margins, "; ".join(texts))
+        v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), over)
+        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(lacks)
 
     return check
+
+
+def on_shared_seeds(tables: Tables, rows: Sequence[str] = ()) -> tuple[Tables, str]:
+    """`in_common`, and what intervals are over, if that is less than in the tables."""
+    compared = in_common(tables, rows)
+    return compared, units(compared) if len(compared["tidy"]) < len(tables["tidy"]) else ""
 
 
 def best(row: str, needs: Sequence[str] = (), **options) -> Check:
@@ -63,12 +80,12 @@ def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
 
 def below(lower: Sequence[str], upper: Sequence[str], by: float = 0, **options) -> Check:
     """Every one of the lower rows is below every upper one, by more than `by` points."""
-    return in_columns(under(lower, upper, by), (*lower, *upper), **options)
+    return in_columns(under(lower, upper, by), (*lower, *upper), **{"among": (*lower, *upper), **options})
 
 
 def within(rows: Sequence[str], points: float, **options) -> Check:
     """No two of these rows differ by more than so many points."""
-    return in_columns(close(rows, points), rows, **options)
+    return in_columns(close(rows, points), rows, **{"among": rows, **options})
 
 
 Number = Callable[[pd.DataFrame], pd.Series]  # of one column's draws by row
@@ -78,15 +95,16 @@ def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (),
     """From the first column to the last all of these numbers rise (sign 1) or fall (-1)."""
 
     def check(tables: Tables) -> Verdict:
-        found = means(tables, **where)
-        columns = list(found.columns.unique(0))
+        compared, over = on_shared_seeds(tables, needs)
+        found = means(compared, **where)
+        columns = columns_read(tables, **where)
         if (lacks := without(found, needs, columns)) or len(columns) < 2:
             return not_tested(lacks or "needs two columns")
         a, b = found[columns[0]], found[columns[-1]]
         moved = {name: of(b) - of(a) for name, of in numbers.items()}
         texts = [f"{name} {of(a).iloc[0]:.1f}, {apart(moved[name])}" for name, of in numbers.items()]
         evidence = f"{columns[0]} to {columns[-1]}: {', '.join(texts)}"
-        return decided({name: sign * change for name, change in moved.items()}, evidence)
+        return decided({name: sign * change for name, change in moved.items()}, evidence, over)
 
     return check
 
@@ -143,10 +161,11 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
     """
 
     def check(tables: Tables) -> Verdict:
-        found, printed = means(tables, **where), tables["_printed"].set_index(["column", "row"])["value"]
+        compared, over = on_shared_seeds(tables)
+        found, printed = means(compared, **where), tables["_printed"].set_index(["column", "row"])["value"]
         margins, texts = {}, []
-        for column in found.columns.unique(0):
-            known = [row for row in found[column].columns if (column, row) in printed.index]
+        for column in columns_read(tables, **where):
+            known = [row for row in found[column].columns if (column, row) in printed.index] if column in found else []
             if (lacks := without(found, needs, [column])) or len(known) < 3:
                 return not_tested(lacks or f"{column}: fewer than three rows with a printed number")
             whole, inner = correlation(found[column][known], printed[column]), [row for row in known if row in among]
@@ -155,7 +174,7 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
             if len(inner) > 2:
                 own = Interval.of(correlation(found[column][inner], printed[column])).text(".2f")
                 texts[-1] += f" ({own} among the {len(inner)} with models of their own)"
-        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; the line of {least:g} is ours")
+        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; the line of {least:g} is ours", over)
 
     return check
 
@@ -163,21 +182,32 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
 # other tables ---------------------------------------------------------------------------------------------------------
 
 
-def over_seeds(table: str, value: str, by: str, judge: Judge, scale: float = 1, each: str = "", **where) -> Check:
+def over_seeds(
+    table: str, value: str, by: str, judge: Judge, scale: float = 1, each: str = "", needs: Sequence[str] = (), **where
+) -> Check:
     """A check that `judge` holds of the means over seeds of a column of a table, by group; scale: 100 for percent.
 
-    each: a column for every value of which it must hold; where: columns of the table.
-    Several numbers of one seed and group are averaged first.
+    each: a column for every value of which it must hold; needs: groups without which it is not tested; where: columns
+    of the table. Several numbers of one seed and group are averaged first.
     """
 
     def check(tables: Tables) -> Verdict:
-        rows, margins, texts = only(tables[table], **where), {}, []
+        rows, margins, texts, over = only(tables[table], **where), {}, [], ""
+        if rows.empty:
+            return not_tested("nothing of it was run")
         for name, own in rows.groupby(each, sort=False) if each else [("", rows)]:
+            shared = own[own["seed"].isin(shared_seeds(own, by))]
+            if shared.empty:
+                return not_tested(f"without a seed that all {by}s have" + (f" ({name})" if each else ""))
+            own, over = shared, over if len(shared) == len(own) else units({"tidy": shared})
             means = own.groupby([by, "seed"], sort=False)[value].mean().reset_index()
-            found, text = judge(best_first(scale * draws(means, value, [by])))
+            m = best_first(scale * draws(means, value, [by]))
+            if lacks := [group for group in needs if group not in m]:
+                return not_tested(f"without {', '.join(lacks)}")
+            found, text = judge(m)
             margins |= {f"{name}: {what}" if each else what: margin for what, margin in found.items()}
             texts.append(f"{name}: {text}" if each else text)
-        return decided(margins, "; ".join(texts))
+        return decided(margins, "; ".join(texts), over)
 
     return check
 

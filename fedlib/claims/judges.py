@@ -17,7 +17,7 @@ Judge = Callable[[pd.DataFrame], tuple[Margins, str]]  # of draws by row, best f
 
 def unclear(margins: Margins) -> str:
     """Which of the compared are not told apart, as the end of a sentence."""
-    names = [str(name) for name, margin in margins.items() if (i := Interval.of(margin)).low <= 0 < i.high]
+    names = [str(name) for name, margin in margins.items() if (i := Interval.of(margin)).low <= 0 <= i.high > i.low]
     return f"; not told apart from {', '.join(names)}" if names else ""
 
 

@@ -28,7 +28,7 @@ class Verdict:
     """How a claim fared, and the numbers behind it.
 
     holds: what the estimates alone say, None if that is nothing. margins: intervals by what is compared. anywhere:
-    it does not depend on the data.
+    it does not depend on the data. over: what the intervals are over, where that is less than all runs of the item.
     """
 
     status: str
@@ -36,6 +36,7 @@ class Verdict:
     holds: bool | None = None
     margins: dict[str, Interval] = field(default_factory=dict)
     anywhere: bool = False
+    over: str = ""
 
     @property
     def closest(self) -> Interval | None:
@@ -48,16 +49,17 @@ def verdict(holds: bool, evidence: str) -> Verdict:
     return Verdict(REPRODUCED if holds else NOT_REPRODUCED, evidence, bool(holds))
 
 
-def decided(margins: Margins, evidence: str) -> Verdict:
-    """By the intervals of these margins, all of which the claim wants above 0."""
+def decided(margins: Margins, evidence: str, over: str = "") -> Verdict:
+    """By the intervals of these margins, all of which the claim wants above 0. One that reaches 0 decides nothing,
+    unless it is exactly 0: a tie."""
     found = {name: Interval.of(margin) for name, margin in margins.items()}
     if not found:
         return not_tested("nothing to compare with")
-    if any(margin.high <= 0 for margin in found.values()):
+    if any(margin.high < 0 or margin.low == margin.high == 0 for margin in found.values()):
         status = NOT_REPRODUCED
     else:
         status = REPRODUCED if all(margin.low > 0 for margin in found.values()) else UNDECIDED
-    return Verdict(status, evidence, all(margin.value > 0 for margin in found.values()), found)
+    return Verdict(status, evidence, all(margin.value > 0 for margin in found.values()), found, over=over)
 
 
 def fact(holds: bool, evidence: str) -> Verdict:
@@ -88,6 +90,7 @@ class Claim:
 
     def said(self, v: Verdict, elsewhere: str, over: str) -> tuple[str, Verdict]:
         """The sentence and a verdict as they are shown; elsewhere: see `in_words`; over: what intervals are over."""
+        over = v.over or over
         evidence = f"{v.evidence} [95 % intervals over {over}]" if v.margins and over else v.evidence
         status = in_words(v.status, self.kind, "" if v.anywhere else elsewhere)
         return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=status, evidence=evidence)

@@ -47,14 +47,19 @@ def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
 
 
 def at_paper_scale(name: str) -> OpenItem | None:
-    """An item at the paper's own settings, made of the runs that are there, without training; prints how many that are.
+    """`stored` at the paper's own settings."""
+    return stored(name, "paper")
+
+
+def stored(name: str, profile: str) -> OpenItem | None:
+    """An item made of the runs of a profile that are there, without training; prints how many that are.
 
     None if there are none, or not all and the item needs all. Raises BadValue for unknown names.
     """
-    item = OpenItem(find(name), "paper", finished=True)
-    needed = len(item.specs)
-    print(f"{needed - len(item.missing)} of {needed} runs at the paper's settings are here")
+    item = OpenItem(find(name), profile, finished=True)
+    needed, where = len(item.specs), {"paper": "at the paper's settings"}.get(profile, f"of the profile {profile}")
+    print(f"{needed - len(item.missing)} of {needed} runs {where} are here")
     return item if item.can_be_shown else None
 
 
-__all__ = ["PROFILES", "Item", "OpenItem", "at_paper_scale", "find", "names", "open_item", "paper_table"]
+__all__ = ["PROFILES", "Item", "OpenItem", "at_paper_scale", "find", "names", "open_item", "paper_table", "stored"]

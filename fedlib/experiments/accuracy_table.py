@@ -29,9 +29,9 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """A printed table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`); rows: by name
-    the method with its hyper-parameters or fields of the run, of the settings; row_of, column_of: where a printed cell
-    belongs (None: nowhere)."""
+    """A printed table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`; under "rows"
+    what single rows have otherwise, by name); rows: by name the method with its hyper-parameters or fields of the run,
+    of the settings; row_of, column_of: where a printed cell belongs (None: nowhere)."""
 
     paper: str
     numbers: tuple[str, ...]  # of the printed tables; a cell that is in several counts once
@@ -45,6 +45,8 @@ class AccuracyTable:
     also: dict[str, dict] = field(default_factory=dict)  # other accuracies that are shown beside it, by title
     dataset: Callable[[dict], str | None] = lambda s: "cifar10"  # the paper's beside ours; None: columns name their own
     seeded: tuple[str, ...] = ("seed",)  # fields of the run that vary with the seed
+    seeds: Callable[[dict, str, str], int] = lambda s, row, column: s["seeds"]  # of a cell
+    chosen: Callable[[RunResult, str, list[Reading]], list[Reading]] = lambda r, row, read: read  # of a run, for a row
 
     def shown(self, s: dict) -> tuple[str, ...]:
         """The columns at these settings."""
@@ -52,19 +54,27 @@ class AccuracyTable:
 
     def runs(self, s: dict) -> dict[tuple[str, str, int], RunSpec]:
         """The runs by row, column and seed."""
+        cells = [(row, column) for column in self.shown(s) for row in self.rows(s)]
+        most = max((self.seeds(s, *cell) for cell in cells), default=0)
         return {
-            (row, column, seed): RunSpec.of_task({**self.task(s, column), **dict.fromkeys(self.seeded, seed)}, **how)
-            for seed in range(s["seeds"])
-            for column in self.shown(s)
-            for row, how in self.rows(s).items()
+            (*cell, seed): self.run_of(s, *cell, seed)
+            for seed in range(most)
+            for cell in cells
+            if seed < self.seeds(s, *cell)
         }
+
+    def run_of(self, s: dict, row: str, column: str, seed: int) -> RunSpec:
+        """The run of a cell."""
+        task = self.task(s, column)
+        task |= {**task.get("rows", {}).get(row, {}), **dict.fromkeys(self.seeded, seed)}
+        return RunSpec.of_task(task, **self.rows(s)[row])
 
     def read_off(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         """tidy: one row a run and what is read of it; _clients: one row a client. found: by row, column and seed."""
         tidy, clients = [], []
         for row, column, seed in self.runs(s):
             r = found.get((row, column, seed))
-            for read in self.read(r, column) if r else ():
+            for read in self.chosen(r, row, self.read(r, column)) if r else ():
                 about = {"column": column, "row": row, "seed": seed, "point": read.point, "headline": read.headline}
                 about |= read.about
                 tidy.append({**about, "accuracy": read.accuracy})

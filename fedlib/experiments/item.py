@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from fedlib.experiments.accuracy_table import AccuracyTable
 
-PROFILES = ("smoke", "quick", "paper")
-STAND_INS = ("digits", "digits_looks")  # embedded data, which are none of the papers'
+PROFILES = ("smoke", "quick", "overnight", "paper")  # from small to large; not every item has the third
+ALWAYS = ("smoke", "quick", "paper")
+STAND_INS = ("digits", "digits_looks", "digits_large")  # embedded data, which are none of the papers'
 
 Tables = dict[str, pd.DataFrame]
 Runs, Found = dict[Hashable, RunSpec], dict[Hashable, RunResult]  # by what an item calls a run
@@ -45,6 +46,7 @@ class Item:
     title: str
     claim: str  # the claim in one sentence
     smaller: str  # what the quick profile has smaller than the paper
+    smaller_overnight: str = field(default="", kw_only=True)  # what overnight has, where there is that profile
     settings: dict[str, dict]
     minutes: dict[str, float]  # rough time per profile on two cores
     analyse: Callable[[dict, Found], Tables]  # trains nothing
@@ -54,19 +56,26 @@ class Item:
     shown: dict[str, str] = field(default_factory=dict)  # more tables for the report: caption by name
     answer: Callable[[Tables], str] | None = None  # what the tables say, in sentences made of their numbers
     partial: bool = False  # `analyse` and the claims cope with runs that are missing
+    diverging: bool = False  # `analyse` sees the runs that diverged, too
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
     draft: bool = False  # declared, but without notebook and results: only done when it is named
     table: AccuracyTable | None = None  # where it is one
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
 
 
-def per_profile(settings: dict[str, dict] | None = None, /, **more) -> dict[str, dict]:
-    """Settings by profile, new or with others added: one for all, or a list of one for each, None for what is there."""
-    made = {profile: dict(settings[profile] if settings else {}) for profile in PROFILES}
+def per_profile(settings: dict[str, dict] | None = None, /, overnight: dict | None = None, **more) -> dict[str, dict]:
+    """Settings by profile, new or with others added: one for all, or a list of one for smoke, quick and paper, None for
+    what is there. overnight: what that profile has other than the paper's, by which an item gets it."""
+    made = {profile: dict(settings[profile] if settings else {}) for profile in settings or ALWAYS}
+    if overnight is not None:
+        made.setdefault("overnight", dict(made["paper"]))
     for name, value in more.items():
-        for own, one in zip(made.values(), value if isinstance(value, list) else [value] * len(made), strict=True):
+        given = dict(zip(ALWAYS, value if isinstance(value, list) else [value] * len(ALWAYS), strict=True))
+        for profile, own in made.items():
+            one = given["paper" if profile == "overnight" else profile]
             own |= {} if one is None else {name: one}
-    return made
+    made.get("overnight", {}).update(overnight or {})
+    return {profile: made[profile] for profile in PROFILES if profile in made}
 
 
 class OpenItem:
@@ -79,7 +88,9 @@ class OpenItem:
         """overrides: settings; None, "" and () stand for the profile's own. finished: train nothing; items that can do
         so show the runs that are there, and say which are missing. Raises BadValue for an unknown setting or a value
         out of range."""
-        self.item, self.profile, self.device, self.jobs = item, choose("profile", profile, PROFILES), device, jobs
+        choose("profile", profile, PROFILES)
+        self.item, self.device, self.jobs = item, device, jobs
+        self.profile = choose(f"profile of {item.name}", profile, item.settings)
         self.finished, own = finished, item.settings[profile]
         given = {name: value for name, value in overrides.items() if value is not None and value != "" and value != ()}
         for name in given:
@@ -95,6 +106,7 @@ class OpenItem:
         self.store = Store(self.place, self.root / "results", also=profile)
         self.runs = item.runs(self.settings)
         self.specs = list({spec.id: spec for spec in self.runs.values()}.values())
+        self.diverged: list[str] = []  # labels of runs that did, after `run`
 
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
@@ -119,9 +131,10 @@ class OpenItem:
         return not self.missing or (self.item.partial and len(self.missing) < len(self.specs))
 
     def run(self) -> list[RunResult]:
-        """The results of all runs, computed or read. Raises FedlibError if one failed or diverged.
+        """The results of all runs, computed or read. Raises FedlibError if one failed, or diverged.
 
-        With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`).
+        With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`). An item that copes
+        with runs that are missing leaves out those that diverged (`diverged`).
         """
         if self.finished and not self.can_be_shown:
             raise FedlibError(f"{self.item.name}: {self.lacks}")
@@ -130,10 +143,11 @@ class OpenItem:
         results = run_all(specs, self.store, jobs=1 if timed else self.jobs, device=self.device, share=not timed)
         for spec in specs:
             result = results[spec.id]
-            if isinstance(result, FedlibError) or result.status != "finished":
+            if isinstance(result, FedlibError) or (result.status != "finished" and not self.item.partial):
                 why = result if isinstance(result, FedlibError) else result.error
                 raise FedlibError(f"{self.item.name}: run {spec.label} failed: {why}")
-        return [results[spec.id] for spec in specs]
+        self.diverged = [spec.label for spec in specs if results[spec.id].status != "finished"]
+        return [results[s.id] for s in specs if self.item.diverging or results[s.id].status == "finished"]
 
     @functools.cached_property
     def results(self) -> list[RunResult]:

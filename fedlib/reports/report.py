@@ -15,6 +15,7 @@ from fedlib.algorithms import citation
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 
+SCALES = {"quick": "quick profile", "overnight": "overnight", "paper": "paper's settings"}
 BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
 
 
@@ -29,6 +30,13 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
         except ValueError as error:
             raise FedlibError(f"{path} is damaged ({error}); run `fedlib reproduce` again") from error
     return summaries
+
+
+def largest(by_scale: dict[str, dict]) -> dict | None:
+    """Of an item's summaries by profile the one to show: the largest scale, but rather a whole overnight than a part of
+    the paper's runs. None without any."""
+    whole = [i for profile in ("overnight", "paper") if (i := by_scale.get(profile)) and not i.get("missing")]
+    return whole[-1] if whole else next((by_scale[p] for p in reversed(SCALES) if p in by_scale), None)
 
 
 def tally(claims: list[dict]) -> str:
@@ -86,6 +94,12 @@ def counted(labels: list[str]) -> str:
     return ", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items())
 
 
+def diverged(item: dict) -> str:
+    """How many of an item's runs diverged, in a sentence."""
+    number = len(item.get("diverged") or ())
+    return f"{number} of {len(item['runs'])} runs diverged and are left out." if number else ""
+
+
 def section(item: dict, to_home: str) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
     settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
@@ -98,6 +112,7 @@ def section(item: dict, to_home: str) -> list[str]:
             if missing
             else []
         ),
+        *([f"**{diverged(item)}** <sub>{counted(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
         f"![{item['title']}]({to_home}{item['figure']})",
@@ -145,12 +160,15 @@ def page(paper: str) -> str:
 
     Raises BadValue for a paper without saved results.
     """
-    saved = {profile: saved_items(profile) for profile in ("quick", "paper")}
+    saved = {profile: saved_items(profile) for profile in SCALES}
     choose("paper with saved results", paper, sorted({i["item"].split("/")[0] for own in saved.values() for i in own}))
     every = [i for own in saved.values() for i in own if i["item"].split("/")[0] == paper]
-    items = {item["item"]: item for item in every}  # the paper's settings win
-    unfinished = {item["item"] for item in items.values() if item.get("missing")}
-    telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished]
+    items = {
+        name: largest({profile: i for profile, own in saved.items() for i in own if i["item"] == name})
+        for name in dict.fromkeys(i["item"] for i in every)
+    }
+    unfinished = {name for name, item in items.items() if item.get("missing")}
+    telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished or i["profile"] == "paper"]
     parts = _page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order))
     return "\n\n".join(parts) + "\n"
 
@@ -160,7 +178,8 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     also in quick where the paper's runs are not all there."""
     own = [item for item in items if item["profile"] == "paper"]
     claims = [claim for item in own for claim in item["claims"]]
-    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] != "paper")
+    night = [claim for item in items if item["profile"] == "overnight" for claim in item["claims"]]
+    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
     place, title = citation(paper)
     return [
         f"# What could be reproduced of {title.partition(':')[0]}",
@@ -170,6 +189,11 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and'
         " tests this code.",
         f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
+        + (
+            f"**Overnight, on the paper's images, of which there are fewer, in fewer rounds:** {tally(night)}. "
+            if night
+            else ""
+        )
         + (
             "Only in the quick profile, on small data, so that the paper's numbers cannot be expected: "
             f"{', '.join(small)}."
@@ -243,21 +267,23 @@ def scoreboard(items: list[dict]) -> str:
 
 def _data(item: dict) -> list[str]:
     settings = item["settings"]
-    return settings["datasets"] if "datasets" in settings else [settings["dataset"]]
+    if "datasets" in settings:
+        return settings["datasets"]
+    return [settings["dataset"]] if "dataset" in settings else item["data"]
 
 
 def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
     """What is replicated and how well: the scoreboards of the two profiles side by side; to_home:
     where notebooks/ lies."""
-    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in ("quick", "paper")}
-    names = sorted(set(by_profile["quick"]) | set(by_profile["paper"]))
+    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in SCALES}
+    names = sorted(set().union(*by_profile.values()))
     rows = []
     for name in names:
         row = {
             "item": f"[`{name}`]({to_home}notebooks/{name}.ipynb)",
             "what": next(i[name] for i in by_profile.values() if name in i)["title"],
         }
-        for profile, title in (("quick", "quick profile"), ("paper", "paper's settings")):
+        for profile, title in SCALES.items():
             item = by_profile[profile].get(name)
             row[title] = f"{', '.join(_data(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
         rows.append(row)

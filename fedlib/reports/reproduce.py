@@ -45,8 +45,13 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
 
 
 def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, str]:
-    """The items of which a run failed, and why."""
-    whys = {(item.item.name, spec.label): outcomes[item.store.path(spec)][1] for item in opened for spec in item.specs}
+    """The items of which a run failed, and why; one that diverged is a result for items that cope with missing runs."""
+    whys = {
+        (item.item.name, spec.label): outcomes[item.store.path(spec)][1]
+        for item in opened
+        for spec in item.specs
+        if not (item.item.partial and item.store.path(spec).exists())
+    }
     return {name: f"run {label}: {why}" for (name, label), why in reversed(whys.items()) if why}
 
 
@@ -54,6 +59,7 @@ def reproduce(
     opened: Sequence[OpenItem],
     jobs: int | None = None,
     device: str = "cpu",
+    step: str = "auto",
     finished: bool = False,
     notebooks: bool = True,
     refresh: bool = False,
@@ -61,7 +67,7 @@ def reproduce(
     """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
     notebook, and the report. A failing item does not stop the others. finished: train nothing. refresh: write the
     notebooks' outputs back to notebooks/."""
-    done = Done(failures={} if finished else failed_items(opened, train(opened, jobs=jobs, device=device)))
+    done = Done(failures={} if finished else failed_items(opened, train(opened, jobs=jobs, device=device, step=step)))
     torch.set_num_threads(1)  # notebooks run beside the analyses
     showable = [item for item in opened if item.item.name not in done.failures and (not finished or item.can_be_shown)]
     whole = (

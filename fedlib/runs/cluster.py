@@ -39,7 +39,15 @@ TRIES = 2  # so often a run is handed over, if every worker that could do it is 
 
 
 def run_on_cluster(
-    specs: Sequence[RunSpec], store: Store, address: str, device: str, backend: str, gpu_share: float, bar, done: dict
+    specs: Sequence[RunSpec],
+    store: Store,
+    address: str,
+    device: str,
+    backend: str,
+    step: str,
+    gpu_share: float,
+    bar,
+    done: dict,
 ) -> None:
     """Do runs on the workers of the Dask scheduler at `address` and put the results into the store.
 
@@ -57,7 +65,7 @@ def run_on_cluster(
     with connected(address) as client:
         workers = ClusterWorkers(client, specs, device, gpu_share if kind == "cuda" else 0.0)
         workers.wait_for_the_first(bar)
-        sweep = Sweep(client, workers, store, {"device": device, "backend": backend}, bar, done)
+        sweep = Sweep(client, workers, store, {"device": device, "backend": backend, "step": step}, bar, done)
         sweep.run(specs)
 
 
@@ -150,7 +158,7 @@ def train(fields: dict, options: dict, topic: str) -> RunResult | FedlibError:
         spec = RunSpec.from_dict(fields)
         (result,) = simulate_together([spec], checkpoint_every=15.0, progress=report(topic), **options)
         remove_checkpoints([spec])
-        return to_store(spec, result, **options)
+        return to_store(spec, result, options["device"], options["backend"])
     except FedlibError as error:
         return error
     except Exception as cause:  # sent as text: not every exception survives the way

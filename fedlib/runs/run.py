@@ -48,21 +48,22 @@ def get_or_run_together(
     return [found[spec.id] for spec in specs]
 
 
-def get_or_attack(spec: AttackSpec, store: Store) -> RunResult:
+def get_or_attack(spec: AttackSpec, store: Store, device: str = "cpu") -> RunResult:
     """The stored result of an attack, or a new one; its history has a row for each image and defence.
 
-    On the CPU, with one thread, whatever else is used: the pixels that are found depend on it.
+    With one thread on a CPU: the pixels that are found depend on it.
     """
+    where = find_device(device)
     with store.lock(spec.id):
         if (found := store.get(spec)) is None:
             started, threads = time.perf_counter(), torch.get_num_threads()
             torch.set_num_threads(1)
             try:
-                rows, arrays = spec.carry_out()
+                rows, arrays = spec.carry_out(where)
             finally:
                 torch.set_num_threads(threads)
             seconds = {"wall": round(time.perf_counter() - started, 3)}
-            origin = provenance(torch.device("cpu"), "attack")
+            origin = provenance(where, "attack")
             found = RunResult(spec, "finished", rows, seconds=seconds, provenance=origin, arrays=arrays)
             store.put(found)
         return found

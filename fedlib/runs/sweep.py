@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from fedlib.attacks.spec import AttackSpec
-from fedlib.base.errors import FedlibError, require
+from fedlib.base.errors import FedlibError, choose, require
 from fedlib.base.files import cache_root
 from fedlib.data import load
 from fedlib.engine.backends import pick
@@ -20,6 +20,7 @@ from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
 from fedlib.engine.shared_beginnings import beginning_id, leaders
 from fedlib.engine.worker_processes import WorkerProcesses, context
+from fedlib.models.model import STEPS
 from fedlib.runs.cluster import run_on_cluster
 from fedlib.runs.run import get_or_attack, get_or_run_together
 from fedlib.runs.store import Spec, Store
@@ -35,24 +36,24 @@ def run_all(
     jobs: int | None = None,
     device: str = "cpu",
     backend: str = "auto",
-    step: str = "torch",
+    step: str = "auto",
     engine: str = "",
     gpu_share: float = 1.0,
     share: bool = True,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
-    jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`; "torch" on a cluster.
+    jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`.
     engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
     GPU each. share: compute the common beginning of runs that begin alike once; without it a run's seconds are its own,
-    and runs are done in the given order. Attacks are done here, on the CPU. Interrupted by Ctrl-C or killed, the next
-    call continues.
+    and runs are done in the given order. With an engine attacks are done here, on the CPU. Interrupted by Ctrl-C or
+    killed, the next call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
     jobs = (os.cpu_count() or 1 if where.type == "cpu" else 1) if jobs is None else jobs
     require(jobs >= 1, "jobs", jobs, "an integer of at least 1")
-    require(not engine or step == "torch", "step", step, "torch with an engine")
+    choose("step", step, STEPS)
     done: Done = {key: found for key, spec in unique.items() if (found := store.get(spec)) is not None}
     pending = [spec for key, spec in unique.items() if key not in done]
     if not pending:
@@ -65,7 +66,7 @@ def run_all(
         unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
     ) as bar:  # fmt: skip
         if engine and trained:
-            run_on_cluster(trained, store, engine, device, backend, gpu_share, bar, done)
+            run_on_cluster(trained, store, engine, device, backend, step, gpu_share, bar, done)
         elif trained:
             alike = leaders(trained) if share else {}
             milestones = {id: rounds for id, (rounds, _) in alike.items()}
@@ -75,7 +76,8 @@ def run_all(
                     _stage(stage, milestones, store, jobs, device, where, backend, step, bar, done)
             finally:
                 remove_milestones(trained, milestones)
-        _side_by_side({spec.id: ([spec], _attack, store) for spec in attacks}, min(jobs, len(attacks)), bar, done)
+        own = {spec.id: ([spec], _attack, store, str(where)) for spec in attacks}
+        _side_by_side(own, min(jobs, len(attacks)), bar, done)
     return done
 
 
@@ -129,8 +131,8 @@ def _train(progress, group: list[RunSpec], store: Store, milestones: list[int], 
     return get_or_run_together(group, store, progress=progress, milestones=milestones, **options)
 
 
-def _attack(progress, group: list[AttackSpec], store: Store) -> list[RunResult]:
-    results = [get_or_attack(spec, store) for spec in group]
+def _attack(progress, group: list[AttackSpec], store: Store, device: str) -> list[RunResult]:
+    results = [get_or_attack(spec, store, device) for spec in group]
     progress(AttackSpec.rounds)
     return results
 
@@ -209,7 +211,7 @@ def same_but_seed(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
 
 def training_samples(spec: RunSpec) -> int:
     """About how many samples a run trains on, every epoch counted."""
-    per_epoch = len(load(spec.dataset).labels) * (1 - spec.test_fraction) * spec.join_ratio
+    per_epoch = (spec.images or len(load(spec.dataset).labels)) * (1 - spec.test_fraction) * spec.join_ratio
     return int(per_epoch * spec.local_epochs * spec.rounds)
 
 
