@@ -4,11 +4,11 @@ chunking, phases."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from multiprocessing import forkserver
@@ -132,27 +132,27 @@ def test_the_number_of_workers_changes_no_number():
     assert all(exact(simulate(spec, backend="process", workers=count)) == reference for count in (1, 3))
 
 
-def test_a_killed_worker_is_replaced_and_its_clients_are_done_again():
-    """SIGKILL to a worker in the middle of a round, once; the numbers are those of an undisturbed run."""
-    spec, killed = tiny("fedavg", num_clients=6, join_ratio=1.0, rounds=3, local_epochs=25), []
+def test_a_killed_worker_is_replaced_and_its_clients_are_done_again(monkeypatch):
+    """SIGKILL to a worker in the middle of round 2, when half of its jobs are handed out; the numbers are those of an
+    undisturbed run."""
+    spec, killed = tiny("fedavg", num_clients=6, join_ratio=1.0, rounds=3), []
     run = set_up(spec, "process", workers=2)
+    state, pool = first_state(run), run.backend.workers._pool
 
-    def kill():
-        while not (run.backend.workers.pool and run.backend.workers.pool._processes):
-            time.sleep(0.01)
-        time.sleep(1)
-        victim = next(iter(run.backend.workers.pool._processes))
-        os.kill(victim, signal.SIGKILL)
-        killed.append(victim)
+    def kill_once():
+        if t == 2 and not killed and pool()._processes and next(handed_out) == 1:
+            killed.extend(pool()._processes)
+            os.kill(killed[0], signal.SIGKILL)
+        return pool()
 
-    state = first_state(run)
-    threading.Thread(target=kill, daemon=True).start()
+    handed_out = itertools.count()
+    monkeypatch.setattr(run.backend.workers, "_pool", kill_once)
     with torch.no_grad():
         for t in range(1, 4):
             play_round([run], [state], t)
-            survivors = set(run.backend.workers.pool._processes)
+            workers = set(run.backend.workers.pool._processes)
     run.backend.close()
-    assert killed and not survivors & set(killed)
+    assert killed and not workers & set(killed)
     *_, (_, undisturbed, _) = played(spec, "serial")
     assert same(state.server, undisturbed.server) and same(state.stats, undisturbed.stats)
 

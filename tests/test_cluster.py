@@ -293,6 +293,31 @@ def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_is_finished(machines
         wait_for(lambda: not any(client.run(busy).values()), seconds=10)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_within_a_destructor_is_not_lost(store):
+    """Python ignores it there; dropped futures have destructors."""
+
+    class Dropped:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    class Workers:
+        there, looks = set(), 0
+
+        def look(self):
+            Dropped()
+            self.looks += 1
+            return set(), []
+
+    workers, before = Workers(), signal.getsignal(signal.SIGINT)
+    with tqdm(disable=True) as bar:
+        sweep = cluster.Sweep(None, workers, store, {}, bar, {})
+        sweep.waiting = runs(1)
+        with pytest.raises(KeyboardInterrupt), cluster.remembered_interrupt() as interrupted:
+            sweep._work("topic", interrupted)
+    assert workers.looks == 1 and signal.getsignal(signal.SIGINT) is before
+
+
 def busy(dask_worker) -> int:
     return len(dask_worker.state.executing)
 

@@ -12,6 +12,7 @@ import asyncio
 import queue
 import re
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -67,6 +68,26 @@ def run_on_cluster(
         workers.wait_for_the_first(bar)
         sweep = Sweep(client, workers, store, {"device": device, "backend": backend, "step": step}, bar, done)
         sweep.run(specs)
+
+
+@contextmanager
+def remembered_interrupt() -> Iterator[list]:
+    """Ctrl-C raises KeyboardInterrupt as always, and its number is kept in the list that this gives: Python ignores
+    what is raised within a destructor, and dropped futures have one that takes its time."""
+    interrupted, before = [], signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield interrupted  # then nothing is interrupted here
+        return
+
+    def interrupt(number, frame):
+        interrupted.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -279,20 +300,26 @@ class Sweep:
         topic = f"fedlib-{secrets.token_hex(8)}"
         self.client.subscribe_topic(topic, self._hear)
         try:
-            while self.waiting or self.jobs:
-                fit, objections = self.workers.look()
-                for objection in objections:
-                    self.bar.write(f"worker left out: {objection}", file=sys.stderr)
-                self.bar.set_postfix_str(f"{len(fit)} workers", refresh=False)
-                self._take_back(self.workers.there)
-                self._hand_over(fit, topic)
-                self._collect()
+            with remembered_interrupt() as interrupted:
+                self._work(topic, interrupted)
         finally:
             with suppress(Exception):  # the scheduler may be gone
                 self.client.cancel([job.future for job in self.jobs.values()], force=True)
                 self.client.unsubscribe_topic(topic)
             for job in self.jobs.values():
                 job.lock.release()
+
+    def _work(self, topic: str, interrupted: list) -> None:
+        while self.waiting or self.jobs:
+            if interrupted:
+                raise KeyboardInterrupt
+            fit, objections = self.workers.look()
+            for objection in objections:
+                self.bar.write(f"worker left out: {objection}", file=sys.stderr)
+            self.bar.set_postfix_str(f"{len(fit)} workers", refresh=False)
+            self._take_back(self.workers.there)
+            self._hand_over(fit, topic)
+            self._collect()
 
     def _hear(self, event) -> None:
         """A worker has done rounds of a run."""
