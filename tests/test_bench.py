@@ -218,7 +218,7 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "SYNTHETIC data (CIFAR-10 is not prepared here)" in result.output and "2 cores" in result.output
     names = [variant.name for variant in cpu_variants(tiny("fedavg"), int, int, 2)]
-    assert len(names) == 11 and all(name in result.output for name in names)
+    assert len(names) == 13 and all(name in result.output for name in names)
     table = pd.read_csv(home / "results/bench+quick/bench.csv")
     assert table["variant"].tolist() == names
     columns = [
@@ -227,6 +227,7 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
         "max",
         "x plain, 1 thread",
         "x plain, side by side",
+        "x FedAvg",
         "x plain, evaluated",
         "s/round",
         "s/200 rounds (extrapolated)",

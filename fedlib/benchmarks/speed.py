@@ -255,18 +255,21 @@ def cpu_variants(spec: RunSpec, plain: Callable, rounds: Callable, cores: int) -
         return functools.partial(FedlibRuns, [spec], backend, torch.device("cpu"), workers, step, evaluated)
 
     pfedsim = spec.but(method="pfedsim", hyper={"rho": 0.0})
+    whole = functools.partial(runs, "serial", evaluated=True)
     return [
         Variant("plain loop, 1 thread", plain, ratio="x plain, 1 thread"),
         Variant(f"plain loop, {cores} threads", plain, threads=cores),
         Variant(f"{cores} plain loops side by side", plain, copies=cores, ratio="x plain, side by side"),
         Variant("fedlib serial, PyTorch's steps", runs("serial", step="torch")),
-        Variant("fedlib serial", runs("serial")),
+        Variant("fedlib serial", runs("serial"), ratio="x FedAvg"),
+        Variant("fedlib serial, pFedSim", runs("serial", spec=pfedsim)),
         Variant(f"fedlib process, {cores} workers", runs("process", cores)),
         Variant(f"{cores} fedlib runs side by side", runs("serial"), copies=cores),
         Variant("fedlib vmap", runs("vmap")),
         Variant("plain rounds, evaluated", rounds, ratio="x plain, evaluated"),
-        Variant("fedlib serial, evaluated", runs("serial", evaluated=True)),
-        Variant("fedlib serial, evaluated, pFedSim", runs("serial", evaluated=True, spec=pfedsim)),
+        Variant("fedlib serial, evaluated", whole(spec=spec.but(bn_stats="global"))),
+        Variant("fedlib serial, evaluated, own statistics", whole()),
+        Variant("fedlib serial, evaluated, pFedSim", whole(spec=pfedsim)),
     ]
 
 
@@ -352,7 +355,9 @@ def bench(
     words = (
         f"{note}, {spec.num_clients} clients, Dir({spec.partition['alpha']:g}), join ratio {spec.join_ratio:g}, "
         f"{spec.local_epochs} local epochs of batches of {spec.batch_size}, SGD with lr {spec.lr:g}, LeNet5-BN with "
-        "two pools, FedAvg if not said otherwise; rows that say evaluated: with the test of all clients.\n"
+        "two pools, FedAvg if not said otherwise; rows that say evaluated: with the test of all clients, pFedSim's at "
+        "two points. With own statistics of batch norm (pFedSim, and where it is said) they are computed first for "
+        "every client that has never trained, which the plain rounds spare themselves.\n"
         f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
         f"turns of {rounds} round(s) each, after a warm-up round; set-up and start of workers are left out."
     )

@@ -69,6 +69,7 @@ def load(path: Path) -> ctypes.CDLL:
     found.work_bytes.argtypes, found.work_bytes.restype = (pointer, ctypes.c_int, ctypes.c_int), ctypes.c_int64
     found.forward.argtypes, found.forward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     found.backward.argtypes, found.backward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 2), None
+    found.entropy_slope.argtypes, found.entropy_slope.restype = (ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     return found
 
 

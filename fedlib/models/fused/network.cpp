@@ -106,6 +106,7 @@ static void tile(const Product& p, const Part& t, const vec* x, const float* w, 
 }
 
 constexpr int TALL = REGISTERS == 32 ? 12 : 6;  // channels in a tile of two vectors: 2 TALL sums, 2 inputs, 1 weight
+constexpr int SHORT = TALL / 2;                 // channels in a tile of four
 typedef void (*Tile)(const Product&, const Part&, const vec*, const float*, const float*, loose_vec*);
 template <int N, int... R>
 static Tile tile_of(int rows, std::integer_sequence<int, R...>) {
@@ -121,7 +122,8 @@ static void convolve(const Product& p, const vec* x, const float* w, const float
   for (int job = 0; job < chunks * parts; job++) {
     const int chunk = job / parts, part = job % parts, in = p.in * chunk / chunks;
     const int first = p.out * part / parts, count = p.out * (part + 1) / parts - first;
-    const Tile two = tile_of<2>(count, std::make_integer_sequence<int, TALL>()),
+    const Tile four = count <= SHORT ? tile_of<4>(count, std::make_integer_sequence<int, SHORT>()) : nullptr,
+               two = tile_of<2>(count, std::make_integer_sequence<int, TALL>()),
                one = tile_of<1>(count, std::make_integer_sequence<int, TALL>());
     const float *weights = w + first * p.by_out + in * p.by_in, *biases = bias ? bias + first : nullptr;
     Part t{p.in * (chunk + 1) / chunks - in, 0, 0, 0, 0, chunk > 0};
@@ -132,8 +134,11 @@ static void convolve(const Product& p, const vec* x, const float* w, const float
         right = t.s1 - t.s0 == p.kernel ? p.width + p.border - p.kernel + 1 : left + 1;
         const vec* from = x + in * p.x_plane + ((h - p.border) * (long)p.width - p.border) * p.n;
         loose_vec* to = out + first * p.out_plane + (long)h * columns * p.n;
-        for (long v = left * p.n; v < right * p.n; v += 2)
-          (v + 2 <= right * p.n ? two : one)(p, t, from + v, weights, biases, to + v);
+        const long end = right * p.n;
+        for (long v = left * p.n, wide; v < end; v += wide) {
+          wide = four && v + 4 <= end ? 4 : v + 2 <= end ? 2 : 1;
+          (wide == 4 ? four : wide == 2 ? two : one)(p, t, from + v, weights, biases, to + v);
+        }
       }
     }
   }
@@ -165,45 +170,84 @@ static void kernel_row(const vec* x, long stride, const vec* d, long plane, int 
 
 constexpr int rows_for(int kernel) { return std::clamp((REGISTERS - 1 - kernel) / kernel, 1, 6); }
 
+typedef void (*KernelRow)(const vec*, long, const vec*, long, int, long, long, float*, long);
+template <int K, int... R>
+static KernelRow kernel_row_of(int channels, std::integer_sequence<int, R...>) {
+  static constexpr KernelRow table[] = {kernel_row<K, R + 1>...};
+  return table[channels - 1];
+}
+
 // d_weight[o][i][r][s] of a convolution; padded: room for one plane of x with its border.
 template <int K>
 static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, vec* padded) {
   const long length = b.columns() * n, plane = b.rows() * length, by_out = (long)b.channels * K * K;
   const long stride = (b.width + 2 * b.border) * n, inner = b.width * n;
-  const int group = std::max<long>(1, MIDDLE / (plane * sizeof(vec)));  // channels whose gradients stay in the cache
+  constexpr int R = rows_for(K);
+  const int parts = (b.out + R - 1) / R;  // of the channels; so many at a time that their gradients stay in the cache:
+  const int group = std::max<long>(1, MIDDLE / (R * plane * sizeof(vec)));
   if (b.border) std::memset((void*)padded, 0, (b.height + 2 * b.border) * stride * sizeof(vec));
-  for (int first = 0; first < b.out; first += group)
+  for (int first = 0; first < parts; first += group)
     for (int i = 0; i < b.channels; i++) {
       const vec* from = x + i * b.height * inner;
-      float* to = b.d_weight + i * K * K;
       if (b.border) {
         for (int h = 0; h < b.height; h++)
           std::memcpy((void*)(padded + (h + b.border) * stride + b.border * n), from + h * inner, inner * sizeof(vec));
         from = padded;
       }
-      constexpr int R = rows_for(K);
-      for (int o = first, end = std::min(b.out, first + group), step; o < end; o += step) {
-        step = o + R <= end ? R : 1;
+      for (int part = first; part < std::min(parts, first + group); part++) {
+        const int o = b.out * part / parts, channels = b.out * (part + 1) / parts - o;
+        const KernelRow row = kernel_row_of<K>(channels, std::make_integer_sequence<int, R>());
+        float* to = b.d_weight + (o * b.channels + i) * K * K;
         for (int r = 0; r < K; r++)
-          (step == R ? kernel_row<K, R> : kernel_row<K, 1>)(from + r * stride, stride, d + o * plane, plane, b.rows(),
-                                                            length, n, to + o * by_out + r * K, by_out);
+          row(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n, to + r * K, by_out);
       }
     }
 }
 
+// Rows become columns: halves change places, then halves of halves, and so on.
+template <int HALF = LANES / 2>
+static void turn(vec (&block)[LANES]) {
+  if constexpr (HALF > 0) {
+#if defined(__clang__)
+    for (int r = 0; r < LANES; r++)
+      for (int k = 0; k < LANES; k++)
+        if (!(r & HALF) && (k & HALF)) {
+          const float kept = block[r][k];
+          block[r][k] = block[r + HALF][k - HALF], block[r + HALF][k - HALF] = kept;
+        }
+#else
+    ivec upper, lower;
+    for (int k = 0; k < LANES; k++) upper[k] = k & HALF ? LANES + k - HALF : k, lower[k] = upper[k] + HALF;
+    for (int r = 0; r < LANES; r++)
+      if (!(r & HALF)) {
+        const vec a = block[r], b = block[r + HALF];
+        block[r] = __builtin_shuffle(a, b, upper), block[r + HALF] = __builtin_shuffle(a, b, lower);
+      }
+#endif
+    turn<HALF / 2>(block);
+  }
+}
+
+static inline void copy(const float* from, long count, float* to) {
+  if (count == LANES)
+    *(loose_vec*)to = *(const loose_vec*)from;
+  else
+    std::memcpy(to, from, count * sizeof(float));
+}
+
 // From [rows][count] to [count][size], where rows <= size and the rest is zeros.
 static void transpose(const float* from, long stride, int rows, long count, float* to, long size) {
-  float part[LANES * 2][LANES];
+  vec block[LANES];
   for (long i = 0; i < count; i += LANES) {
-    const int wide = (int)std::min<long>(LANES, count - i);
-    for (long r = 0; r < size; r += 2 * LANES) {
-      const int high = (int)std::min<long>(2 * LANES, size - r);
-      for (int k = 0; k < high; k++) {
-        std::memset(part[k], 0, sizeof part[k]);
-        if (r + k < rows) std::memcpy(part[k], from + (r + k) * stride + i, wide * sizeof(float));
+    const long wide = std::min<long>(LANES, count - i);
+    for (long r = 0; r < size; r += LANES) {
+      const long high = std::min<long>(LANES, size - r);
+      for (long k = 0; k < LANES; k++) {
+        block[k] = vec{};
+        if (r + k < rows) copy(from + (r + k) * stride + i, wide, (float*)&block[k]);
       }
-      for (int j = 0; j < wide; j++)
-        for (int k = 0; k < high; k++) to[(i + j) * size + r + k] = part[k][j];
+      turn(block);
+      for (long j = 0; j < wide; j++) copy((const float*)&block[j], high, to + (i + j) * size + r);
     }
   }
 }
@@ -461,6 +505,16 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
     const Product q{b.channels, b.out, b.rows(), b.columns(), b.kernel, b.kernel - 1 - b.border, n, area,
                     b.channels * area, -side, -1, b.pixels() * n, (long)b.height * b.width * n};
     convolve(q, p.dz, b.weight + area - 1, nullptr, (loose_vec*)p.d);
+  }
+}
+
+// Gradient of the mean cross-entropy with respect to the scores, both [batch, classes]; labels [batch].
+extern "C" void entropy_slope(int batch, int classes, const float* scores, const int64_t* labels, float* slopes) {
+  for (int s = 0; s < batch; s++, scores += classes, slopes += classes) {
+    const float largest = *std::max_element(scores, scores + classes);
+    float total = 0;
+    for (int c = 0; c < classes; c++) total += slopes[c] = std::exp(scores[c] - largest);
+    for (int c = 0; c < classes; c++) slopes[c] = (slopes[c] / total - (c == labels[s])) / batch;
   }
 }
 
