@@ -736,6 +736,21 @@ def test_pfedsims_draw_walked_through():
     assert [[*train, *test] for train, test in drawn.halves] == clients
 
 
+def test_pfedsims_draw_with_other_images_of_the_same_classes():
+    """Every client has as many samples of every class, but other ones; with class_order 0 those of the walk above."""
+    options = {"alpha": 0.3, "min_size": 5}
+    plain, other, third = (
+        make_partition(EVEN, 4, "dirichlet_reference", 7, **options, class_order=k) for k in range(3)
+    )
+    same = make_partition(EVEN, 4, "dirichlet_reference", 7, **options)
+    assert all(np.array_equal(a, b) for a, b in zip(plain.clients, same.clients))
+    assert (plain.counts == other.counts).all() and (plain.counts == third.counts).all()
+    assert not any(np.array_equal(a, b) for a, b in zip(plain.clients, other.clients))
+    assert not any(np.array_equal(a, b) for a, b in zip(other.clients, third.clients))
+    with pytest.raises(BadValue, match="class_order"):
+        make_partition(EVEN, 4, "dirichlet_reference", 7, class_order=-1)
+
+
 def test_pfedsims_draw_bad_input():
     with pytest.raises(InfeasiblePartition, match="3 tries.*smallest client"):
         make_partition(EVEN, 20, "dirichlet_reference", 0, alpha=0.05, max_tries=3)

@@ -21,12 +21,14 @@ class DirichletReference(Scheme):
     the next try), shares of it are drawn from Dir(alpha), clients that hold n/N samples already get nothing, and it is
     cut where the accumulated shares, rounded down, end. With the stream as it is then, every client's samples are
     shuffled; the first half, rounded down, is for training, in this order, and the rest for testing. It has no other
-    split. Samples of a class count in the order of the data set. Raises InfeasiblePartition after `max_tries`.
+    split. Samples of a class count in the order of the data set; class_order: 0, or the number of another order, which
+    gives every client as many samples of a class, but other ones. Raises InfeasiblePartition after `max_tries`.
     """
 
     alpha: float = 0.1
     min_size: int = 40
     max_tries: int = 10_000
+    class_order: int = 0
 
     halves: ClassVar[bool] = True
 
@@ -34,11 +36,15 @@ class DirichletReference(Scheme):
         require(1e-3 <= self.alpha < float("inf"), "alpha", self.alpha, "a positive number, at least 0.001")
         require(self.min_size >= 2, "min_size", self.min_size, "2 or more: a sample in each half")
         require(self.max_tries >= 1, "max_tries", self.max_tries, "1 or more")
+        require(0 <= self.class_order < 2**32, "class_order", self.class_order, "an integer from 0 to 2^32 - 1")
 
     def __call__(self, labels, num_clients, seed):
         require(seed < 2**32, "seed", seed, "an integer below 2^32, which the legacy generator takes")
         generator = np.random.RandomState(seed)
         classes = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+        if self.class_order:
+            reorder = np.random.default_rng(self.class_order)
+            classes = [reorder.permutation(members) for members in classes]
         best = 0
         for tries in range(1, self.max_tries + 1):
             clients = self.dealt(classes, num_clients, len(labels) / num_clients, generator)
