@@ -1,0 +1,89 @@
+"""Table 3's two closest methods and Local on many draws of the clients: how much of the table is its draw?"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import means
+from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import Interval
+from fedlib.claims import apart, below, decided, not_tested, ours
+from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
+from fedlib.experiments.item import per_profile
+from fedlib.experiments.pfedsim.task import SETTINGS, SMALLER, every_method, of_column
+
+FEWEST = 3  # draws of which a spread is spoken
+ONE_SEED = {profile: {name: value for name, value in s.items() if name != "seeds"} for profile, s in SETTINGS.items()}
+CAPS = {"Dir(0.1), with the cap": True, "Dir(0.1), without": False}
+
+
+def task_of(s: dict, column: str) -> dict:
+    return {**of_column(s, "Dir(0.1)"), "cap": CAPS[column]}
+
+
+def column_of(cell) -> str | None:
+    """The paper's clients were drawn with the cap."""
+    return next(iter(CAPS)) if cell["partition_param"] == 0.1 else None
+
+
+TABLE = AccuracyTable(
+    "pfedsim", ("3",), tuple(CAPS), task_of, every_method, column_of, seeded=("partition_seed",),
+    seeds=lambda s, row, column: s["draws"],
+)  # fmt: skip
+
+
+def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+    """Besides the table's: spread, of every column and row the accuracies over the draws."""
+    tables = TABLE.analyse(s, found)
+    tidy = only(tables["tidy"], headline=True)
+    spread = 100 * tidy.groupby(["column", "row"], sort=False)["accuracy"].agg(["min", "mean", "max", "std"])
+    counted = tidy.groupby(["column", "row"], sort=False).size().rename("draws")
+    return {**tables, "spread": spread.round(2).join(counted).reset_index()}
+
+
+def few_draws(tables) -> str:
+    """Why nothing can be said of draws; an empty text if every method has three of them in both columns."""
+    counts = tables["spread"].set_index(["column", "row"])["draws"]
+    whole = len(counts) and len(counts) == len(CAPS) * len(tables["spread"]["row"].unique())
+    return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} draws of every method in both columns"
+
+
+def draws_outweigh_methods(tables):
+    """The std of a method over draws, the mean over methods, against the range of the methods' means. The interval is
+    of the range only."""
+    if lacks := few_draws(tables):
+        return not_tested(lacks)
+    margins, texts, found = {}, [], means(tables)
+    for column in CAPS:
+        std, rows = only(tables["spread"], column=column)["std"].mean(), found[column]
+        distance = rows.max(axis=1) - rows.min(axis=1)
+        margins[column] = std - distance
+        between = Interval.of(distance).text(".1f")
+        texts.append(f"{column}: std over draws {std:.1f}, methods' means lie {between} apart")
+    return decided(margins, "; ".join(texts))
+
+
+def easier_with_cap(tables):
+    if lacks := few_draws(tables):
+        return not_tested(lacks)
+    capped, free = (means(tables)[column]["pfedsim"] for column in CAPS)
+    return decided({"with the cap": capped - free}, f"pfedsim {capped.iloc[0]:.1f}, {apart(capped - free)} to without")
+
+
+ITEM = TABLE.item(
+    title="pFedSim Table 3 over many draws of the clients",
+    claim="Not asked in the paper, which shows one draw: what another one would have given.",
+    smaller=SMALLER,
+    settings=per_profile(ONE_SEED, methods=[("local", "fedper", "pfedsim")] * 3, draws=[2, 5, 10]),
+    minutes={"smoke": 0.3, "quick": 0.5, "paper": 80},
+    analyse=analyse,
+    figure=lambda tables: figures.accuracies(tables["cells"]),
+    shown={**EXTRAS, "spread": "Accuracy over the draws, %"},
+    claims=(
+        ours("Over draws of the clients pFedSim is above FedPer at Dir(0.1), with the cap and without.",
+             below(["fedper"], ["pfedsim"])),
+        ours("Which clients are drawn matters more than which of the three methods they use.", draws_outweigh_methods),
+        ours("Clients drawn with the cap are easier for pFedSim.", easier_with_cap),
+    ),
+)  # fmt: skip
