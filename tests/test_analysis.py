@@ -172,15 +172,18 @@ def test_cells_beside_the_papers():
     assert 30 <= low < 45 < high <= 60 and len(ours) == 3
     assert paper.loc[("x", "a"), ["mean", "low", "high", "std"]].tolist() == [70, 68, 72, 2]
     assert paper.loc[("x", "b"), ["low", "high"]].isna().all()
-    table = accuracies.compared(found, shown, ["x", "y"], ("cifar10", "digits"), ()).set_index("method")
+    table = accuracies.compared(found, shown, ["x", "y"], ("cifar10", "cifar10"), ()).set_index("method")
     assert table.loc["a"].to_dict() == {
-        "tested at": "post", "x: paper, cifar10": "70.00 (2.00)", "x: ours, digits": "80.00 [80.0, 80.0] (n=2)",
-        "x: difference": "+10.00", "y: paper, cifar10": "90.00 (1.00)", "y: ours, digits": "85.00 [85.0, 85.0] (n=2)",
+        "tested at": "post", "x: paper, cifar10": "70.00 (2.00)", "x: ours, cifar10": "80.00 [80.0, 80.0] (n=2)",
+        "x: difference": "+10.00", "y: paper, cifar10": "90.00 (1.00)", "y: ours, cifar10": "85.00 [85.0, 85.0] (n=2)",
         "y: difference": "-5.00",
     }  # fmt: skip
     assert table.loc["b", "x: paper, cifar10"] == "50.00" and table.loc["b", "x: difference"] == "-5.00"
-    missing = table.loc["b", ["y: paper, cifar10", "y: ours, digits", "y: difference"]]
+    missing = table.loc["b", ["y: paper, cifar10", "y: ours, cifar10", "y: difference"]]
     assert missing.tolist() == ["", "none finished", ""]
+    for data, shows in ((("cifar10", "digits"), False), (("its data", "the same"), True)):
+        columns = accuracies.compared(found, shown, ["x"], data, ())
+        assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
     points = accuracies.by_point(found["tidy"]).set_index(["method", "point"])
     assert points.loc[("a", "post")].tolist() == [80, 85] and list(points) == ["x", "y"]
 

@@ -113,7 +113,8 @@ def compared(
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
-    data: names of the paper's data set and of ours; also: other series.
+    data: names of the paper's data set and of ours ("the same" where columns name their own); on other data there is no
+    difference to be shown. also: other series.
     """
     found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
     points, lines = only(tables["tidy"], headline=True).groupby("row", sort=False)["point"].first(), []
@@ -123,7 +124,8 @@ def compared(
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
             line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
             line[f"{column}: ours, {data[1]}"] = in_cell(ours)
-            line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
+            if data[1] in (data[0], "the same"):
+                line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
             line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) for title in also}
         lines.append(line)
     return pd.DataFrame(lines, columns=None if lines else ["method", "tested at"])

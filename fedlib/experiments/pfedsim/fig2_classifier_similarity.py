@@ -31,7 +31,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     for pair, clients in PAIRS.items():
         ours, printed = totals[pair], paper[pair]
         line = {"pair": pair, "data similarity (exact)": f"{data[clients]:.2f}", "paper": f"{printed:.2f}"}
-        compare.append(line | {"ours": mean_std(ours), "difference": f"{ours.mean() - printed:+.2f}"})
+        apart = {"difference": f"{ours.mean() - printed:+.2f}"} if s["dataset"] == "cifar10" else {}
+        compare.append(line | {f"ours, {s['dataset']}": mean_std(ours), **apart})
     alike = {"one": "owned by one", "both": "by both or none", "neither": "by both or none"}
     partly = tidy[tidy["pair"].isin(("i-j", "j-k"))]
     shared = partly.assign(owners=partly["owned_by"].replace(alike))

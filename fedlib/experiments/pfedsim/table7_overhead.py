@@ -44,9 +44,10 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
             "method": method,
             "time, paper (4 data sets)": f"{printed.min():.2f} to {printed.max():.2f}",
             f"time, ours, {s['dataset']}": mean_std(own["seconds_ratio"]),
-            "difference from CIFAR-10": f"{own['seconds_ratio'].mean() - printed['cifar10']:+.2f}",
-            "down, paper": formula,
         }
+        if s["dataset"] == "cifar10":
+            line["difference from CIFAR-10"] = f"{own['seconds_ratio'].mean() - printed['cifar10']:+.2f}"
+        line["down, paper"] = formula
         compare.append(line | {f"{way}, ours (models)": f"{own[f'{way}_ratio'].mean():.2f}" for way in ("down", "up")})
     size = network_size(found[0, "fedavg"].spec)["model"]
     return {"tidy": tidy, "compare": pd.DataFrame(compare), "_network": pd.DataFrame({"parameters": [size]})}
