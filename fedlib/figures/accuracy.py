@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.looks import proper
 
 SERIES = (("o", INK, 5), ("s", REFERENCE, 4))  # ours, one after the other: marker, colour, size
 ABREAST = 4  # most panels side by side
@@ -42,7 +43,7 @@ def accuracies(cells: pd.DataFrame) -> Figure:
             interval(ax, y, points, *styles[name], label=name, horizontal=True)
         ends = own[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
         ax.set(title=column, xlabel="accuracy, %", xlim=(max(0, ends.min().min() - 4), min(100, ends.max().max() + 4)))
-    axes[0].set_yticks(range(len(rows)), rows)
+    axes[0].set_yticks(range(len(rows)), map(proper, rows))
     axes[0].invert_yaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
@@ -79,7 +80,7 @@ def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str
             interval(ax, x, sweep, "o", colour, 4, "pFedSim")
         others = own[(own["series"] == "ours") & ~own["row"].isin(values)]
         for style, line in zip((":", "-."), others.itertuples()):
-            above.axhline(line.mean, color=REFERENCE, linestyle=style, linewidth=1.2, label=line.row)
+            above.axhline(line.mean, color=REFERENCE, linestyle=style, linewidth=1.2, label=proper(line.row))
         above.set(title=f"{column}, ours", ylabel="accuracy, %")
         under.set(title=f"{column}, paper, CIFAR-10", ylabel="accuracy, %", xlabel=label)
     axes[0, 0].legend(frameon=False, loc="lower left")

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.looks import proper
 
 
 @styled
@@ -40,7 +41,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     for k, name in enumerate(methods):
         own = shown[shown["method"] == name]
         y = np.array([names.index(choice) for choice in own["choice"]]) + 0.26 * (k - (len(methods) - 1) / 2)
-        interval(ax, y, own, "o", (INK, REFERENCE, PAPER)[k], 5, name, horizontal=True)
+        interval(ax, y, own, "o", (INK, REFERENCE, PAPER)[k], 5, proper(name), horizontal=True)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(names)), names)
     if names and len(methods) > 1:

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
+from fedlib.figures.looks import looks, proper
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -21,11 +22,11 @@ def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str
     """
     figure, axes = axes_of(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    looks = dict(zip(names, zip(colours(len(names)), "osD^vP*Xh<>d")))
+    looked = looks(names)
     for ax, (title, lines) in zip(axes[0], panels.items()):
         for name, seeds in lines.items():
-            x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looks[name]
-            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=name)
+            x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looked[name]
+            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=proper(name))
             ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ax.set(title=title, xlabel=xlabel)
     axes[0, 0].set(ylabel="accuracy, %", ylim=(0, 100))

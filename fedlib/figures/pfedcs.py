@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
+from fedlib.figures.looks import looks, proper
 
 
 @styled
@@ -107,13 +108,13 @@ def by_number_of_clients(cells: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(cells["row"]))
     figure, ((ax,),) = axes_of(7.2, 3.9)
     numbers = sorted(cells["clients"].unique())
-    for (name, own), colour, marker in zip(cells.groupby("row", sort=False), colours(len(names)), "osD^vP*Xh<>dp"):
+    for (name, own), (colour, marker) in zip(cells.groupby("row", sort=False), looks(names).values()):
         own, shift = own.sort_values("clients"), 1 + 0.012 * (names.index(name) - len(names) / 2)
         bold = name == "pfedcs"
         ax.plot(
             own["clients"] * shift, own["mean"], color=colour, linewidth=2.2 if bold else 1, zorder=3 if bold else 2
         )
-        interval(ax, own["clients"] * shift, own, marker, colour, 6 if bold else 4, name)
+        interval(ax, own["clients"] * shift, own, marker, colour, 6 if bold else 4, proper(name))
     ax.set_xscale("log")
     ax.set_xticks(numbers, [str(n) for n in numbers])
     ax.minorticks_off()

@@ -11,6 +11,7 @@ from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
 from fedlib.figures.choices import effects_of_choices
+from fedlib.figures.looks import proper
 
 
 @styled
@@ -226,7 +227,7 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     left.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
     left.set(title="seconds per training sample / FedAvg's")
     right.set(title="numbers sent / FedAvg's (ours, counted)")
-    left.set_yticks(range(len(methods)), methods)
+    left.set_yticks(range(len(methods)), map(proper, methods))
     left.invert_yaxis()
     left.legend(frameon=False)
     right.legend(frameon=False)
@@ -250,7 +251,14 @@ def domains(cells: pd.DataFrame) -> Figure:
         table = table.reindex(index=rows)[sorted(table, key=lambda column: column != "average")]
         centred = table - table.mean()  # who is good within a domain; domains are not equally hard
         sns.heatmap(
-            centred, ax=ax, annot=table, fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 7}
+            centred.rename(index=proper),
+            ax=ax,
+            annot=table,
+            fmt=".1f",
+            cmap="vlag",
+            center=0,
+            cbar=False,
+            annot_kws={"fontsize": 7},
         )
         ax.set(title=f"{series}: accuracy, %; colour: against the domain's mean", xlabel="", ylabel="")
         ax.tick_params(axis="x", rotation=30)
@@ -280,5 +288,7 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
     right.invert_yaxis()
     if rules:
         right.legend(frameon=False, loc="best")
-    right.set(xlabel=f"{method} minus the best other method, points", title="The same runs, read off differently")
+    right.set(
+        xlabel=f"{proper(method)} minus the best other method, points", title="The same runs, read off differently"
+    )
     return figure

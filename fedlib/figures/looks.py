@@ -1,0 +1,56 @@
+"""How methods are called and coloured in figures: each has one proper name and one colour, whatever figure it is in."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedlib.figures.base import APART
+
+MARKERS = "osD^vP*Xh<>dp"
+HOME = (
+    ("fedavg", "fedprox", "feddyn", "pfedme"),
+    ("fedper", "fedrod", "fedbabu", "fedgen"),
+    ("fedrep", "fedgh", "fedproto"),
+    ("pfedsim", "clusterfl", "ifca"),
+    ("fedsimsup", "fedfomo", "fesem"),
+    ("pfedcs", "perfedavg", "pfedhn"),
+    ("fedbn", "fedem"),
+    ("local",),
+    ("fedpac", "fedavg_ft"),
+    ("pfedsv", "fedamp", "ffedap"),
+)  # of the colours of APART: methods that share one are told apart by their markers
+
+
+@functools.cache
+def proper_name(method: str) -> str:
+    """A method's name as its paper writes it, which its file begins with; what is no method stays as it is."""
+    file = Path(__file__).parents[1] / "algorithms" / f"{method}.py"
+    if not re.fullmatch(r"\w+", method) or not file.exists():
+        return method
+    with file.open(encoding="utf-8") as lines:
+        found = re.match(r'"""([\w+-]+)( \(\w+\))?(:| training)', next(lines))
+    return found[1] if found else method
+
+
+def proper(row: str) -> str:
+    """A row of a table with its method's proper name: "pFedSim, rho = 0" for "pfedsim, rho = 0"."""
+    method, rest = re.fullmatch(r"(\w*)(.*)", row, re.DOTALL).groups()
+    return proper_name(method) + rest
+
+
+def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of every row. A method has its own colour, and its variants too; rows that share a colour have
+    different markers; what is no method gets a colour that no other row has, as long as there are any."""
+    home = {method: colour for colour, methods in zip(APART, HOME) for method in methods}
+    own = {row: home.get(re.match(r"\w*", row)[0]) for row in rows}
+    free = [colour for colour in APART if colour not in own.values()] or list(APART)
+    found, used = {}, {}
+    for k, row in enumerate(row for row in rows if own[row] is None):
+        own[row] = free[k % len(free)]
+    for row in rows:
+        number = used[own[row]] = used.get(own[row], -1) + 1
+        found[row] = (own[row], MARKERS[(APART.index(own[row]) + 3 * number) % len(MARKERS)])
+    return found

@@ -1,0 +1,33 @@
+"""What figures share: names and colours of methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedlib import algorithms
+from fedlib.figures.base import APART
+from fedlib.figures.looks import HOME, looks, proper, proper_name
+
+METHODS = [name for name in algorithms.names() if name != "pfedsv_known"]  # which asks a question about pFedSV
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_name_of_its_own_and_a_colour(method):
+    """Names are those of the papers: with capitals, and without underscores."""
+    name = proper_name(method)
+    assert name != method and "_" not in name and name.lower().replace("-", "").replace("+", "_") == method
+    assert sum(method in methods for methods in HOME) == 1
+
+
+def test_rows_that_are_no_methods_keep_their_names():
+    assert proper("pfedsim, rho = 0") == "pFedSim, rho = 0" and proper("fedavg") == "FedAvg"
+    for row in ("K-means", "oracle", "with the cap", "../secret", ""):
+        assert proper(row) == row
+
+
+def test_a_method_looks_the_same_in_every_figure_and_no_two_rows_look_alike():
+    few, many = looks(["pfedsim", "local"]), looks([*METHODS, "pfedsim, rho = 0", "an oracle"])
+    assert few["pfedsim"][0] == many["pfedsim"][0] == many["pfedsim, rho = 0"][0] != few["local"][0]
+    assert len(set(many.values())) == len(many)
+    free = looks(["fedavg", "one thing", "another"])
+    assert len({colour for colour, _ in free.values()}) == 3 and {colour for colour, _ in free.values()} <= set(APART)
