@@ -11,17 +11,17 @@ from fedlib.figures.base import APART
 
 MARKERS = "osD^vP*Xh<>dp"
 HOME = (
-    ("fedavg", "fedprox", "feddyn", "pfedme"),
-    ("fedper", "fedrod", "fedbabu", "fedgen"),
-    ("fedrep", "fedgh", "fedproto"),
-    ("pfedsim", "clusterfl", "ifca"),
-    ("fedsimsup", "fedfomo", "fesem"),
-    ("pfedcs", "perfedavg", "pfedhn"),
-    ("fedbn", "fedem"),
-    ("local",),
-    ("fedpac", "fedavg_ft"),
-    ("pfedsv", "fedamp", "ffedap"),
-)  # of the colours of APART: methods that share one are told apart by their markers
+    ("fedavg", "fedamp", "ffedap"),
+    ("fedper", "fedpac", "ifca"),
+    ("fedrep", "fedrod", "pfedsv"),
+    ("pfedsim", "fedgh", "pfedhn"),
+    ("fedsimsup", "fedbabu", "fesem", "fedem", "fedgen"),
+    ("perfedavg", "feddyn", "fedavg_ft"),
+    ("fedproto", "fedbn", "pfedme"),
+    ("local", "clusterfl"),
+    ("fedfomo",),
+    ("pfedcs", "fedprox"),
+)  # of the colours of APART; methods that a paper compares share as few as possible, and markers tell those apart
 
 
 @functools.cache
@@ -52,5 +52,5 @@ def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
         own[row] = free[k % len(free)]
     for row in rows:
         number = used[own[row]] = used.get(own[row], -1) + 1
-        found[row] = (own[row], MARKERS[(APART.index(own[row]) + 3 * number) % len(MARKERS)])
+        found[row] = (own[row], MARKERS[(APART.index(own[row]) + 5 * number) % len(MARKERS)])
     return found
