@@ -44,6 +44,13 @@ Dataset = Annotated[str | None, typer.Option(help="Use another data set (see `fe
 Seeds = Annotated[int | None, typer.Option(help="Use another number of seeds.")]
 Rounds = Annotated[int | None, typer.Option(help="Use another number of rounds.")]
 Methods = Annotated[str | None, typer.Option(help="Use other methods, separated by commas.")]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="Minutes of training, after which it stops between two rounds and says what is left; the same command "
+        "continues. For machines with a time limit."
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change any other setting of the items: NAME=VALUE, e.g. lr=0.1. Repeatable."),
@@ -81,6 +88,7 @@ def reproduce(
     methods: Methods = None,
     set_: Set = None,
     step: Step = "auto",
+    budget: Budget = None,
     finished: Annotated[
         bool, typer.Option("--finished", help="Train nothing: show the runs that are there, and say what is missing.")
     ] = False,
@@ -101,10 +109,10 @@ def reproduce(
     from fedlib.reports.reproduce import reproduce as carry_out
 
     started = time.monotonic()
-    changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
+    changes, until = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods), _until(budget)
     require(not refresh or profile == "quick", "--refresh with profile", profile, "quick, which notebooks/ shows")
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
-    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh)
+    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, until)
     for name, how in done.notebooks.items():
         if how.startswith("skipped"):
             print(f"{name}: notebook {how}")
@@ -125,8 +133,11 @@ def reproduce(
         print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
     for path in done.reports:
         print(f"report:  {path}")
-    if done.failures or not done.summaries:
+    left = budget is not None and _say_what_is_left(opened, budget)
+    if done.failures or not (done.summaries or left):
         raise typer.Exit(1)
+    if left:
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -142,6 +153,7 @@ def sweep(
     methods: Methods = None,
     set_: Set = None,
     step: Step = "auto",
+    budget: Budget = None,
     engine: Annotated[
         str, typer.Option(help="Do the runs on the workers of the Dask scheduler at tcp://HOST:PORT.")
     ] = "",
@@ -162,12 +174,14 @@ def sweep(
         jobs,
         "none with --engine: every worker of the cluster does one run at a time",
     )
+    require(not engine or budget is None, "budget", budget, "none with --engine: a cluster has limits of its own")
     on_gpus = bool(engine) and device.startswith("cuda")
     require(on_gpus or gpu_share == 1, "gpu_share", gpu_share, "1 without --engine and --device cuda")
     changes = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = _opened(items, profile, jobs, device, changes, set_)
     there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.path(spec).exists()}
-    outcomes = train(opened, jobs=jobs, device=device, step=step, engine=engine, gpu_share=gpu_share)
+    options = dict(engine=engine, gpu_share=gpu_share, until=_until(budget))
+    outcomes = train(opened, jobs=jobs, device=device, step=step, **options)
     failed = {path: why for path, (_, why) in outcomes.items() if why}
     for path, why in failed.items():
         print(f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}")
@@ -177,8 +191,26 @@ def sweep(
         f"{time.monotonic() - started:.0f} s"
     )
     print(f"results: {', '.join(f'results/{place}/runs/' for place in sorted({item.place for item in opened}))}")
-    if failed:
-        raise typer.Exit(1)
+    left = budget is not None and _say_what_is_left(opened, budget)
+    if failed or left:
+        raise typer.Exit(1 if failed else 3)
+
+
+def _until(budget: float | None) -> float | None:
+    """When training stops, in seconds since 1970. Raises BadValue unless there is some time."""
+    require(budget is None or budget > 0, "budget", budget, "a number of minutes above 0")
+    return None if budget is None else time.time() + 60 * budget
+
+
+def _say_what_is_left(opened, budget: float) -> bool:
+    """Name what was not done in time; whether there is any."""
+    left = {item.item.name: len(item.missing) for item in opened if item.missing}
+    if left:
+        print(
+            f"left after a budget of {budget:g} minutes: {', '.join(f'{n} runs of {name}' for name, n in left.items())}"
+        )
+        print("the same command continues (exit status 3)")
+    return bool(left)
 
 
 def _opened(patterns, profile, jobs, device, changes, set_, finished=False) -> list:

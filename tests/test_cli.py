@@ -52,6 +52,19 @@ def test_main_job_leaves_figures_tables_claims_and_a_report(home):
     assert "not tested" in report and "| pair |" in report
 
 
+def test_a_budget_stops_training_and_the_same_command_continues(home):
+    command = ("sweep", ITEM, "--profile", "smoke")
+    short = call(*command, "--budget", "0.000001")
+    assert short.exit_code == 3 and "0 runs done" in short.output and f"1 runs of {ITEM}" in short.output
+    shown = call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--budget", "0.000001")
+    assert shown.exit_code == 3 and "1 of 2 items" in shown.output and "(1 of 1 runs are missing)" in shown.output
+    whole = call(*command, "--budget", "30")
+    assert whole.exit_code == 0 and "1 runs done" in whole.output and "left" not in whole.output
+    assert call(*command, "--budget", "0").exit_code == 2
+    both = call(*command, "--budget", "5", "--engine", "tcp://127.0.0.1:1")
+    assert both.exit_code == 2 and "budget" in both.output
+
+
 def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
     assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"

@@ -12,7 +12,7 @@ import pytest
 import torch
 from helpers import exact, tiny
 
-from fedlib.base.errors import BadValue, FedlibError
+from fedlib.base.errors import BadValue, FedlibError, OutOfTime
 from fedlib.engine import checkpoint
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
@@ -295,3 +295,63 @@ def test_runs_that_share_nothing_are_whole_and_in_order(tmp_path, monkeypatch):
     together = run_all(specs, Store("together", tmp_path), jobs=1)
     assert order == ["fedavg", "pfedsim"] and together[specs[0].id].provenance["shared_rounds"] > 0
     assert all(exact(apart[s.id]) == exact(together[s.id]) for s in specs)
+
+
+# a budget of time -----------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """In place of the module time: every look at time() is a second later; the rest is time's own."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def time(self) -> float:
+        self.now += 1
+        return self.now
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+
+def test_a_run_stops_between_rounds_when_its_time_is_up_and_goes_on(store, monkeypatch):
+    """One look before the run, one after each round: with until = 3.5 the third look, after round 2, is the last that
+    leaves room (rounds take less than half a second); it stops after round 3."""
+    spec, seen = tiny("fedper", rounds=6, eval_every=2), []
+    monkeypatch.setattr(engine, "time", Clock())
+    done = run_all([spec], store, jobs=1, until=3.5)
+    assert isinstance(done[spec.id], OutOfTime) and str(done[spec.id]) == "stopped after round 3 of 6"
+    assert store.get(spec) is None
+    monkeypatch.setattr(engine, "time", time)
+    result = run.get_or_run(spec, store, progress=seen.append)
+    assert seen[0] == 3 and exact(result) == exact(simulate(spec))
+
+
+def test_a_round_that_would_end_too_late_is_not_begun(store, monkeypatch):
+    """The longest round so far counts, here one with an hour of evaluation."""
+    clock, record = Clock(), engine.record
+    monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(clock, "monotonic", lambda: hours[0], raising=False)
+    hours = [0.0]
+
+    def slow(*given):
+        hours[0] += 3600
+        return record(*given)
+
+    monkeypatch.setattr(engine, "record", slow)
+    spec = tiny("fedavg", rounds=6, eval_every=2)
+    with pytest.raises(OutOfTime, match="after round 2 of 6"):
+        simulate(spec, until=3000.0)
+    with pytest.raises(OutOfTime, match="after round 4 of 6"):
+        hours[0], clock.now = 0.0, 0.0
+        monkeypatch.setattr(clock, "time", lambda: hours[0])
+        simulate(spec, until=2.5 * 3600)
+
+
+def test_what_is_not_begun_in_time_is_left_and_what_is_finished_is_read(store):
+    first, second = tiny("fedavg"), tiny("fedavg", seed=1)
+    run_all([first], store, jobs=1)
+    for jobs in (1, 2):
+        done = run_all([first, second], store, jobs=jobs, until=time.time() - 1)
+        assert exact(done[first.id]) == exact(simulate(first))
+        assert isinstance(done[second.id], OutOfTime) and str(done[second.id]) == "not begun"

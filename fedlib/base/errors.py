@@ -38,6 +38,10 @@ class Diverged(FedlibError):
         return Diverged, (self.client, self.round, self.step)
 
 
+class OutOfTime(FedlibError):
+    """The time for training is used up before a run was finished, or begun; what it has done is kept."""
+
+
 def choose(what: str, value: object, accepted: Iterable[str]) -> str:
     """Return `value` if it is one of `accepted`.
 

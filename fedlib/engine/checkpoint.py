@@ -49,10 +49,10 @@ class Checkpoint:
         self.remove()
         return None
 
-    def save(self, states: Sequence[State]) -> None:
-        """Write the states if it is time to. A full disk costs the checkpoint, not the runs."""
+    def save(self, states: Sequence[State], now: bool = False) -> None:
+        """Write the states if it is time to, or `now`. A full disk costs the checkpoint, not the runs."""
         start = time.monotonic()
-        if self.every and start - self.saved_at < max(self.every, self.cost / SHARE):
+        if not now and self.every and start - self.saved_at < max(self.every, self.cost / SHARE):
             return
         try:
             with written_atomically(self.path) as file:

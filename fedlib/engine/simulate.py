@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fedlib.base.errors import Diverged
+from fedlib.base.errors import Diverged, OutOfTime
 from fedlib.engine.checkpoint import group_id, saved_as
 from fedlib.engine.evaluate import record
 from fedlib.engine.result import RunResult, final_measures, finished
@@ -39,6 +39,7 @@ def simulate_together(
     checkpoint_every: float | None = None,
     milestones: Sequence[int] = (),
     trace: Path | None = None,
+    until: float | None = None,
 ) -> list[RunResult | Diverged]:
     """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
@@ -48,13 +49,16 @@ def simulate_together(
     between checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the
     numbers of an uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike; where such
     a state is there it is used (`fedlib.engine.shared_beginnings`). trace: write a PyTorch profiler trace of the second
-    round to this file.
+    round to this file. until: when to stop, in seconds since 1970: before a round that would probably end later (as
+    long as the longest so far) the state is saved as a checkpoint, if there are any, and OutOfTime is raised.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
     """
+    if until is not None and time.time() >= until:
+        raise OutOfTime("not begun")
     with contextlib.ExitStack() as stack:
         stack.enter_context(arithmetic(specs[0].precision))
-        started = time.monotonic()
+        started, longest = time.monotonic(), 0.0
         runs = set_up_together(specs, backend, device, workers, step)
         stack.callback(runs[0].backend.close)
         checkpoint = None
@@ -67,15 +71,22 @@ def simulate_together(
                 break
             if progress:
                 progress(t - 1)
+            begun = time.monotonic()
             with traced(trace) if trace and t == first + 1 else contextlib.nullcontext():
                 seen = play_round(runs, states, t)
             if t in milestones:
                 keep_beginning(runs, states)
             end_round(runs, states, seen)
             del seen  # whole models: not to be held during the next round
-            if checkpoint and t < specs[0].rounds:
+            longest = max(longest, time.monotonic() - begun)
+            over = until is not None and time.time() + longest > until
+            if t == specs[0].rounds:
+                break
+            if checkpoint:
                 started = book_wall_time(states, started)
-                checkpoint.save(states)
+                checkpoint.save(states, now=over)
+            if over:
+                raise OutOfTime(f"stopped after round {t} of {specs[0].rounds}")
         measures = [final_measures(run, state) for run, state in zip(runs, states)]
         book_wall_time(states, started)
         if progress:

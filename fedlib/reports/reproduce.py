@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from fedlib.base.errors import FedlibError
+from fedlib.base.errors import FedlibError, OutOfTime
 from fedlib.experiments import OpenItem
 from fedlib.reports.notebooks import execute_all, refresh_source
 from fedlib.reports.report import write_report
@@ -31,7 +31,8 @@ class Done:
 
 
 def train(opened: Sequence[OpenItem], **options) -> Outcomes:
-    """All runs of all items, shared ones once, timed ones last and alone; options as in `fedlib.runs.sweep.run_all`."""
+    """All runs of all items, shared ones once, timed ones last and alone; options as in `fedlib.runs.sweep.run_all`.
+    Runs for which there was no time are left out."""
     outcomes: Outcomes = {}
     groups = dict.fromkeys((item.item.timed, item.place) for item in opened)
     for timed, place in sorted(groups):
@@ -39,6 +40,8 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
         specs = {spec.id: spec for item in here for spec in item.specs}
         alone = {"jobs": 1, "share": False} if timed and not options.get("engine") else {}
         for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
+            if isinstance(result, OutOfTime):
+                continue
             why = str(result) if isinstance(result, FedlibError) else result.error
             outcomes[here[0].store.path(specs[id])] = specs[id], why
     return outcomes
@@ -47,7 +50,7 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
 def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, str]:
     """The items of which a run failed, and why; one that diverged is a result for items that cope with missing runs."""
     whys = {
-        (item.item.name, spec.label): outcomes[item.store.path(spec)][1]
+        (item.item.name, spec.label): outcomes.get(item.store.path(spec), (spec, ""))[1]
         for item in opened
         for spec in item.specs
         if not (item.item.partial and item.store.path(spec).exists())
@@ -63,13 +66,20 @@ def reproduce(
     finished: bool = False,
     notebooks: bool = True,
     refresh: bool = False,
+    until: float | None = None,
 ) -> Done:
     """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
     notebook, and the report. A failing item does not stop the others. finished: train nothing. refresh: write the
-    notebooks' outputs back to notebooks/."""
-    done = Done(failures={} if finished else failed_items(opened, train(opened, jobs=jobs, device=device, step=step)))
+    notebooks' outputs back to notebooks/. until: when training is to stop, in seconds since 1970; what is there then is
+    shown."""
+    options = dict(jobs=jobs, device=device, step=step, until=until)
+    done = Done(failures={} if finished else failed_items(opened, train(opened, **options)))
+    for item in opened if until is not None else ():
+        item.finished = item.finished or bool(item.missing)
     torch.set_num_threads(1)  # notebooks run beside the analyses
-    showable = [item for item in opened if item.item.name not in done.failures and (not finished or item.can_be_shown)]
+    showable = [
+        item for item in opened if item.item.name not in done.failures and (not item.finished or item.can_be_shown)
+    ]
     whole = (
         item for item in _saved(showable, done) if notebooks and not item.missing
     )  # a notebook would train what is missing

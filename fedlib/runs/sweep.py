@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 
 from tqdm import tqdm
 
 from fedlib.attacks.spec import AttackSpec
-from fedlib.base.errors import FedlibError, choose, require
+from fedlib.base.errors import FedlibError, OutOfTime, choose, require
 from fedlib.base.files import cache_root
 from fedlib.data import load
 from fedlib.engine.backends import pick
@@ -40,14 +41,16 @@ def run_all(
     engine: str = "",
     gpu_share: float = 1.0,
     share: bool = True,
+    until: float | None = None,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
     jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`.
     engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
     GPU each. share: compute the common beginning of runs that begin alike once; without it a run's seconds are its own,
-    and runs are done in the given order. With an engine attacks are done here, on the CPU. Interrupted by Ctrl-C or
-    killed, the next call continues.
+    and runs are done in the given order. until: as in `simulate_together`; runs that are left then are reported as
+    OutOfTime, and the next call continues them. With an engine attacks are done here, on the CPU. Interrupted by
+    Ctrl-C or killed, the next call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
@@ -73,10 +76,10 @@ def run_all(
             waiting = {id for _, others in alike.values() for id in others}
             try:
                 for stage in ([s for s in trained if s.id not in waiting], [s for s in trained if s.id in waiting]):
-                    _stage(stage, milestones, store, jobs, device, where, backend, step, bar, done)
+                    _stage(stage, milestones, store, jobs, device, where, backend, step, until, bar, done)
             finally:
                 remove_milestones(trained, milestones)
-        own = {spec.id: ([spec], _attack, store, str(where)) for spec in attacks}
+        own = {spec.id: ([spec], _attack, store, str(where), until) for spec in attacks}
         _side_by_side(own, min(jobs, len(attacks)), bar, done)
     return done
 
@@ -90,6 +93,7 @@ def _stage(
     where,
     backend: str,
     step: str,
+    until: float | None,
     bar,
     done: Done,
 ):
@@ -107,7 +111,7 @@ def _stage(
         + (f"; {shared} of them also for runs that begin alike" if shared else ""),
         file=sys.stderr,
     )
-    options = dict(device=device, backend=name, step=step)
+    options = dict(device=device, backend=name, step=step, until=until)
     if side_by_side == 1:
         options["workers"] = jobs
     todo = {
@@ -131,7 +135,11 @@ def _train(progress, group: list[RunSpec], store: Store, milestones: list[int], 
     return get_or_run_together(group, store, progress=progress, milestones=milestones, **options)
 
 
-def _attack(progress, group: list[AttackSpec], store: Store, device: str) -> list[RunResult]:
+def _attack(
+    progress, group: list[AttackSpec], store: Store, device: str, until: float | None = None
+) -> list[RunResult]:
+    if until is not None and time.time() >= until:
+        raise OutOfTime("not begun")
     results = [get_or_attack(spec, store, device) for spec in group]
     progress(AttackSpec.rounds)
     return results
