@@ -196,6 +196,44 @@ def sweep(
         raise typer.Exit(1 if failed else 3)
 
 
+@app.command()
+@_clear_errors
+def pack(
+    file: Annotated[Path, typer.Argument(help="The archive to write, for example runs.tar.")],
+    items: Items = None,
+    profile: Profile = "quick",
+):
+    """Carry a sweep to another machine: finished runs of items, and checkpoints of those that are begun, in one file.
+
+    `fedlib unpack` takes them over there, and the sweep goes on. Checkpoints are continued by the same version of
+    fedlib only.
+    """
+    from fedlib.runs.moving import pack as packed
+    from fedlib.runs.store import Store
+
+    specs = {spec.id: spec for item in _opened(items, profile, None, "cpu", {}, None) for spec in item.specs}
+    counts = packed(list(specs.values()), Store(profile), file)
+    print(f"{counts['finished']} finished runs, {counts['begun']} begun, {counts['bytes'] / 2**20:,.1f} MiB: {file}")
+
+
+@app.command()
+@_clear_errors
+def unpack(
+    file: Annotated[Path, typer.Argument(help="An archive of `fedlib pack`.")],
+    profile: Profile = "quick",
+):
+    """Take over what `fedlib pack` has carried: runs go to results/<profile>/runs, checkpoints to the cache."""
+    from fedlib.experiments import PROFILES
+    from fedlib.runs.moving import unpack as unpacked
+    from fedlib.runs.store import Store
+
+    counts = unpacked(file, Store(choose("profile", profile, PROFILES)))
+    print(f"{counts['new']} runs taken over, {counts['there']} there already, {counts['begun']} checkpoints")
+    if counts["refused"]:
+        print(f"{counts['refused']} runs refused: they are damaged")
+        raise typer.Exit(1)
+
+
 def _until(budget: float | None) -> float | None:
     """When training stops, in seconds since 1970. Raises BadValue unless there is some time."""
     require(budget is None or budget > 0, "budget", budget, "a number of minutes above 0")

@@ -53,7 +53,7 @@ class Store:
         if not path.exists():
             return None
         try:
-            return self._read(path)
+            return self.read(path)
         except (ValueError, KeyError, OSError, TypeError) as error:
             number = next(k for k in range(10_000) if not path.with_name(f"{path.name}.damaged{k or ''}").exists())
             for part in (path, path.with_suffix(".npz")):
@@ -83,7 +83,8 @@ class Store:
         locks.mkdir(parents=True, exist_ok=True)
         return FileLock(locks / f"{id}.lock")
 
-    def _read(self, path: Path) -> RunResult:
+    def read(self, path: Path) -> RunResult:
+        """The run in a file. Raises ValueError, KeyError, OSError or TypeError if it is damaged."""
         body = json.loads(path.read_text())
         if not isinstance(body, dict):
             raise ValueError("it does not hold a run")
