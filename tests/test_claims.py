@@ -171,7 +171,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
         assert check(apart).status == NOT_TESTED and "without" in check(apart).evidence
     order = {**uneven, "tidy": frame.rename(columns={"row": "method"}).assign(value=frame["accuracy"])}
     v = over_seeds("tidy", "value", "method", lambda m: ({"lead": m["a"] - m["b"]}, "a"), scale=100)(order)
-    assert v.holds and v.margins["lead"].value == pytest.approx(10) and v.over == "nothing (1 seed)"
+    assert v.holds and v.margins["lead"].value == pytest.approx(10) and v.over == "one seed alone, which gives none"
     nothing = {"tidy": order["tidy"][(order["tidy"]["method"] == "b") | (order["tidy"]["seed"] > 0)]}
     v = over_seeds("tidy", "value", "method", lambda m: ({}, ""))(nothing)
     assert v.status == NOT_TESTED and v.evidence == "without a seed that all methods have"

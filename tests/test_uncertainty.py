@@ -124,6 +124,8 @@ def test_texts():
         "_clients": frame({("a", "x"): np.zeros((2, 5)), ("b", "x"): np.zeros((2, 9))}),
     }
     assert units(tables) == "2 seeds and 5 to 9 clients"
+    fewer = tables | {"_clients": tables["_clients"].query("column == 'a' or seed == 0")}
+    assert units(fewer) == "1 to 2 seeds and 5 to 9 clients"
     assert (
         units({"tidy": pd.DataFrame({"seed": [0]}), "_clients": frame({("a", "x"): np.zeros((1, 5))})})
         == "5 clients (1 seed)"

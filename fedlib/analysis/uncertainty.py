@@ -143,14 +143,22 @@ def intervals(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
 
 
 def units(tables: dict[str, pd.DataFrame]) -> str:
-    """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)";
-    empty if it has no seeds."""
+    """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)", "1 to 3 seeds and
+    50 to 100 clients" where columns differ; empty if it has no seeds."""
     frame = tables.get("_clients", tables["tidy"])
     if "seed" not in frame:
         return ""
-    seeds = frame["seed"].nunique()
-    counts = frame.groupby("column")["client"].nunique() if "_clients" in tables else pd.Series([0])
-    if not counts.max():
-        return f"{seeds} seeds" if seeds > 1 else "nothing (1 seed)"
-    clients = f"{counts.min()} to {counts.max()} clients" if counts.min() < counts.max() else f"{counts.max()} clients"
-    return f"{seeds} seeds and {clients}" if seeds > 1 else f"{clients} (1 seed)"
+    by_column = frame.groupby("column") if "column" in frame else frame.assign(column="").groupby("column")
+    most, seeds = frame["seed"].nunique(), _range(by_column["seed"].nunique(), "seed")
+    clients = by_column["client"].nunique() if "_clients" in tables else pd.Series([0])
+    if not clients.max():
+        return seeds if most > 1 else "one seed alone, which gives none"
+    return f"{seeds} and {_range(clients, 'client')}" if most > 1 else f"{_range(clients, 'client')} (1 seed)"
+
+
+def _range(counts: pd.Series, what: str) -> str:
+    """ "3 seeds", or "1 to 3 seeds" where they differ."""
+    low, high = counts.min(), counts.max()
+    if low < high:
+        return f"{low} to {high} {what}s"
+    return f"{high} {what}" if high == 1 else f"{high} {what}s"

@@ -24,6 +24,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     tidy = over_rounds(found)
     tenth = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 10)) if len(tidy) else 0
     half = {"a tenth": tenth, "half": min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 2), default=0)}
+    half = {name: t for k, (name, t) in enumerate(half.items()) if t not in list(half.values())[:k]}  # of short runs
     late = tidy[tidy["round"] > s["rounds"] / 2]
     moves = late.groupby(["column", "row", "seed"], sort=False)["accuracy"].agg(lambda a: a.diff().abs().mean())
     return {
