@@ -424,6 +424,13 @@ def test_clusterfl_thresholds(updates, hyper, split):
         close(server["theta"], biases([0.5 + np.mean(updates)]))
 
 
+def test_clusterfl_norms_are_those_of_the_mean_that_is_taken():
+    """Updates 1 and -1 of 1 and 3 samples: uniform mean 0; by samples (1 - 3)/4, norm 0.5. The longest is 1."""
+    for weights, norm in (("uniform", 0), ("samples", 0.5)):
+        _, server = clusterfl_round([1, -1], n=np.array([1, 3]), weights=weights)
+        assert server["norms"].tolist() == [[norm, 1]]
+
+
 def test_clusterfl_absent_clients_stay_with_the_larger_half():
     """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three.
     A cluster without participants keeps its model."""

@@ -4,6 +4,7 @@ backends, messages."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import math
 
@@ -474,8 +475,8 @@ def test_fedgh_by_hand():
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
-    """Five prototypes in minibatches of 2: three steps on permuted rows,
-    against torch.optim.SGD with the same order."""
+    """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order,
+    which is another one in the second round."""
     model, method, draw = (
         two_classes(),
         algorithms.make("fedgh", server_lr=0.3, server_batch=2),
@@ -484,21 +485,23 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
     server, _ = method.init(model, Setting(3, 4, 2, seed=4))
     means, counts = draw.normal(size=(3, 2)), [[1, 2], [0, 3], [4, 5]]
     uploads = tree.stack([{"h": dict(server["h"]), **prototypes(list(m), n)} for m, n in zip(means, counts)])
-    after = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
     pairs = [(means[k][c], c) for k in range(3) for c in range(2) if counts[k][c]]
     head = nn.Linear(1, 2).double()
     head.load_state_dict({"weight": F64([[1], [-1]]), "bias": F64([-2, 2])})
-    optimiser, order = torch.optim.SGD(head.parameters(), lr=0.3), rng(4, "header", 0).permutation(5)
-    with torch.enable_grad():
-        for rows in (order[:2], order[2:4], order[4:]):
-            loss = nn.functional.cross_entropy(
-                head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
-            )
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-    close(after["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
-    assert after["round"] == 1
+    optimiser = torch.optim.SGD(head.parameters(), lr=0.3)
+    for t in range(2):
+        order = rng(4, "header", t).permutation(5)
+        with torch.enable_grad():
+            for rows in (order[:2], order[2:4], order[4:]):
+                loss = nn.functional.cross_entropy(
+                    head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
+                )
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+        server = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
+        close(server["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
+    assert server["round"] == 2
 
 
 def test_fedgh_header_moves_and_without_learning_rate_stays():
@@ -562,6 +565,24 @@ def test_fedgen_client_by_hand(alpha, beta, virtual, wanted):
     assert kept == {} and same(
         {k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"}
     )
+
+
+def test_fedgen_client_has_noise_for_every_feature():
+    """As above, alpha = beta = 1, two generated features, and G(y, eps) = 3 + eps for y = 0. The sample's numbers are
+    eps = 1; (0, 2); (0, 0): label 0 twice, with eps' = 2 and 0. Target at z = 4, scores (2, -2): s = 0.5 + sigma(4) -
+    0.5. Features at z = 5 and 3, scores (3, -3) and (1, -1): q = sigma(-6) and sigma(-2)."""
+    model, method, data = two_classes(), algorithms.make("fedgen", noise=1, virtual=2), label_data([([1.0], [0])])
+    G = answering_generator(3.0, -1.0, noise=1)
+    G["weight1"][2, 0], G["scale"][2], G["weight2"][0, 2] = 1.0, 1.0, 1.0
+    noisy = dataclasses.replace(data.batches[0], noise=F64([[1, 0, 2, 0, 0]]))
+    asked = []
+    data.fold = lambda step, state, epochs, noise: (asked.append(noise), step(state, noisy))[1]
+    message = {"theta": model.theta0, "generator": G, "alpha": F64(1.0), "beta": F64(1.0)}
+    upload, _ = method.client_update(model, message, {}, data)
+    s, q5, q3 = sigma(4), sigma(-6), sigma(-2)
+    dv, db = 2 * s + 5 * q5 + 3 * q3, s + q5 + q3
+    close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
+    assert asked == [5]
 
 
 def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
@@ -754,19 +775,21 @@ def hypernetwork(server, a, c, slopes, offsets, v):
     return {**server, "phi": {"trunk.0": {"weight": F64([[a]]), "bias": F64([c])}, **layers}, "v": F64(v)[:, None]}
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.2])
-def test_pfedhn_by_hand(decay):
+@pytest.mark.parametrize(("decay", "clip"), [(0.0, 50.0), (0.2, 50.0), (0.2, 0.1)])
+def test_pfedhn_by_hand(decay, clip):
     """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1):
     theta = (2, -1, 0.5).
 
     Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x,
     dx = Delta . A = -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay
-    adds 0.2 times the parameter. A second round from the same Delta: u <- 0.5 u + g.
+    adds 0.2 times the parameter. Squared norm of all slopes: 2 (0.05^2 + 0.1^2 + 0.05^2) + 3 * 0.025^2 = 0.031875; a
+    limit of 0.1 shortens them all alike, before the decay.
     """
     model, method = (
         ToyModel(),
-        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay),
+        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay, clip=clip),
     )
+    shrink = min(1, clip / math.sqrt(0.031875))
     server, clients = method.init(model, Setting(3, 4, 1))
     assert server["v"].shape == (3, 1) and clients == {}
     server = hypernetwork(server, 1.0, 0.0, (1.0, 0.5, -0.5), (1.0, -1.5, 1.0), [1.0, 7.0, -7.0])
@@ -777,7 +800,7 @@ def test_pfedhn_by_hand(decay):
     after = method.server_update(server, np.array([0]), tree.stack([upload]), np.array([1]))
 
     def moved(value, slope):
-        return value - 0.1 * (slope + decay * value)
+        return value - 0.1 * (shrink * slope + decay * value)
 
     delta = (-0.05, 0.1, 0.05)
     expected = hypernetwork(
@@ -789,15 +812,15 @@ def test_pfedhn_by_hand(decay):
         [moved(1, -0.025), 7.0, -7.0],
     )
     close((after["phi"], after["v"]), (expected["phi"], expected["v"]))
-    close(after["velocity"]["v"], F64([[-0.025 + decay], [0], [0]]))
-    close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 + decay]))
+    close(after["velocity"]["v"], F64([[-0.025 * shrink + decay], [0], [0]]))
+    close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 * shrink + decay]))
 
 
-@pytest.mark.parametrize("steps", ["sequential", "batch"])
-def test_pfedhn_server_against_torch(steps):
+@pytest.mark.parametrize(("steps", "clip"), [("sequential", 0.02), ("batch", 0.02), ("batch", 0)])
+def test_pfedhn_server_against_torch(steps, clip):
     """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
-    clipping (norms above 0.02)."""
-    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=0.02)
+    clipping (norms above 0.02), or none. A step for a batch takes the mean of its clients' gradients."""
+    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=clip)
     method = algorithms.make("pfedhn", server_steps=steps, **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
     trunk = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).double()
@@ -826,8 +849,8 @@ def test_pfedhn_server_against_torch(steps):
                     for name in tops
                 ) / len(group)
                 loss.backward()
-                norm = nn.utils.clip_grad_norm_([*weights, *v], 0.02)
-                assert norm > 0.02
+                norm = nn.utils.clip_grad_norm_([*weights, *v], clip or math.inf)
+                assert norm > clip
                 optimiser.step()
         server = method.server_update(server, np.array(ids), tree.stack(uploads), np.array([1, 1, 1]))
         close(server["v"], torch.stack([row.detach() for row in v]), 1e-6)  # clip_grad_norm_ divides by norm + 1e-6
