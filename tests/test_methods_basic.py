@@ -224,6 +224,18 @@ def test_feddyn_clips_the_whole_gradient():
         close(upload, theta(2 + 0.05 * scale, -1 - 0.1 * scale, 0.5 - 0.05 * scale))
 
 
+def test_feddyn_clips_the_gradient_of_the_whole_local_objective():
+    """alpha = 0.5, g = (0.4, -0.2, 0.1), limit 1.05. The first step is that of test_feddyn_by_hand: (1, -2, 1) - g =
+    (0.6, -1.8, 0.9) has norm 2.1 and is halved: (1.97, -0.91, 0.455). Second minibatch, e = 1: (-0.91, 1.97, 1) - g +
+    0.5 (-0.03, 0.09, -0.045) = (-1.325, 2.215, 0.8775)."""
+    method = algorithms.make("feddyn", alpha=0.5, grad_clip=1.05)
+    data = ToyData([([-1.0], [1.5]), ([1.0], [-0.91 * 1.97 + 0.455 - 1])])
+    upload, _ = method.client_update(ToyModel(), theta(2, -1, 0.5), {"g": G}, data)
+    scale = 1.05 / sqrt(1.325**2 + 2.215**2 + 0.8775**2)
+    right = theta(1.97 + 0.1325 * scale, -0.91 - 0.2215 * scale, 0.455 - 0.08775 * scale)
+    close(upload, right, 1e-5)  # the norm is taken 1e-6 longer
+
+
 class TwoClasses(ToyModel):
     """Scores v_c w x + b_c of two classes, cross-entropy: dscore = softmax - onehot, dv = dscore z, db = dscore,
     dz = <dscore, v>, dw = dz x."""
@@ -347,9 +359,10 @@ def test_values_out_of_range_are_refused(name, hyper):
 
 
 def test_fedprox_without_a_term_is_fedavg():
-    """mu = 0: bit for bit, in every number and array."""
+    """mu = 0: bit for bit, in every number and array, of PyTorch's steps. Compiled steps have a gradient of their own
+    for FedAvg's plain cross-entropy, and round it otherwise."""
     prox, avg = (
-        simulate(tiny(name, hyper=hyper, eval_points=("glob", "ft(1)")))
+        simulate(tiny(name, hyper=hyper, eval_points=("glob", "ft(1)")), step="torch")
         for name, hyper in (("fedprox", {"mu": 0}), ("fedavg", {}))
     )
     assert exact(prox) == exact(avg)

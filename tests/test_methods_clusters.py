@@ -212,15 +212,15 @@ def test_fedamp_median_and_cosine_by_hand():
 
 
 def test_fedamp_client_and_server_by_hand():
-    """lambda = 0.5, alpha = 1: the penalty's gradient is 0.5 (w - u). From w = (2, -1, 0.5) with u = (1, 0, 0.5) on A:
+    """lambda = 1, alpha = 2: the penalty's gradient is 0.5 (w - u). From w = (2, -1, 0.5) with u = (1, 0, 0.5) on A:
 
     (-0.5, 1, 0.5) + (0.5, -0.5, 0) = (0, 0.5, 0.5): (2, -1.05, 0.45). From u itself: e = 0.5 + 2 = 2.5, gradient (0,
-    2.5, 2.5): (1, -0.25, 0.25). Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has exp(0) = 1 and 1/4, sum
-    5/4: (0, 4/5, 1/5); u_0 has b = -s/5.
+    2.5, 2.5): (1, -0.25, 0.25). Server: client 1 of b = 0, s, -s uploads b = 0: row 0 then has 2 exp(0) = 2 and 2/4,
+    sum 5/2: (0, 4/5, 1/5); u_0 has b = -s/5.
     """
     model, u = ToyModel(), theta(1, 0, 0.5)
     for start, expected in (("own", theta(2, -1.05, 0.45)), ("cloud", theta(1, -0.25, 0.25))):
-        method = algorithms.make("fedamp", lam=0.5, start=start)
+        method = algorithms.make("fedamp", lam=1.0, alpha=2.0, start=start)
         upload, kept = method.client_update(model, u, {"theta": theta(2, -1, 0.5)}, A)
         close(upload, expected)
         close(kept, {"theta": expected})
@@ -264,6 +264,15 @@ def test_ifca_client_by_hand():
         )[1]
         close(method.personal_model(model, message, kept, data), tree.rows(message, j))
         assert read == ["train"]
+
+
+def test_ifca_compares_mean_losses_over_samples():
+    """Models (2, -1, 0.5) and (-2, -1, 0.5) answer -1.5 and 2.5 to x = 1. Three samples of y = -1.5 in one minibatch:
+    losses e²/2 of 0 and 8. One of y = 4.5 in another: 18 and 2. Over the four samples 18 < 26, so model 0; the means of
+    the two minibatches, 18 > 10, would say model 1."""
+    message = tree.stack([theta(2, -1, 0.5), theta(-2, -1, 0.5)])
+    data = ToyData([([1.0] * 3, [-1.5] * 3), ([1.0], [4.5])])
+    assert int(algorithms.make("ifca", K=2).best_model(Toy(), message, data)[1]) == 0
 
 
 def test_ifca_server_by_hand():
@@ -415,6 +424,13 @@ def test_clusterfl_thresholds(updates, hyper, split):
         close(server["theta"], biases([0.5 + np.mean(updates)]))
 
 
+def test_clusterfl_norms_are_those_of_the_mean_that_is_taken():
+    """Updates 1 and -1 of 1 and 3 samples: uniform mean 0; by samples (1 - 3)/4, norm 0.5. The longest is 1."""
+    for weights, norm in (("uniform", 0), ("samples", 0.5)):
+        _, server = clusterfl_round([1, -1], n=np.array([1, 3]), weights=weights)
+        assert server["norms"].tolist() == [[norm, 1]]
+
+
 def test_clusterfl_absent_clients_stay_with_the_larger_half():
     """Clients 1, 3, 4, 5 of 6 take part; 3, 4, 5 agree and 1 is alone: 0 and 2 stay with the three.
     A cluster without participants keeps its model."""
@@ -431,6 +447,23 @@ def test_clusterfl_absent_clients_stay_with_the_larger_half():
         server, np.array([0, 2]), biases([1, 4]), np.array([1, 3])
     )
     close(after["theta"], biases([3.25, -2.5]))
+
+
+def test_clusterfl_halves_inherit_the_largest_mean_by_hand():
+    """eps_mode = "relative": 0.1 and 0.4 of the largest ||mean|| so far. All move by 4: largest 4, no split. Updates
+    1, 2, -1, -2: mean 0 < 0.4 and max 2 > 1.6: split, and both halves have the largest mean 4. The second one's updates
+    2 and -1.9: mean 0.05 < 0.4, max 2 > 1.6: split again, which it would not be had it begun with its own mean 0.05."""
+    method = algorithms.make("clusterfl", eps_mode="relative", eps1=0.1, eps2=0.4, t0=0, min_size=1)
+    server, _ = method.init(ToyModel(), Setting(4, 4, 1))
+    for updates, cluster, largest in (
+        ([4, 4, 4, 4], [0, 0, 0, 0], [4]),
+        ([1, 2, -1, -2], [0, 0, 1, 1], [4, 4]),
+        ([4, 4, 2, -1.9], [0, 0, 1, 2], [4, 4, 4]),
+    ):
+        start = method.messages(server, np.arange(4))["head.bias"][:, 0]
+        uploads = biases([b + u for b, u in zip(start.tolist(), updates)])
+        server = method.server_update(server, np.arange(4), uploads, np.ones(4))
+        assert server["cluster"].tolist() == cluster and server["largest"].tolist() == pytest.approx(largest)
 
 
 def test_clusterfl_halves_by_complete_linkage():

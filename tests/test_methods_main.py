@@ -182,13 +182,17 @@ def test_fedper_with_a_head_that_is_tuned_first_by_hand():
 
 
 def test_pfedcs_the_teachers_learning_rate():
-    """eta_v = 0.4, y = 0, z = 1, teacher (0, 0): g = (-1/2, 1/2), W = (0.2, -0.2), b = (0.2, -0.2): scores (0.4, -0.4);
-    two epochs go on."""
-    model, method = TwoClasses(), algorithms.make("pfedcs", eta_v=0.4)
-    found = method.tuned_teacher(
-        model, {"extractor.w": f64(0.5)}, tree.select(two(0, 0.0), "head."), labelled(([2.0], [0]))
-    )
-    close(found, tree.select(two(0, 0.2, -0.2, 0.2, -0.2), "head."))
+    """eta_v = 0.4, y = 0, z = 1, teacher (ln 3, 0): p = (3/4, 1/4), g = (-1/4, 1/4), W = (ln 3 + 0.1, -0.1), b = (0.1,
+    -0.1). A second epoch, z = 1 still, for the extractor is not tuned: t = 1/(1 + e^-(ln 3 + 0.4)), g = (t - 1, 1 - t).
+    """
+    once = two(0, LN3 + 0.1, -0.1, 0.1, -0.1)
+    g = 0.4 * (1 - 1 / (1 + exp(-LN3 - 0.4)))
+    twice = two(0, LN3 + 0.1 + g, -0.1 - g, 0.1 + g, -0.1 - g)
+    for epochs, right in ((1, once), (2, twice)):
+        found = algorithms.make("pfedcs", eta_v=0.4, E_ft=epochs).tuned_teacher(
+            TwoClasses(), {"extractor.w": f64(0.5)}, tree.select(two(0, LN3), "head."), labelled(([2.0], [0]))
+        )
+        close(found, tree.select(right, "head."))
 
 
 def four_heads(**hyper):
@@ -618,6 +622,16 @@ def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
     close(
         kept, {"theta": upload, "relevance": f64(0, -0.125, 0.125, 0), "seen": torch.tensor([False, True, True, False])}
     )
+
+
+def test_pfedsv_relevance_by_hand():
+    """alpha = 0.25. 1 plays and gets -1/4: 0.25*0.4 - 0.75/4 = -0.0875. 2 stands in an empty place and 3 was not sent:
+    both keep what they have."""
+    message = {"ids": torch.tensor([1, 2]), "real": torch.tensor([True, False])}
+    client = {"relevance": f64(0, 0.4, -0.6, 0.8), "seen": torch.tensor([False, False, False, True])}
+    relevance, seen = algorithms.make("pfedsv", k=2, alpha=0.25).remembered(message, client, f64(-0.25, 0))
+    close(relevance, f64(0, -0.0875, -0.6, 0.8))
+    assert seen.tolist() == [False, True, False, True]
 
 
 @pytest.mark.parametrize(

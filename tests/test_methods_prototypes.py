@@ -4,6 +4,7 @@ backends, messages."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import math
 
@@ -53,6 +54,7 @@ FORMS = {  # (down, up) for a participant and round; d = 84, C = 10
 }
 VARIANTS = [
     ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)),
+    ("fedgen", dict(labels="global", ensemble="logits", qualified="max")),
     ("fedproto", dict(weights="samples")),
     ("fedproto", dict(predict_by="head")),
     ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)),
@@ -191,16 +193,18 @@ def test_ffedap_with_one_client_keeps_its_model():
 
 @pytest.mark.parametrize("backend", ["serial", "vmap"])
 def test_ffedap_surveys_the_inputs_of_batch_norm(backend):
-    """Against the mean and the variance (not unbiased) of all values at once, for clients of very different sizes."""
+    """Against the mean and the variance (not unbiased) of all values at once, for clients of very different sizes; with
+    the model that FedBN would test: what it sends, and the client's own batch norm, both not as initialised."""
     run = uneven(set_up(tiny("ffedap", num_clients=6, precision="float64")))
     model, method = run.work.model, run.method
     server, clients = method.warm_up(run.setting)[0].init(model, run.setting)
     messages = tree.repeat(method.warm_up(run.setting)[0].download(server, 0), 6)
+    messages, clients = (tree.scaled(part, torch.linspace(0.5, 2, 6)) for part in (messages, clients))
     reports = computed(run, backend, method.survey, range(6), messages, clients)
     for i in range(6):
         x = run.work.source.batch(torch.from_numpy(run.work.parts[i]["train"])).x
         with torch.no_grad():
-            inputs = model.norm_inputs(model.theta0, x)
+            inputs = model.norm_inputs({**tree.rows(messages, i), **tree.rows(clients, i)}, x)
         for name, z in inputs.items():
             close(
                 (reports["mean"][name][i], reports["var"][name][i]),
@@ -341,18 +345,24 @@ def fedpac_message(model, known) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)]
+    ("known", "pull", "head_lr"),
+    [
+        (prototypes([3.0, 0.0], [1, 0]), -1.0, None),
+        (prototypes([3.0, 0.0], [0, 0]), 0.0, None),
+        (prototypes([3.0, 0.0], [1, 0]), -1.0, 0.4),
+    ],
 )
-def test_fedpac_client_by_hand(known, pull):
-    """First the head alone, as in FedProto: v = (1.1, -1.1), b = (-1.95, 1.95), w = 2. Then scores (0.25, -0.25), p_1 =
-    sigma(-0.5), dz = 1.1*(-p_1) - 1.1*p_1 = -2.2 p_1, and the prototype adds lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 -
-    0.1 dz x. One epoch each (E = 2). u and V are those of the received extractor: one sample, u_0 = 2, V = 4 - 4 = 0;
-    the prototype is that of the trained one.
+def test_fedpac_client_by_hand(known, pull, head_lr):
+    """First the head alone, as in FedProto: v = (1 + r, -1 - r), b = (r/2 - 2, 2 - r/2), w = 2, with r = head_lr, or
+    the run's 0.1. Then scores (5r/2, -5r/2), p_1 = sigma(-5r), dz = -2 (1 + r) p_1, and the prototype adds
+    lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x, whatever r. One epoch each (E = 2). u and V are those of the
+    received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
     """
-    model, data = two_classes(), label_data([([1.0], [0])], epochs=2)
-    upload, kept = algorithms.make("fedpac", lam=0.5).client_update(model, fedpac_message(model, known), {}, data)
-    w = 2 - 0.1 * (-2.2 * sigma(-0.5) + pull)
-    close(upload["theta"], params(w, STEP_V, STEP_B))
+    model, data, r = two_classes(), label_data([([1.0], [0])], epochs=2), head_lr or 0.1
+    method = algorithms.make("fedpac", lam=0.5, head_lr=head_lr)
+    upload, kept = method.client_update(model, fedpac_message(model, known), {}, data)
+    w = 2 - 0.1 * (-2 * (1 + r) * sigma(-5 * r) + pull)
+    close(upload["theta"], params(w, (1 + r, -1 - r), (r / 2 - 2, 2 - r / 2)))
     close((upload["prototypes"], upload["counts"]), (F64([[w], [0]]), F64([1, 0])))
     close((upload["means"], upload["spread"]), (F64([[2], [0]]), F64(0.0)))
     assert kept == {}
@@ -465,8 +475,8 @@ def test_fedgh_by_hand():
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
-    """Five prototypes in minibatches of 2: three steps on permuted rows,
-    against torch.optim.SGD with the same order."""
+    """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order,
+    which is another one in the second round."""
     model, method, draw = (
         two_classes(),
         algorithms.make("fedgh", server_lr=0.3, server_batch=2),
@@ -475,21 +485,23 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
     server, _ = method.init(model, Setting(3, 4, 2, seed=4))
     means, counts = draw.normal(size=(3, 2)), [[1, 2], [0, 3], [4, 5]]
     uploads = tree.stack([{"h": dict(server["h"]), **prototypes(list(m), n)} for m, n in zip(means, counts)])
-    after = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
     pairs = [(means[k][c], c) for k in range(3) for c in range(2) if counts[k][c]]
     head = nn.Linear(1, 2).double()
     head.load_state_dict({"weight": F64([[1], [-1]]), "bias": F64([-2, 2])})
-    optimiser, order = torch.optim.SGD(head.parameters(), lr=0.3), rng(4, "header", 0).permutation(5)
-    with torch.enable_grad():
-        for rows in (order[:2], order[2:4], order[4:]):
-            loss = nn.functional.cross_entropy(
-                head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
-            )
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-    close(after["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
-    assert after["round"] == 1
+    optimiser = torch.optim.SGD(head.parameters(), lr=0.3)
+    for t in range(2):
+        order = rng(4, "header", t).permutation(5)
+        with torch.enable_grad():
+            for rows in (order[:2], order[2:4], order[4:]):
+                loss = nn.functional.cross_entropy(
+                    head(F64([[pairs[r][0]] for r in rows])), torch.tensor([pairs[r][1] for r in rows])
+                )
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+        server = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
+        close(server["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
+    assert server["round"] == 2
 
 
 def test_fedgh_header_moves_and_without_learning_rate_stays():
@@ -511,32 +523,66 @@ def test_fedgh_sends_a_header_down_and_class_means_up():
 # FedGen ---------------------------------------------------------------------------------------------------------------
 
 
-def constant_generator(value: float, noise: int) -> dict:
-    """G(y, eps) = value."""
-    H = generator.HIDDEN
-    zeros = {"weight1": (H, noise + 2), "bias1": (H,), "scale": (H,), "shift": (H,), "weight2": (1, H)}
-    return {**{name: torch.zeros(shape, dtype=torch.float64) for name, shape in zeros.items()}, "bias2": F64([value])}
+def answering_generator(*answers: float, noise: int) -> dict:
+    """G(y, eps) = answers[y]: for every label one hidden unit that fires for it."""
+    H, C = generator.HIDDEN, len(answers)
+    zeros = {"weight1": (H, noise + C), "bias1": (H,), "scale": (H,), "shift": (H,), "weight2": (1, H), "bias2": (1,)}
+    G = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in zeros.items()}
+    G["weight1"][:C, noise:], G["scale"][:C], G["weight2"][0, :C] = torch.eye(C), 1.0, F64(answers)
+    return G
 
 
-@pytest.mark.parametrize(("alpha", "beta", "virtual"), [(0.0, 0.0, 1), (0.5, 0.0, 1), (0.0, 3.0, 1), (0.5, 3.0, 2)])
-def test_fedgen_client_by_hand(alpha, beta, virtual):
-    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 whatever it is asked:
-    scores (1, -1), p_0 = sigma(2).
+@pytest.mark.parametrize(
+    ("alpha", "beta", "virtual", "wanted"),
+    [
+        (0.0, 0.0, 1, None),
+        (0.5, 0.0, 1, None),
+        (0.0, 3.0, 1, None),
+        (0.5, 3.0, 2, None),
+        (0.5, 3.0, 2, [1, 1]),
+        (0.5, 3.0, 2, [5, 3]),
+        (0.5, 3.0, 1, [1, 3]),
+    ],
+)
+def test_fedgen_client_by_hand(alpha, beta, virtual, wanted):
+    """x = 1, y = 0 as in FedProto: d scores = (-0.5, 0.5) at z = 2. The generator says 3 to label 0 and -1 to label 1.
+    At 3 the scores are (1, -1), p_0 = sigma(2).
 
     KL(p || softmax(scores)): d scores = softmax - p = (0.5 - sigma(2))(1, -1). So at z = 2 in all s (-1, 1), s = 0.5 +
-    beta (sigma(2) - 0.5). Own labels are 0 only: at z = 3 d scores = alpha virtual q (-1, 1), q = sigma(-2), which
-    reaches the head alone. dv = -(2 s + 3 a q)(1, -1), db = -(s + a q)(1, -1), a = alpha virtual; dw = v . (-s, s) x =
-    -2 s.
+    beta (sigma(2) - 0.5). y' is 0 where own labels are drawn. Else the number drawn, 0, is half of the way through the
+    labels as they are wanted: 1 of [1, 1], 0 of [5, 3], 1 of [1, 3]. With a = alpha virtual, y' = 0 gives d scores =
+    a q (-1, 1) at z = 3, q = sigma(-2), which reaches the head alone. y' = 1 has scores (-3, 3) at z = -1: q =
+    -sigma(-6). dv = -(2 s + z a q)(1, -1), db = -(s + a q)(1, -1); dw = v . (-s, s) x = -2 s.
     """
     model, method = two_classes(), algorithms.make("fedgen", noise=1, virtual=virtual)
-    message = {"theta": model.theta0, "generator": constant_generator(3.0, 1), "alpha": F64(alpha), "beta": F64(beta)}
+    message = {"theta": model.theta0, "generator": answering_generator(3.0, -1.0, noise=1)}
+    message |= {"alpha": F64(alpha), "beta": F64(beta)} | ({"labels": torch.tensor(wanted)} if wanted else {})
     upload, kept = method.client_update(model, message, {}, ONE)
-    s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * virtual * sigma(-2)
-    dv, db = 2 * s + 3 * aq, s + aq
+    z, q = (-1, -sigma(-6)) if wanted in ([1, 1], [1, 3]) else (3, sigma(-2))
+    s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * virtual * q
+    dv, db = 2 * s + z * aq, s + aq
     close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
     assert kept == {} and same(
         {k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"}
     )
+
+
+def test_fedgen_client_has_noise_for_every_feature():
+    """As above, alpha = beta = 1, two generated features, and G(y, eps) = 3 + eps for y = 0. The sample's numbers are
+    eps = 1; (0, 2); (0, 0): label 0 twice, with eps' = 2 and 0. Target at z = 4, scores (2, -2): s = 0.5 + sigma(4) -
+    0.5. Features at z = 5 and 3, scores (3, -3) and (1, -1): q = sigma(-6) and sigma(-2)."""
+    model, method, data = two_classes(), algorithms.make("fedgen", noise=1, virtual=2), label_data([([1.0], [0])])
+    G = answering_generator(3.0, -1.0, noise=1)
+    G["weight1"][2, 0], G["scale"][2], G["weight2"][0, 2] = 1.0, 1.0, 1.0
+    noisy = dataclasses.replace(data.batches[0], noise=F64([[1, 0, 2, 0, 0]]))
+    asked = []
+    data.fold = lambda step, state, epochs, noise: (asked.append(noise), step(state, noisy))[1]
+    message = {"theta": model.theta0, "generator": G, "alpha": F64(1.0), "beta": F64(1.0)}
+    upload, _ = method.client_update(model, message, {}, data)
+    s, q5, q3 = sigma(4), sigma(-6), sigma(-2)
+    dv, db = 2 * s + 5 * q5 + 3 * q3, s + q5 + q3
+    close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
+    assert asked == [5]
 
 
 def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
@@ -582,12 +628,21 @@ def test_fedgen_sends_its_generator_in_evaluation_mode():
     close(generator.generated(method.download(server, 0)["generator"], onehot, eps), expected)
 
 
-@pytest.mark.parametrize(("teacher", "diversity"), [("clients", 0.0), ("server", 0.0), ("clients", 2.0)])
-def test_fedgen_server_against_torch(teacher, diversity):
+@pytest.mark.parametrize(
+    ("teacher", "diversity", "ensemble"),
+    [
+        ("clients", 0.0, "losses"),
+        ("server", 0.0, "losses"),
+        ("clients", 2.0, "losses"),
+        ("clients", 0.0, "logits"),
+        ("server", 0.5, "logits"),
+    ],
+)
+def test_fedgen_server_against_torch(teacher, diversity, ensemble):
     """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by
-    shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1. The mean counts 2.5 and 1.5
-    exceed 1, so both are drawn."""
-    method, server = fedgen_server(teacher=teacher, diversity=diversity, server_lr=0.01, decay=0.9)
+    shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1; or the loss of the mean of
+    their scores. The mean counts 2.5 and 1.5 exceed 1, so both are drawn."""
+    method, server = fedgen_server(teacher=teacher, diversity=diversity, ensemble=ensemble, server_lr=0.01, decay=0.9)
     heads = [params(2.0, (1.0, 0.5), (0.3, -0.3)), params(4.0, (-2.0, 1.0), (0.0, 1.0))]
     module, share = as_module(server["generator"]), F64([[3 / 5, 1 / 3], [2 / 5, 2 / 3]])
     optimiser, current = torch.optim.Adam(module.parameters(), lr=0.01), params(2.0, (1.0, -1.0), (-2.0, 2.0))
@@ -599,15 +654,12 @@ def test_fedgen_server_against_torch(teacher, diversity):
             eps = torch.from_numpy(draw.standard_normal((32, 4)))
             with torch.enable_grad():
                 z = module(torch.cat([eps, nn.functional.one_hot(y, 2)], dim=1))
-                loss = sum(
-                    (
-                        share[k][y]
-                        * nn.functional.cross_entropy(
-                            nn.functional.linear(z, h["head.weight"], h["head.bias"]), y, reduction="none"
-                        )
-                    ).mean()
-                    for k, h in enumerate(teachers)
-                )
+                scores = [nn.functional.linear(z, h["head.weight"], h["head.bias"]) for h in teachers]
+                if ensemble == "logits":
+                    loss = nn.functional.cross_entropy((scores[0] + scores[1]) / 2, y)
+                else:
+                    losses = [nn.functional.cross_entropy(own, y, reduction="none") for own in scores]
+                    loss = sum((share[k][y] * own).mean() for k, own in enumerate(losses))
                 if diversity:
                     pairs = [
                         (eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean()
@@ -651,33 +703,49 @@ def test_fedgen_weights_fade_and_start_in_round_two():
     assert [float(m["alpha"]) for m in seen] == [0, 5, 3, 3] and [float(m["beta"]) for m in seen] == [0] * 4
 
 
-def test_fedgen_draws_only_labels_with_enough_samples():
-    """Mean counts 1.5, 1, 0.5 of the participants: class 0 only, so the other columns of the first layer stay;
-    with no such class all stays."""
-    method = algorithms.make("fedgen", noise=4)
+@pytest.mark.parametrize(
+    ("qualified", "counts", "moved"),
+    [
+        ("mean", [[2, 0, 1], [1, 2, 1]], [True, False, False]),
+        ("max", [[2, 0, 1], [1, 2, 1]], [True, True, False]),
+        ("mean", [[2, 1, 0], [0, 1, 0]], [False, False, False]),
+        ("max", [[2, 1, 0], [0, 1, 0]], [True, False, False]),
+        ("max", [[1, 1, 0], [1, 0, 0]], [False, False, False]),
+    ],
+)
+def test_fedgen_draws_only_labels_with_enough_samples(qualified, counts, moved):
+    """More than one in the participants' mean (1.5, 1, 1 of the first table) or maximum (2, 2, 1): the columns of the
+    other classes in the first layer stay; with no such class all stays."""
+    method = algorithms.make("fedgen", noise=4, qualified=qualified)
     model = two_classes()
     model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
-    for counts, moved in (([[2, 1, 1], [1, 1, 0]], [True, False, False]), ([[1, 1, 0], [1, 0, 0]], [False] * 3)):
-        server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
-        after = method.server_update(
-            server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1])
-        )
-        columns = [
-            not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c])
-            for c in range(3)
-        ]
-        assert columns == moved and same(after["generator"], server["generator"]) == (not any(moved))
+    server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
+    after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
+    columns = [
+        not torch.equal(after["generator"]["weight1"][:, 4 + c], server["generator"]["weight1"][:, 4 + c])
+        for c in range(3)
+    ]
+    assert columns == moved and same(after["generator"], server["generator"]) == (not any(moved))
 
 
-def test_fedgen_labels_are_uniform_on_those_present():
-    present, normal = (
-        torch.tensor([False, True, False, True, True]),
-        torch.randn(30_000, generator=torch.Generator().manual_seed(0)),
-    )
-    drawn = generator.uniform_labels(normal, present)
-    assert drawn.sum(1).eq(1).all() and not drawn[:, ~present].any()
-    assert drawn.float().mean(0)[present].tolist() == pytest.approx([1 / 3] * 3, abs=0.01)
-    assert generator.uniform_labels(torch.tensor([-50.0, 50.0]), present).nonzero()[:, 1].tolist() == [1, 4]
+def test_fedgen_labels_are_drawn_as_they_are_wanted():
+    """Uniform on those present, and in proportion to counts; one each, also for numbers far out."""
+    normal = torch.randn(30_000, generator=torch.Generator().manual_seed(0))
+    for wanted in (torch.tensor([False, True, False, True, True]), torch.tensor([0, 5, 0, 1, 14])):
+        drawn, shares = generator.drawn_labels(normal, wanted), wanted / wanted.sum()
+        assert drawn.sum(1).eq(1).all() and not drawn[:, wanted == 0].any()
+        assert drawn.float().mean(0).tolist() == pytest.approx(shares.tolist(), abs=0.01)
+        assert generator.drawn_labels(torch.tensor([-50.0, 50.0]), wanted).nonzero()[:, 1].tolist() == [1, 4]
+
+
+def test_fedgen_tells_clients_of_all_labels_where_asked():
+    """Counts (3, 0, 1) and (2, 0, 4): all labels that anybody has, or their sums; with "own" nothing is told."""
+    counts = ((3, 0, 1), (2, 0, 4))
+    for labels, told in (("all", [1, 0, 1]), ("global", [5, 0, 5])):
+        method, server = fedgen_server(counts=counts, labels=labels)
+        assert method.download(server, 1)["labels"].tolist() == told
+    method, server = fedgen_server(counts=counts)
+    assert "labels" not in method.download(server, 1)
 
 
 def test_fedgen_without_its_terms_is_fedavg():
@@ -707,19 +775,21 @@ def hypernetwork(server, a, c, slopes, offsets, v):
     return {**server, "phi": {"trunk.0": {"weight": F64([[a]]), "bias": F64([c])}, **layers}, "v": F64(v)[:, None]}
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.2])
-def test_pfedhn_by_hand(decay):
+@pytest.mark.parametrize(("decay", "clip"), [(0.0, 50.0), (0.2, 50.0), (0.2, 0.1)])
+def test_pfedhn_by_hand(decay, clip):
     """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1):
     theta = (2, -1, 0.5).
 
     Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x,
     dx = Delta . A = -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay
-    adds 0.2 times the parameter. A second round from the same Delta: u <- 0.5 u + g.
+    adds 0.2 times the parameter. Squared norm of all slopes: 2 (0.05^2 + 0.1^2 + 0.05^2) + 3 * 0.025^2 = 0.031875; a
+    limit of 0.1 shortens them all alike, before the decay.
     """
     model, method = (
         ToyModel(),
-        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay),
+        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay, clip=clip),
     )
+    shrink = min(1, clip / math.sqrt(0.031875))
     server, clients = method.init(model, Setting(3, 4, 1))
     assert server["v"].shape == (3, 1) and clients == {}
     server = hypernetwork(server, 1.0, 0.0, (1.0, 0.5, -0.5), (1.0, -1.5, 1.0), [1.0, 7.0, -7.0])
@@ -730,7 +800,7 @@ def test_pfedhn_by_hand(decay):
     after = method.server_update(server, np.array([0]), tree.stack([upload]), np.array([1]))
 
     def moved(value, slope):
-        return value - 0.1 * (slope + decay * value)
+        return value - 0.1 * (shrink * slope + decay * value)
 
     delta = (-0.05, 0.1, 0.05)
     expected = hypernetwork(
@@ -742,15 +812,15 @@ def test_pfedhn_by_hand(decay):
         [moved(1, -0.025), 7.0, -7.0],
     )
     close((after["phi"], after["v"]), (expected["phi"], expected["v"]))
-    close(after["velocity"]["v"], F64([[-0.025 + decay], [0], [0]]))
-    close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 + decay]))
+    close(after["velocity"]["v"], F64([[-0.025 * shrink + decay], [0], [0]]))
+    close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 * shrink + decay]))
 
 
-@pytest.mark.parametrize("steps", ["sequential", "batch"])
-def test_pfedhn_server_against_torch(steps):
+@pytest.mark.parametrize(("steps", "clip"), [("sequential", 0.02), ("batch", 0.02), ("batch", 0)])
+def test_pfedhn_server_against_torch(steps, clip):
     """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
-    clipping (norms above 0.02)."""
-    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=0.02)
+    clipping (norms above 0.02), or none. A step for a batch takes the mean of its clients' gradients."""
+    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=clip)
     method = algorithms.make("pfedhn", server_steps=steps, **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
     trunk = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).double()
@@ -779,13 +849,24 @@ def test_pfedhn_server_against_torch(steps):
                     for name in tops
                 ) / len(group)
                 loss.backward()
-                norm = nn.utils.clip_grad_norm_([*weights, *v], 0.02)
-                assert norm > 0.02
+                norm = nn.utils.clip_grad_norm_([*weights, *v], clip or math.inf)
+                assert norm > clip
                 optimiser.step()
         server = method.server_update(server, np.array(ids), tree.stack(uploads), np.array([1, 1, 1]))
         close(server["v"], torch.stack([row.detach() for row in v]), 1e-6)  # clip_grad_norm_ divides by norm + 1e-6
         for i in range(8):
             close(method.download(server, i), {name: leaf.detach() for name, leaf in made(i).items()}, 1e-5)
+
+
+def test_pfedhn_averages_running_statistics_by_samples():
+    """What the hypernetwork does not make, here one number: (1*1 + 3*5)/4 = 4; uniform it would be 3."""
+    method = algorithms.make("pfedhn", hidden=2, depth=0)
+    server, _ = method.init(ToyModel(), Setting(3, 4, 1))
+    server = {**server, "rest": {"running": F64([0.0])}}
+    uploads = tree.stack([{**theta(2, -1, 0.5), "running": F64([value])} for value in (1.0, 5.0)])
+    after = method.server_update(server, np.array([0, 2]), uploads, np.array([1, 3]))
+    close(after["rest"], {"running": F64([4.0])})
+    close(method.download(after, 1)["running"][None], F64([[4.0]]))
 
 
 def test_pfedhn_embeddings_have_one_plus_a_quarter_of_n_numbers():
@@ -930,6 +1011,9 @@ def test_pfedhn_generates_models_that_classify():
         ("ffedap", dict(rho=-0.1)),
         ("fedgen", dict(teacher="both")),
         ("fedgen", dict(virtual=0)),
+        ("fedgen", dict(labels="local")),
+        ("fedgen", dict(ensemble="mean")),
+        ("fedgen", dict(qualified="sum")),
         ("fedgen", dict(decay=1.5)),
         ("fedproto", dict(predict_by="nearest")),
         ("fedproto", dict(lam=-1.0)),

@@ -10,14 +10,15 @@ Dynamic Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
 | ∇L_k(θ_k^t) | client["g"] | client k's last gradient, starts as 0 | |
 | h^t | server["h"] | mean of all N clients' g, starts as 0 | |
 | α | alpha | strength of the regulariser | 0.01 (pFedSim A.5) |
-| | grad_clip | largest norm of a minibatch's gradient of the local objective; 0: no limit | 10 (authors' code) |
+| | grad_clip | largest norm of a minibatch's gradient of the whole local objective; 0: no limit | 10 (authors' code) |
 
 g and h cover the trainable parameters; running statistics, where they are sent, are averaged.
 
 Readings (feddyn_variant): "paper", L_k(w) − ⟨g, w⟩ + α/2 ‖w − θ‖²; "pfllib", the norm not squared, as in PFLlib;
 "flbench2023", not squared and without the linear term, as in FL-bench of 2023, where that term was a constant.
 
-Differences from the paper: the local problem is solved approximately, by E epochs of SGD.
+Differences from the paper: the local problem is solved approximately, by E epochs of SGD; gradients are clipped. The
+authors' code clips too, but before αw is added to the gradient, as weight decay; here the limit is for the whole.
 """
 
 from __future__ import annotations

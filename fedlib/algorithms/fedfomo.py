@@ -23,7 +23,8 @@ Readings of what the paper leaves open:
 - Nothing is received in the first round: plain local training.
 - Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
 
-Differences from the paper: none known. The validation part is fixed for each client.
+Differences from the paper: it explores, with an ε-greedy choice of the models that are sent; by default, as in public
+code, only the best are (explore). The validation part is fixed for each client.
 """
 
 from __future__ import annotations

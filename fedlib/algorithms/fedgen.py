@@ -15,20 +15,30 @@ arXiv:2105.10056. Algorithm 1.
 | | server_lr | their learning rate, times decay every round | 3e-4 (the authors' code; not in the paper) |
 
 With h the head, a client's loss on (x, y) is, from the second round on, l(h(f(x)), y) + beta KL(h(G(y, ε)) || h(f(x)))
-+ alpha virtual l(h(G(y', ε')), y'), y' uniform on its own labels. The generator's is
-sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of client i in the participants' samples of class y, y uniform
-on the labels of which a participant has more than one sample on average.
++ alpha virtual l(h(G(y', ε')), y'). The generator's is sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of
+client i in the participants' samples of class y, y uniform on the qualified labels.
+
+Readings where paper, authors' code and FL-bench differ (each an option). The defaults are FL-bench's, with which
+pFedSim's authors ran it; labels="global", ensemble="logits" is the paper:
+- labels: y' is uniform on the client's "own" labels (FL-bench); uniform on "all" that any client has (the authors'
+  code); or follows the "global" distribution, that of all clients' samples (the paper). With "own" nobody trains on
+  classes that it lacks (lesson 3 shows what that does).
+- ensemble: "losses", the sum above (both codes); "logits", l(mean over i of h_i(G(y, ε)), y) without rho (Eq. 4).
+- qualified: a label of which a participant has more than one sample on average ("mean", FL-bench), or of which at least
+  one has ("max", the authors' code).
 
 Readings of what is left open:
 - teacher: "clients" (the uploaded heads, as in the paper) or "server" (the head of the global model sent in this
   round).
 - diversity: weight of exp(- mean |ε_a - ε_b|^2 |z_a - z_b|_1), mean over pairs and components, that is added (authors'
   code).
-- The label counts are told once (`Setting.class_counts`); they are not counted in the rounds.
+- The label counts are told once (`Setting.class_counts`), and so is what clients need to know of them for y'; they are
+  not counted in the rounds.
 - Clients use the generator in evaluation mode: its batch norm is sent as one scale and shift for each unit.
 - A minibatch smaller than B comes with fewer generated features, `virtual` for each of its samples.
 
-Differences from the paper: the last three readings; without labels to draw the generator keeps its weights.
+Differences from the paper: the defaults of labels, ensemble and diversity; the last three readings; y is uniform, where
+the paper draws it as it draws y'; without labels to draw the generator keeps its weights.
 """
 
 from __future__ import annotations
@@ -62,7 +72,11 @@ class FedGen(Algorithm):
     server_lr: float = option(3e-4, 0, inf)
     teacher: str = option("clients", "clients", "server")
     diversity: float = option(0.0, 0, inf)
+    labels: str = option("own", "own", "all", "global")
+    ensemble: str = option("losses", "losses", "logits")
+    qualified: str = option("mean", "mean", "max")
     points = ("glob", "post", "ft")
+    added = ("labels", "ensemble", "qualified")
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape
@@ -76,20 +90,26 @@ class FedGen(Algorithm):
         weights = [0.0 if first or w == 0 else max(self.floor, w * fade) for w in (self.alpha, self.beta)]
         alpha, beta = server["theta"]["head.bias"].new_tensor(weights).unbind()
         G = generator.in_evaluation_mode(server["generator"])
-        return {"theta": server["theta"], "generator": G, "alpha": alpha, "beta": beta}
+        message = {"theta": server["theta"], "generator": G, "alpha": alpha, "beta": beta}
+        return message if self.labels == "own" else {**message, "labels": self.all_labels(server).to(alpha.device)}
+
+    def all_labels(self, server):
+        """How often each label is to be y', in proportion; int64 [C]."""
+        counts = server["counts"].sum(0)
+        return counts if self.labels == "global" else (counts > 0).to(counts)
 
     def client_update(self, model, message, client, data):
         G, alpha, beta = message["generator"], message["alpha"], message["beta"]
-        present = data.class_counts > 0
+        wanted = message.get("labels", data.class_counts > 0)
 
         def loss(theta, batch, train):
             z, stats = model.training_features(theta, batch, train)
             scores = model.classify(theta, z).log_softmax(1)
             eps, virtual = batch.noise[:, : self.noise], batch.noise[:, self.noise :].unflatten(1, (self.virtual, -1))
-            own = one_hot(batch.y, len(present)).to(z)
+            own = one_hot(batch.y, len(wanted)).to(z)
             target = model.classify(theta, generator.generated(G, own, eps)).log_softmax(1).detach()
             agreement = (target.exp() * (target - scores)).sum(1)  # KL(target || scores)
-            drawn = generator.uniform_labels(virtual[..., 0].flatten(), present).to(z)
+            drawn = generator.drawn_labels(virtual[..., 0].flatten(), wanted).to(z)
             imagined = generator.generated(G, drawn, virtual[..., 1:].flatten(0, 1))
             answers = model.classify(theta, imagined).log_softmax(1)
             invented = -(drawn * answers).sum(1).unflatten(0, (-1, self.virtual)).sum(1)  # alpha (B_g/B) l
@@ -114,12 +134,13 @@ class FedGen(Algorithm):
     def taught(self, server, teachers, counts):
         """The generator and Adam's state after this round's steps; teachers: K heads, stacked, counts: [K, C]."""
         G, adam, like = server["generator"], server["adam"], teachers["head.weight"]
-        draw, labels = rng(server["seed"], "generator", server["round"]), (counts.double().mean(0) > 1).nonzero()[:, 0]
+        often = counts.double().mean(0) if self.qualified == "mean" else counts.amax(0)
+        draw, labels = rng(server["seed"], "generator", server["round"]), (often > 1).nonzero()[:, 0]
         share = (counts / counts.sum(0).clamp(min=1)).to(like)  # rho [K, C]
         for _ in range(self.steps if len(labels) else 0):
             y = labels[torch.from_numpy(draw.integers(len(labels), size=LABELS))].to(like.device)
             eps = torch.from_numpy(draw.standard_normal((LABELS, self.noise))).to(like)
-            loss = partial(generator.taught_loss, teachers, share, y, eps, self.diversity)
+            loss = partial(generator.taught_loss, teachers, share, y, eps, self.diversity, self.ensemble)
             G, adam = generator.trained_step(G, adam, loss, self.server_lr * self.decay ** server["round"])
         return G, adam
 

@@ -12,17 +12,19 @@ Heterogeneous Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 | ω_i | client["theta"] | the whole model stays on the client | |
 
 Readings of what is left open:
-- predict: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none) or
-  "head".
+- predict_by: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none)
+  or "head".
 - weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the
-  paper).
+  paper's Eq. 6, but for its factor 1/|N_j|, N_j the clients that own class j: weights that already sum to 1 are divided
+  by their number once more, so that prototypes would shrink).
 - A class of which no participant has samples keeps its prototype.
 - Local prototypes come from one pass in evaluation mode after training (the authors' code averages them during
   training).
-- The distance is the mean over the components of f(x) - P_y, squared (the authors' code).
+- The distance is taken sample by sample: the mean over the components of f(x) - P_y, squared (the authors' code). The
+  paper's is that of the client's own prototype, the mean of f(x), to P_y.
 
 Tested is the model as last trained with the prototypes of now, so that "post" and "recv" are the same.
-Differences from the paper: those above.
+Differences from the paper: those above; by default the global prototypes are not weighted by samples.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ Learning." ICML 2021, arXiv:2102.07078. Algorithm 1.
 Readings of what is left open (each an option):
 - frozen_bn: batch norm inside the fixed representation runs in evaluation mode ("eval") or goes on to use and to update
   statistics while only the head learns ("train", as FL-bench does).
-- weights of the average: "samples", or "uniform" as in the authors' code.
+- weights of the average: "samples", or "uniform" as in Algorithm 1 and the authors' code.
 
-Differences from the paper: local epochs where it counts updates; all heads start equal.
+Differences from the paper: the average is by samples unless weights="uniform"; local epochs where it counts updates;
+all heads start equal.
 """
 
 from __future__ import annotations

@@ -59,11 +59,14 @@ def generated_in_training(G: dict, onehot: Tensor, eps: Tensor) -> tuple[Tensor,
     return z, {"mean": mean.detach(), "var": unbiased.detach()}
 
 
-def uniform_labels(normal: Tensor, present: Tensor) -> Tensor:
-    """One-hot labels [B, C], uniform on the classes where `present` [C], from B standard normal numbers."""
-    count = present.sum()
-    place = (torch.special.ndtr(normal) * count).floor().clamp(max=count - 1)
-    return present & (present.cumsum(0) - 1 == place[:, None])
+def drawn_labels(normal: Tensor, wanted: Tensor) -> Tensor:
+    """One-hot labels, bool [B, C], from B standard normal numbers; class c has the probability wanted[c] / their sum.
+
+    wanted: whole numbers or bool, [C], at least one of them above 0.
+    """
+    upto = wanted.cumsum(0)
+    place = (torch.special.ndtr(normal) * upto[-1]).floor().clamp(max=upto[-1] - 1)[:, None]
+    return (place >= upto - wanted.to(upto)) & (place < upto)
 
 
 # training -------------------------------------------------------------------------------------------------------------
@@ -75,19 +78,21 @@ def first_adam_state(G: dict) -> dict:
 
 
 def taught_loss(
-    teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, G: dict
+    teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, ensemble: str, G: dict
 ) -> tuple[Tensor, dict]:
-    """Mean over the labels y [B] of the sum over clients i of rho_iy l(h_i(G(y, eps)), y),
-    and G's statistics of batch norm.
+    """Mean over the labels y [B] of the ensemble's loss on G(y, eps), and G's statistics of batch norm.
 
     teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a
-    term that wants different features for different noise.
+    term that wants different features for different noise; ensemble: "losses", the sum over clients i of rho_iy
+    l(h_i(z), y), or "logits", l(mean over i of h_i(z), y).
     """
     W, b = teachers["head.weight"], teachers["head.bias"]
     z, stats = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)
-    answers = (torch.einsum("kcd,bd->kbc", W, z) + b[:, None]).log_softmax(-1)
-    right = answers.gather(-1, y.expand(len(W), -1)[..., None])[..., 0]  # [K, B]
-    value = -(share[:, y] * right).sum(0).mean()
+    scores, weights = torch.einsum("kcd,bd->kbc", W, z) + b[:, None], share[:, y]
+    if ensemble == "logits":
+        scores, weights = scores.mean(0, keepdim=True), torch.ones_like(weights[:1])
+    right = scores.log_softmax(-1).gather(-1, y.expand(len(scores), -1)[..., None])[..., 0]  # [K, B]
+    value = -(weights * right).sum(0).mean()
     if diversity:
         apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
         value = value + diversity * torch.exp(-apart.mean())
