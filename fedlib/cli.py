@@ -1,4 +1,4 @@
-"""The command line: fedlib reproduce | sweep | list | methods | run | report | data | labs | bench | check-gpu."""
+"""The command line: fedlib reproduce, why, compare, report, sweep, run, list, methods, data, labs, bench, check-gpu."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def reproduce(
     refresh: Annotated[
         bool,
         typer.Option(
-            "--refresh", help="Write the executed notebooks' outputs back to notebooks/ (for developers; quick only)."
+            "--refresh",
+            help="Publish (for developers): write tables, figures and report to results/<profile>/ and "
+            "figures/<profile>/ as well, and in quick the notebooks' outputs to notebooks/.",
         ),
     ] = False,
 ):
@@ -104,13 +106,16 @@ def reproduce(
 
     Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are
     written, its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
+    All this goes to results/own/ and figures/own/, beside what comes with fedlib in results/ and figures/, which stays
+    as it is; the last line compares the two, and `fedlib compare` lists what differs.
     """
     from fedlib.reports.report import tally
     from fedlib.reports.reproduce import reproduce as carry_out
+    from fedlib.reports.saved import place_of
 
     started = time.monotonic()
     changes, until = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods), _until(budget)
-    require(not refresh or profile == "quick", "--refresh with profile", profile, "quick, which notebooks/ shows")
+    require(not refresh or profile != "smoke", "--refresh with profile", profile, "quick, overnight or paper")
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
     done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, until)
     for name, how in done.notebooks.items():
@@ -123,7 +128,7 @@ def reproduce(
         said = f"FAILED: {done.failures[name]}" if name in done.failures else said
         missing = f" ({item.lacks})" if item.missing else ""
         print(f"  {name:<40} {said}{missing if name not in done.failures else ''}")
-    places = sorted({item.place for item in opened})
+    places = sorted({place_of(item) for item in opened})
     fine = len(done.summaries.keys() - done.failures.keys())
     print(f"\n{fine} of {len(opened)} items in {time.monotonic() - started:.0f} s")
     print(
@@ -133,6 +138,8 @@ def reproduce(
         print(f"notebooks: {', '.join(f'results/{p}/notebooks/' for p in places)}")
     for path in done.reports:
         print(f"report:  {path}")
+    for line in done.beside:
+        print(line)
     left = budget is not None and _say_what_is_left(opened, budget)
     if done.failures or not (done.summaries or left):
         raise typer.Exit(1)
@@ -527,11 +534,12 @@ def report(
         typer.Argument(help="pfedsim, fedsimsup or pfedsv: one page on this paper, as Markdown and as HTML."),
     ] = None,
     profile: Annotated[
-        str, typer.Option(help="Folder under results/: quick, paper, or one with changed settings.")
+        str, typer.Option(help="Folder under results/: quick, paper, own/quick (what you made), or another one.")
     ] = "quick",
     readme: Annotated[bool, typer.Option("--readme", help="Also renew the table in README.md.")] = False,
 ):
-    """Write and print the comparison with the papers, from what `fedlib reproduce` saved.
+    """Write and print the comparison with the papers, from what is published, or with --profile own/quick from what
+    `fedlib reproduce` has made here.
 
     With a paper's name: its items at its own settings, and in the quick profile where they were not run at these.
     """
@@ -548,6 +556,58 @@ def report(
         file = home() / "README.md"
         file.write_text(readme_with_block(file.read_text(), readme_block()))
         print(f"renewed: {file}")
+
+
+@app.command()
+@_clear_errors
+def why(
+    item: Annotated[str, typer.Argument(help="An item of `fedlib list`, for example pfedsim/table3_accuracy.")],
+    row: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A text that rows of its tables contain (a method, an alpha, a point), or a run's id. Several narrow "
+            "it down. Without: what can be asked."
+        ),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="Folder under results/: paper, quick, own/quick. Default: the largest scale that is published."
+        ),
+    ] = "",
+    whole: Annotated[bool, typer.Option("--whole", help="All settings, not only those that are not defaults.")] = False,
+):
+    """Say where a number comes from: settings, seeds, commit, device, partition, readings of the paper, the accuracy
+    over the rounds, the best round beside the last one, and the command that repeats the run.
+
+    What a row is compared with are other rows' runs. Run files that are not here (those of quick are not published) are
+    told, and the rest is shown.
+    """
+    from fedlib.reports.why import why as explain
+
+    print(explain(item, row or (), profile, whole))
+
+
+@app.command("compare")
+@_clear_errors
+def compare_results(
+    items: Items = None,
+    profile: Annotated[str, typer.Option(help="What to compare: results/own/PROFILE with results/PROFILE.")] = "quick",
+    most: Annotated[int, typer.Option(help="Numbers that are listed of an item at most.")] = 10,
+):
+    """List what differs between what `fedlib reproduce` has made here and what is published: verdicts, and numbers with
+    the size of the difference and whether it lies within the spread over seeds. Times are not compared."""
+    from fedlib.reports.compare import compare, in_one_line, listed
+
+    require(most >= 1, "--most", most, "a number of at least 1")
+    found = compare(profile, _matching(items))
+    if not found:
+        raise BadValue(
+            f"there is nothing to compare: results/own/{profile} and results/{profile} have none of these items in "
+            f"common; run `fedlib reproduce --profile {profile.partition('+')[0]}` first"
+        )
+    print(*(listed(one, most) for one in found), sep="\n")
+    print(f"\n{in_one_line(found, profile).removesuffix('; `fedlib compare` lists them')}")
 
 
 @app.command()

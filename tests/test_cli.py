@@ -44,11 +44,11 @@ def test_main_job_leaves_figures_tables_claims_and_a_report(home):
     assert result.exit_code == 0, result.output
     assert "2 of 2 items" in result.output
     for name in ("fig2_classifier_similarity", "fig3_partitions"):
-        assert (home / f"figures/smoke/pfedsim/{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (home / f"results/smoke/pfedsim/{name}.csv").stat().st_size > 100
-        summary = json.loads((home / f"results/smoke/pfedsim/{name}.json").read_text())
+        assert (home / f"figures/own/smoke/pfedsim/{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (home / f"results/own/smoke/pfedsim/{name}.csv").stat().st_size > 100
+        summary = json.loads((home / f"results/own/smoke/pfedsim/{name}.json").read_text())
         assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]
-    report = (home / "results/smoke/report.md").read_text()
+    report = (home / "results/own/smoke/report.md").read_text()
     assert "not tested" in report and "| pair |" in report
 
 
@@ -67,7 +67,7 @@ def test_a_budget_stops_training_and_the_same_command_continues(home):
 
 def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
     assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
-    table = home / "results/smoke/pfedsim/fig2_classifier_similarity.csv"
+    table = home / "results/own/smoke/pfedsim/fig2_classifier_similarity.csv"
     before = table.read_bytes()
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained again"))
     assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
@@ -76,9 +76,9 @@ def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
 
 def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
     assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
-    summary = json.loads((home / "results/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
+    summary = json.loads((home / "results/own/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
     assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
-    assert "Changed on the command line" in (home / "results/smoke+seeds=2/report.md").read_text()
+    assert "Changed on the command line" in (home / "results/own/smoke+seeds=2/report.md").read_text()
 
 
 def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
@@ -95,9 +95,9 @@ def test_page_of_a_paper_has_everything_and_its_figures_inside(home):
     assert call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert call("report", "pfedsim").exit_code == 2  # a smoke run is no result
     for kind in ("results", "figures"):
-        (home / kind / "smoke").rename(home / kind / "quick")
+        (home / kind / "own/smoke").rename(home / kind / "quick")
     for path in (home / "results/quick/pfedsim").glob("*.json"):
-        path.write_text(path.read_text().replace("figures/smoke", "figures/quick"))
+        path.write_text(path.read_text().replace("figures/own/smoke", "figures/quick"))
     result = call("report", "pfedsim")
     assert result.exit_code == 0, result.output
     text, page = (home / f"results/pfedsim.{kind}" for kind in ("md", "html"))
@@ -120,7 +120,7 @@ def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
     result = call("reproduce", bad.name, ITEM, "--profile", "smoke", "--no-notebooks")
     assert result.exit_code == 1
     assert "FAILED: RuntimeError: no such column" in result.output and "1 of 2 items" in result.output
-    assert (home / "figures/smoke/pfedsim/fig2_classifier_similarity.png").exists()
+    assert (home / "figures/own/smoke/pfedsim/fig2_classifier_similarity.png").exists()
 
 
 ERRORS = [
@@ -241,7 +241,7 @@ def test_real_cifar10_runs_end_to_end(home, monkeypatch):
     assert result.exit_code == 0 and "round    1:" in result.stdout
 
 
-def test_notebooks_are_refreshed_in_quick_only():
+def test_smoke_is_not_published():
     result = call("reproduce", ITEM, "--profile", "smoke", "--refresh")
     assert result.exit_code == 2 and "'smoke'" in result.output and "quick" in result.output
 
@@ -331,8 +331,8 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
         and "(22 of 24 runs are missing)" in result.output
         and "notebooks:" not in result.output
     )
-    text = (home / "results/smoke/report.md").read_text()
+    text = (home / "results/own/smoke/report.md").read_text()
     assert "**22 of 24 runs are missing.** <sub>fedavg digits Dir(0.1) seed 0, " in text and "| local |" in text
-    summary = json.loads((home / "results/smoke/pfedsim/table3_accuracy.json").read_text())
+    summary = json.loads((home / "results/own/smoke/pfedsim/table3_accuracy.json").read_text())
     assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24
     assert call("reproduce", ITEM, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show

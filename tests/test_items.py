@@ -221,15 +221,17 @@ def test_a_smoke_run_gives_tables_verdicts_and_a_figure_that_come_back_from_thei
         assert first == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert [claim["claim"] for claim in summary["claims"]] == [text for text, _ in item.verdicts()]
     for table, frame in item.tables.items():
-        path = tmp_path / "results" / "smoke" / f"{name}{'' if table == 'tidy' else f'.{table}'}.csv"
+        path = tmp_path / "results" / "own" / "smoke" / f"{name}{'' if table == 'tidy' else f'.{table}'}.csv"
         assert path.exists() != table.startswith("_")
         if path.exists():
-            assert list(pd.read_csv(path).columns) == list(map(str, frame.columns)) and len(pd.read_csv(path)) == len(
-                frame
-            )
-    (read,) = report.saved_items("smoke")
+            read = pd.read_csv(path, dtype={"run_ids": str}, keep_default_na=False)
+            with_ids = [*map(str, frame.columns), *(["run_ids"] if item.specs else [])]
+            assert list(read.columns) == with_ids and len(read) == len(frame)
+            assert {id for ids in read.get("run_ids", ()) for id in ids.split()} <= {s.id[:8] for s in item.specs}
+    (read,) = report.saved_items("own/smoke")
     assert {**read, "path": None} == {**json.loads(json.dumps(summary)), "path": None}
-    text = report.write_report("smoke").read_text()
+    text = report.write_report("own/smoke").read_text()
+    assert "run_ids |" not in text and (f"`fedlib why {name} ROW --profile own/smoke`" in text) == bool(item.specs)
     assert all(claim["evidence"].replace("|", "\\|") in text for claim in summary["claims"]) and item.item.title in text
 
 

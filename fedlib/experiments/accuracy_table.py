@@ -122,5 +122,6 @@ class AccuracyTable:
             "analyse": self.analyse,
             "partial": True,
             "shown": EXTRAS,
+            "made_of": lambda table, key: len(key) == 3,  # row, column, seed: keys of other tables have more parts
         }
         return Item(**{**given, "figure": lambda tables: figures.accuracies(tables["cells"]), "table": self} | about)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedlib import algorithms
+from fedlib.analysis.run_ids import run_ids
 from fedlib.analysis.uncertainty import units
 from fedlib.base.errors import FedlibError, choose, like, require
 from fedlib.base.files import home
-from fedlib.claims import NOT_TESTED, Claim, Verdict
+from fedlib.claims import NOT_TESTED, UNDECIDED, Claim, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.runs.store import Store
 from fedlib.runs.sweep import run_all
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PROFILES = ("smoke", "quick", "overnight", "paper")  # from small to large; not every item has the third
 ALWAYS = ("smoke", "quick", "paper")
+BUSY = 0.1  # of a machine's processor time: where others take more, seconds decide nothing
 STAND_INS = ("digits", "digits_looks", "digits_large")  # embedded data, which are none of the papers'
 
 Tables = dict[str, pd.DataFrame]
@@ -60,6 +62,8 @@ class Item:
     timed: bool = False  # seconds are what it shows: its runs are done one at a time, from beginning to end
     draft: bool = False  # declared, but without notebook and results: only done when it is named
     table: AccuracyTable | None = None  # where it is one
+    made_of: Callable[[str, Hashable], bool] = lambda table, key: True  # does this run, by its key, go into this table?
+    called: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what labels of tables stand for in keys of runs
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
 
 
@@ -160,6 +164,11 @@ class OpenItem:
         found = {key: by_id[spec.id] for key, spec in self.runs.items() if spec.id in by_id}
         return self.item.analyse(self.settings, found)
 
+    def made_by(self, table: str) -> list[str]:
+        """Of every row of a table the runs that it is made of, by the beginnings of their ids (`run_ids`)."""
+        runs = {key: spec for key, spec in self.runs.items() if self.item.made_of(table, key)}
+        return run_ids(self.tables[table], runs, [r.spec.id for r in self.results], self.item.called)
+
     def figure(self) -> Figure:
         """The item's picture, drawn from its tables."""
         return self.item.figure(self.tables)
@@ -176,9 +185,21 @@ class OpenItem:
     def checked(self) -> list[tuple[Claim, Verdict]]:
         """Every claim with its verdict on our results. A smoke run, which shows that the code runs, decides nothing."""
         found = [(claim, claim.check(self.tables)) for claim in self.item.claims]
+        if self.item.timed:
+            found = [(claim, v if claim.kind == "check" else self._timed(v)) for claim, v in found]
         if self.profile == "smoke" and self.specs:
             found = [(claim, Verdict(NOT_TESTED, f"smoke run; {v.evidence}")) for claim, v in found]
         return found
+
+    def _timed(self, v: Verdict) -> Verdict:
+        """A verdict on seconds, with how busy the machine was: undecided, if others took more than BUSY of it."""
+        loads = [r.provenance.get("load") for r in self.results]
+        if None in loads:
+            return replace(v, evidence=f"{v.evidence}; how busy the machine was is not known")
+        evidence = f"{v.evidence}; meanwhile other programs took up to {max(loads):.0%} of the machine"
+        if max(loads) > BUSY and v.status != NOT_TESTED:
+            return replace(v, status=UNDECIDED, evidence=f"{evidence}, more than {BUSY:.0%}: time it again when idle")
+        return replace(v, evidence=evidence)
 
     @property
     def elsewhere(self) -> str:

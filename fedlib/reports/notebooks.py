@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fedlib.base.files import CHECKOUT
 from fedlib.experiments import OpenItem
+from fedlib.reports.saved import place_of
 
 TIMEOUT = 3600  # seconds for one cell
 
@@ -26,7 +27,7 @@ def source_path(name: str) -> Path:
 
 def output_path(item: OpenItem) -> Path:
     """Where an item's executed notebook goes."""
-    return item.root / "results" / item.place / "notebooks" / f"{item.item.name}.ipynb"
+    return item.root / "results" / place_of(item) / "notebooks" / f"{item.item.name}.ipynb"
 
 
 def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
@@ -111,7 +112,7 @@ def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
     """Changes when the notebook's cells, its parameters or the item's saved tables and claims change."""
     paper, name = item.item.name.split("/")
     cells = [cell["source"] for cell in json.loads(source.read_text())["cells"]]
-    saved = (item.root / "results" / item.place / paper / f"{name}.json").read_text()
+    saved = (item.root / "results" / place_of(item) / paper / f"{name}.json").read_text()
     tables = [frame.to_csv(index=False) for frame in item.tables.values()]
     return hashlib.sha256(json.dumps([cells, parameters, saved, tables]).encode()).hexdigest()[:16]
 

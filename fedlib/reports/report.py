@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.algorithms import citation
+from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 
@@ -83,7 +84,7 @@ def write_report(place: str) -> Path:
             f"{place}` first"
         )
     parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
-    parts += [part for item in items for part in section(item, "../../")]
+    parts += [part for item in items for part in section(item, "../" * (2 + place.count("/")))]
     path = home() / "results" / place / "report.md"
     write_atomically(path, ("\n\n".join(parts) + "\n").encode())
     return path
@@ -116,22 +117,41 @@ def section(item: dict, to_home: str) -> list[str]:
         *([item["answer"]] if item.get("answer") else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
         f"![{item['title']}]({to_home}{item['figure']})",
-        markdown(_table(item, "compare")),
+        *_table(item, "compare", to_home),
     ]
     for name, caption in item.get("shown", {}).items():
-        frame = _table(item, name)
-        parts += [f"**{caption}**", markdown(frame) if len(frame) else "None."]
+        parts += [f"**{caption}**", *_table(item, name, to_home)]
     return [
         *parts,
         markdown(pd.DataFrame(item["claims"])),
-        f"<sub>{len(item['runs'])} runs. {' · '.join(origin(p) for p in item['provenance'])}</sub>",
+        f"<sub>{len(item['runs'])} runs{_each_run(item, to_home)}. "
+        f"{' · '.join(origin(p) for p in item['provenance'])}</sub>",
     ]
 
 
-def _table(item: dict, name: str) -> pd.DataFrame:
-    """One of the tables saved with an item, as text."""
+def _table(item: dict, name: str, to_home: str) -> list[str]:
+    """One of the tables saved with an item, in Markdown, and below it how to ask for the runs behind a row."""
     path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
-    return pd.read_csv(path, dtype=str, keep_default_na=False).map(_short)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if frame.empty:
+        return ["None."]
+    shown = markdown(frame.drop(columns=COLUMN, errors="ignore").map(_short))
+    if COLUMN not in frame or not frame[COLUMN].any():
+        return [shown]
+    ask = f"fedlib why {item['item']} ROW --profile {place_of_saved(item)}"
+    file = path.relative_to(home()).as_posix()
+    return [shown, f"<sub>The runs behind a row: `{ask}`; their ids: [{path.name}]({to_home}{file})</sub>"]
+
+
+def _each_run(item: dict, to_home: str) -> str:
+    """Where the runs are listed one by one, if they are."""
+    path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
+    return f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
+
+
+def place_of_saved(item: dict) -> str:
+    """The folder under results/ in which a summary lies: "paper", "own/quick"."""
+    return item["path"].parent.parent.relative_to(home() / "results").as_posix()
 
 
 def _short(text: str) -> str:

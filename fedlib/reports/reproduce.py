@@ -10,9 +10,10 @@ import torch
 
 from fedlib.base.errors import FedlibError, OutOfTime
 from fedlib.experiments import OpenItem
+from fedlib.reports.compare import compare, in_one_line
 from fedlib.reports.notebooks import execute_all, refresh_source
 from fedlib.reports.report import write_report
-from fedlib.reports.saved import save
+from fedlib.reports.saved import OWN, save
 from fedlib.runs.sweep import run_all
 from fedlib.spec import RunSpec
 
@@ -28,6 +29,7 @@ class Done:
     failures: dict[str, str] = field(default_factory=dict)
     notebooks: dict[str, str] = field(default_factory=dict)
     reports: list[Path] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)  # how the items compare with what is published
 
 
 def train(opened: Sequence[OpenItem], **options) -> Outcomes:
@@ -69,9 +71,9 @@ def reproduce(
     until: float | None = None,
 ) -> Done:
     """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
-    notebook, and the report. A failing item does not stop the others. finished: train nothing. refresh: write the
-    notebooks' outputs back to notebooks/. until: when training is to stop, in seconds since 1970; what is there then is
-    shown."""
+    notebook, and the report, beside what is published, and compared with it. A failing item does not stop the others.
+    finished: train nothing. refresh: publish them, and in the quick profile the notebooks' outputs as well. until: when
+    training is to stop, in seconds since 1970; what is there then is shown."""
     options = dict(jobs=jobs, device=device, step=step, until=until)
     done = Done(failures={} if finished else failed_items(opened, train(opened, **options)))
     for item in opened if until is not None else ():
@@ -86,11 +88,22 @@ def reproduce(
     done.notebooks = execute_all(whole, jobs or 2)
     done.failures |= {name: f"its notebook {how}" for name, how in done.notebooks.items() if how.startswith("failed")}
     shown = [item for item in opened if item.item.name in done.summaries]
-    for item in shown if refresh else ():
-        if done.notebooks.get(item.item.name) in ("executed", "unchanged"):
-            refresh_source(item)
-    done.reports = [write_report(place) for place in sorted({item.place for item in shown})]
+    for place in sorted({item.place for item in shown}):
+        done.reports.append(write_report(f"{OWN}/{place}"))
+        done.beside.append(in_one_line(compare(place, [i.item.name for i in shown if i.place == place]), place))
+    if refresh:
+        done.reports += publish([item for item in shown if item.item.name not in done.failures], done.notebooks)
     return done
+
+
+def publish(items: Sequence[OpenItem], notebooks: dict[str, str]) -> list[Path]:
+    """Put items in the place of what is published: tables, figures, the report, and, if they were executed with the
+    quick profile's own settings, notebooks. Returns the reports."""
+    for item in items:
+        save(item, publish=True)
+        if item.place == "quick" and notebooks.get(item.item.name) in ("executed", "unchanged"):
+            refresh_source(item)
+    return [write_report(place) for place in sorted({item.place for item in items})]
 
 
 def _saved(items: Sequence[OpenItem], done: Done) -> Iterator[OpenItem]:

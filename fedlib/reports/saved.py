@@ -1,27 +1,45 @@
-"""What an item leaves behind: its figure, its tables, its claims and where they come from."""
+"""What an item leaves behind: its figure, its tables, its claims and where they come from.
+
+What a user makes lies beside what is published: tables in results/own/<profile>/ and figures in figures/own/<profile>/,
+in the same order as in results/<profile>/ and figures/<profile>/, which come with fedlib and change only when somebody
+publishes. Runs are in results/<profile>/runs in any case: they are called by what they are, and nothing overwrites one.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
+import pandas as pd
 import torch
 
+from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.analysis.uncertainty import units
 from fedlib.base.files import write_atomically
 from fedlib.base.provenance import provenance
 from fedlib.claims import Claim, Verdict
+from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem
+from fedlib.spec import RunSpec
+
+OWN = "own"  # folder of what a user makes, under results/ and figures/
+PASSING = ("date", "shared_rounds", "load")  # of one run only, however alike many are
 
 
-def save(opened: OpenItem) -> dict:
-    """Write figure, tables and claims under figures/ and results/; returns what the report needs."""
-    item, (paper, stem) = opened.item, opened.item.name.split("/")
-    folder = opened.root / "results" / opened.place / paper
-    for table, frame in opened.tables.items():
-        if not table.startswith("_"):
-            path = folder / f"{stem if table == 'tidy' else f'{stem}.{table}'}.csv"
-            write_atomically(path, frame.to_csv(index=False, float_format="%.6g").encode())
-    picture = opened.root / "figures" / opened.place / paper / f"{stem}.png"
+def place_of(opened: OpenItem, publish: bool = False) -> str:
+    """The folder under results/ and figures/ to which an item's tables and figure go."""
+    return opened.place if publish else f"{OWN}/{opened.place}"
+
+
+def save(opened: OpenItem, publish: bool = False) -> dict:
+    """Write figure, tables and claims under figures/ and results/, beside what is published, or in its place; returns
+    what the report needs. Every row of a table says of which runs it is made; what they are says the table ORIGINS."""
+    item, (paper, stem), place = opened.item, opened.item.name.split("/"), place_of(opened, publish)
+    folder = opened.root / "results" / place / paper
+    origins = _origins(opened)
+    _write_tables(_tables(opened, origins), folder, stem)
+    picture = opened.root / "figures" / place / paper / f"{stem}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
     opened.figure().savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
     summary = {
@@ -36,13 +54,59 @@ def save(opened: OpenItem) -> dict:
         "runs": [spec.id for spec in opened.specs],
         "missing": opened.missing,
         "diverged": opened.diverged,
-        "provenance": _origins(opened),
+        "provenance": origins,
         "figure": str(picture.relative_to(opened.root)),
         "shown": item.shown,
         "answer": opened.answer(),
     }
     write_atomically(folder / f"{stem}.json", (json.dumps(summary, indent=1) + "\n").encode())
     return summary
+
+
+def _write_tables(tables: dict[str, pd.DataFrame], folder: Path, stem: str) -> None:
+    """Write an item's tables, and remove those that it had before and has no longer."""
+    names = {f"{stem}.csv" if name == "tidy" else f"{stem}.{name}.csv": frame for name, frame in tables.items()}
+    for name, frame in names.items():
+        write_atomically(folder / name, frame.to_csv(index=False, float_format="%.6g").encode())
+    for path in folder.glob(f"{stem}.*csv"):
+        if path.name not in names:
+            path.unlink()
+
+
+def _tables(opened: OpenItem, origins: list[dict]) -> dict[str, pd.DataFrame]:
+    """The tables that are kept, with the column COLUMN where there are runs, and `runs_of` as ORIGINS."""
+    tables = {name: frame for name, frame in opened.tables.items() if not name.startswith("_")}
+    if not opened.specs:
+        return tables
+    tables = {name: frame.assign(**{COLUMN: opened.made_by(name)}) for name, frame in tables.items()}
+    number = [origins.index(_lasting(r.provenance)) for r in opened.results]
+    return {**tables, ORIGINS: runs_of(opened.results).assign(origin=number)}  # of the summary's "provenance", from 0
+
+
+def runs_of(results: Sequence[RunResult]) -> pd.DataFrame:
+    """One row a run: run (its id), label, seed, status, partition (checksum), data (checksum), date, load, seconds;
+    pooled, client_mean: the accuracy over the rounds in percent as text, "5:61.20 10:63.07", empty for an attack."""
+    return pd.DataFrame(
+        {
+            "run": r.spec.id,
+            "label": r.spec.label,
+            "seed": r.spec.seed,
+            "status": r.status,
+            "partition": r.partition.get("checksum", ""),
+            "data": r.partition.get("data", ""),
+            "date": r.provenance.get("date", ""),
+            "load": r.provenance.get("load", ""),
+            "seconds": r.seconds.get("wall", ""),
+            **{metric: _curve(r, metric) for metric in ("pooled", "client_mean")},
+        }
+        for r in results
+    )
+
+
+def _curve(r: RunResult, metric: str) -> str:
+    """The accuracy over the rounds as text, empty for an attack."""
+    points = zip(*r.curve(metric)) if isinstance(r.spec, RunSpec) else ()
+    return " ".join(f"{t}:{100 * accuracy:.2f}" for t, accuracy in points)
 
 
 def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:
@@ -56,7 +120,10 @@ def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:
 
 
 def _origins(opened: OpenItem) -> list[dict]:
-    """The distinct origins of the runs, date and shared rounds left out; this process, where there are none."""
-    origins = [r.provenance for r in opened.results] or [provenance(torch.device("cpu"), "none")]
-    kept = [{k: v for k, v in origin.items() if k not in ("date", "shared_rounds")} for origin in origins]
+    """The distinct origins of the runs, without what is of one run only; this process, where there are none."""
+    kept = [_lasting(r.provenance) for r in opened.results] or [_lasting(provenance(torch.device("cpu"), "none"))]
     return [json.loads(text) for text in sorted({json.dumps(origin, sort_keys=True) for origin in kept})]
+
+
+def _lasting(origin: dict) -> dict:
+    return {name: value for name, value in origin.items() if name not in PASSING}

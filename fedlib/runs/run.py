@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from fedlib.attacks.spec import AttackSpec
 from fedlib.base.errors import Diverged
+from fedlib.base.load import OtherPrograms
 from fedlib.base.provenance import provenance
 from fedlib.engine.backends import pick
 from fedlib.engine.checkpoint import remove_checkpoints
@@ -30,7 +32,8 @@ def get_or_run_together(
 ) -> list[RunResult]:
     """Stored results, and new ones of what is missing, trained together (options of `simulate_together`).
 
-    Two processes that ask for the same run do it once; a killed run is continued.
+    Two processes that ask for the same run do it once; a killed run is continued. `provenance["load"]` of a new result:
+    the share of the machine that other programs took meanwhile.
     """
     find_device(device)
     with contextlib.ExitStack() as stack:
@@ -40,9 +43,11 @@ def get_or_run_together(
         missing = [spec for spec in specs if found[spec.id] is None]
         if not missing:
             return [found[spec.id] for spec in specs]
-        results = simulate_together(missing, device=device, checkpoint_every=checkpoint_every, **options)
+        with OtherPrograms() as others:
+            results = simulate_together(missing, device=device, checkpoint_every=checkpoint_every, **options)
         for spec, result in zip(missing, results):
-            found[spec.id] = to_store(spec, result, device, options.get("backend", "auto"))
+            result = to_store(spec, result, device, options.get("backend", "auto"))
+            found[spec.id] = replace(result, provenance=result.provenance | {"load": others.share})
             store.put(found[spec.id])
         remove_checkpoints(missing)
     return [found[spec.id] for spec in specs]

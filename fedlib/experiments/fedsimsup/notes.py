@@ -125,6 +125,12 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     }
 
 
+def goes_into(table: str, key: tuple) -> bool:
+    """Which runs a table is made of: training at two rates, baselines with other rates, one thing changed."""
+    part = key[0]
+    return isinstance(part, float) if table == "stability" else part == ("rate" if table == "rates" else "choice")
+
+
 worse = partial(less_accurate, "fedsimsup")
 
 
@@ -158,6 +164,8 @@ ITEM = Item(
     minutes={"smoke": 0.5, "quick": 0.7, "overnight": 70, "paper": 1500},
     runs=runs,
     analyse=analyse,
+    made_of=goes_into,
+    called={arm: key for arm, (key, _) in ARMS.of.items()},
     partial=True,
     diverging=True,
     figure=lambda tables: figures.choices_by_task(tables["effects"], "fedsimsup"),

@@ -92,6 +92,7 @@ ITEM = Item(
     minutes={"smoke": 0.2, "quick": 0.4, "overnight": 3, "paper": 400},
     runs=runs,
     analyse=analyse,
+    made_of=lambda table, key: table not in ("pairs", "groups") or key == (next(iter(TRAININGS)), 0),
     figure=lambda tables: figures.classifier_distances(tables["pairs"], tables["groups"], tables["tidy"]),
     answer=answer,
     claims=(

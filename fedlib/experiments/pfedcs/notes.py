@@ -114,6 +114,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
+MADE_OF = {"leak": ("server",), "server": ("server",), "parts": ("choice", "control")}  # all others: of choices
 LEAKS = {
     "auc": "twins by distance, AUC",
     "rand": "groups found, adjusted Rand index",
@@ -171,6 +172,8 @@ ITEM = Item(
     minutes={"smoke": 0.5, "quick": 0.7, "overnight": 40, "paper": 33_000},
     runs=runs,
     analyse=analyse,
+    made_of=lambda table, key: key[0] in MADE_OF.get(table, ("choice",)),
+    called={arm: (key,) if key in CONTROLS else (key, "pfedcs") for arm, (key, _) in ARMS.of.items()},
     partial=True,
     figure=lambda tables: figures.choices_by_task(tables["effects"], "pfedcs"),
     answer=answer,

@@ -69,6 +69,8 @@ def again(s: dict) -> Runs:
     }
 
 
+# Which of these runs make a table; every other table is made of those with one thing changed
+MADE_OF = {"leads": ("table",), "fit": ("table",), "cells": ("table", "again"), "alone": ("mixing",), "draws": ()}
 PARTS = {"table": TABLE.runs, "changed": changed, "mixing": MIXING.runs, "again": again}
 
 
@@ -192,6 +194,7 @@ ITEM = Item(
     partial=True,
     runs=lambda s: {(part, *key): spec for part, runs in PARTS.items() for key, spec in runs(s).items()},
     analyse=analyse,
+    made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
         "leads": "pFedSim's place and lead over the best other method, however the accuracy is read off",
         "alone": "What mixing brings: pFedSim, and the same without partners (Φ stays the identity), %",

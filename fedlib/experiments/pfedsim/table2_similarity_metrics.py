@@ -65,6 +65,7 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 30},
     runs=lambda s: {**four_subsets(s), **ten_clients(s)},
     analyse=analyse,
+    made_of=lambda table, key: key[0] == ("ten clients" if table == "ten_clients" else "four subsets"),
     figure=lambda tables: figures.similarity_measures(tables["tidy"], tables["ten_clients"], MEASURES, list(PAIRS)),
     claims=(
         Claim("CS orders the four pairs as the data does.", follows_the_data("cs")),

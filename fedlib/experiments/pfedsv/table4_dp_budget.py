@@ -110,6 +110,7 @@ ITEM = TABLE.item(
     settings=per_profile(ONE_SCALE, clip=NOISE["clip"]),
     minutes={"smoke": 0.3, "quick": 1, "paper": 900},
     analyse=analyse,
+    made_of=lambda table, key: table not in ("by_round", "readings"),
     partial=False,
     figure=lambda tables: figures.budgets(tables["cells"], tables["by_round"]),
     claims=(
