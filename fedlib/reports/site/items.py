@@ -1,0 +1,98 @@
+"""A page for every item: verdict first, then how to check it, figure, paper beside ours, provenance."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedlib.base.files import home
+from fedlib.reports.report import margin, origin, stored_table
+from fedlib.reports.site.facts import Saved
+from fedlib.reports.site.frame import Files, Site, counts
+from fedlib.reports.site.links import lessons_of_item
+from fedlib.reports.site.results import tested_at
+from fedlib.reports.status import head
+
+
+def item_pages(site: Site) -> Files:
+    """A page for every item, and its figures."""
+    files = {}
+    for name, shown in site.items.items():
+        files |= {one.figure: (home() / one.figure).read_bytes() for one in shown.saved.values()}
+        facts = {
+            "shown": shown, "best": shown.best, "parts": [_part(one) for one in shown.saved.values()],
+            "lessons": lessons_of_item(site.notebooks, name),
+            "paper_claims": any(claim.kind == "paper" for claim in shown.item.claims),
+        }  # fmt: skip
+        facts["parts"].sort(key=lambda part: part["one"] is not shown.best)
+        files |= site.page("item.html", f"items/{name}.html", shown.item.title, **facts)
+    return files
+
+
+def _part(one: Saved) -> dict:
+    """What the page of an item says of one scale."""
+    extra = {caption: stored_table(one.summary, name) for name, caption in one.summary.get("shown", {}).items()}
+    compared = paper_beside_ours(one)
+    return {
+        "one": one, "head": head(one.summary), "answer": one.summary.get("answer", ""),
+        "claims": [claim | {"margin": margin({"claims": [claim]})} for claim in one.summary["claims"]],
+        "counts": counts(one), "cells": compared is not None,
+        "compare": stored_table(one.summary, "compare") if compared is None else compared,
+        "extra": {caption: frame for caption, frame in extra.items() if len(frame)},
+        "commands": commands(one), "origins": [origin(p) for p in one.summary["provenance"]],
+    }  # fmt: skip
+
+
+def paper_beside_ours(one: Saved) -> pd.DataFrame | None:
+    """Paper | ours | difference | interval, one row a cell that was run; None where no table of accuracies was stored.
+
+    Accuracies in percent. The interval is the 95 % one of `fedlib.analysis.uncertainty`, or "?" where it is not known.
+    """
+    cells = one.table("cells")
+    if cells is None or one.item.table is None:
+        return None
+    cells = cells.to_dict("records")
+    printed = {(cell["column"], cell["row"]): cell for cell in cells if cell["series"] == "paper"}
+    tested, lines = tested_at(one.tidy), []
+    for cell in cells:
+        if cell["series"] == "paper":
+            continue
+        of_ours = cell["series"] == "ours"
+        theirs = printed.get((cell["column"], cell["row"])) if of_ours else None
+        lines.append({
+            "setting": cell["column"], "method": cell["row"] + ("" if of_ours else f" ({cell['series']})"),
+            "tested at": tested.get(cell["row"], ""), "paper": _printed(theirs) if theirs else "",
+            "ours": f"{float(cell['mean']):.2f}",
+            "difference": f"{float(cell['mean']) - float(theirs['mean']):+.2f}" if theirs else "",
+            "95 % interval": _interval(cell), "seeds": cell["seeds"],
+        })  # fmt: skip
+    return pd.DataFrame(lines) if lines else None
+
+
+def _printed(cell: dict) -> str:
+    return f"{float(cell['mean']):.2f}" + (f" ({float(cell['std']):.2f})" if cell["std"] else "")
+
+
+def _interval(cell: dict) -> str:
+    known = cell["low"] not in ("", "-inf")
+    return f"{float(cell['low']):.1f} to {float(cell['high']):.1f}" if known else "?"
+
+
+def commands(one: Saved) -> list[tuple[str, str]]:
+    """Command lines that check an item at one scale, and what they do."""
+    name, profile = one.item.name, one.summary["profile"]
+    options = "" if profile == "quick" else f" --profile {profile}"
+    options += "".join(f" --set {change}" for change in one.place.split("+")[1:])
+    made = f"fedlib reproduce {name}{options}"
+    lines = []
+    if profile != "quick" and one.opened and one.opened.specs and one.opened.can_be_shown:
+        again = "checks the claims again on the stored runs that come with fedlib; trains nothing"
+        lines.append((f"{made} --finished --no-notebooks", again))
+    time = f"from nothing {duration(one.item.minutes[profile])} on 2 cores"
+    return [*lines, (made, f"trains what is missing, then makes this page's figure, tables and verdicts; {time}")]
+
+
+def duration(minutes: float) -> str:
+    """A rough time in words."""
+    units = (("days", 1440), ("hours", 60), ("minutes", 1))
+    unit, size = next((pair for pair in units if minutes >= 1.5 * pair[1]), ("", 0))
+    return f"about {minutes / size:.0f} {unit}" if unit else "about a minute"
