@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pandas as pd
 
 from fedlib.base.files import home
@@ -81,7 +83,9 @@ def commands(one: Saved) -> list[tuple[str, str]]:
     """Command lines that check an item at one scale, and what they do."""
     name, profile = one.item.name, one.summary["profile"]
     options = "" if profile == "quick" else f" --profile {profile}"
-    options += "".join(f" --set {change}" for change in one.place.split("+")[1:])
+    for key, value in one.summary["changed"].items():
+        text = ",".join(value) if isinstance(value, list) else value
+        options += f" --set {shlex.quote(f'{key}={text}')}"
     made = f"fedlib reproduce {name}{options}"
     lines = []
     if profile != "quick" and one.opened and one.opened.specs and one.opened.can_be_shown:
