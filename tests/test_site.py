@@ -226,11 +226,12 @@ def test_changed_settings_are_in_the_command():
     item = experiments.find(TABLE3)
     changed = {"methods": ["fedavg", "local"], "dataset": "folder:my pictures"}
     saved = Saved(item, "paper+odd", {"profile": "paper", "changed": changed, "runs": [], "path": Path("none.json")})
-    ((command, what),) = commands(saved)
+    (command, what), (why, _) = commands(saved)
     assert (
         command
         == f"fedlib reproduce {TABLE3} --profile paper --set methods=fedavg,local --set 'dataset=folder:my pictures'"
     )
+    assert why == f"fedlib why {TABLE3} --profile paper+odd"
     assert what.endswith(f"from nothing {duration(item.minutes['paper'])} on 2 cores")
 
 
@@ -248,12 +249,12 @@ def test_paper_stands_beside_ours_with_difference_and_interval(made):
     text = (made[0] / f"items/{TABLE3}.html").read_text()
     table = text[text.index('<h2 id="numbers">') : text.index("</table>", text.index('<h2 id="numbers">'))]
     lines = [re.findall(r"<t[dh]>(.*?)</t[dh]>", line) for line in table.split("<tr")[1:]]
-    names = ["setting", "method", "tested at", "paper", "ours", "difference", "95 % interval", "seeds"]
+    names = ["setting", "method", "tested at", "paper", "ours", "difference", "95 % interval", "seeds", "runs"]
     cells = cells_of_table_3()
     ours = cells.loc["ours", "Dir(0.5)", "pfedsim"]
     assert lines[0] == names and len(lines) == 1 + len(cells.loc["ours"]) == 25
     expected = ["Dir(0.5)", "pfedsim", "post", "67.34 (0.36)", f"{ours['mean']:.2f}", f"{ours['mean'] - 67.34:+.2f}"]
-    assert [*expected, f"{ours['low']:.1f} to {ours['high']:.1f}", f"{ours['seeds']:.0f}"] in lines
+    assert [*expected, f"{ours['low']:.1f} to {ours['high']:.1f}", f"{ours['seeds']:.0f}", ours["run_ids"]] in lines
 
 
 # numbers --------------------------------------------------------------------------------------------------------------
@@ -289,16 +290,34 @@ def test_means_stand_beside_the_papers_numbers(rows):
 
 
 def test_run_ids_are_those_of_the_runs(rows):
-    checked = 0
-    for row in rows:
-        if row["profile"] == "paper" and row["unit"] == "fraction" and row["item"] == TABLE3:
-            stored = json.loads((CHECKOUT / f"results/paper/runs/{row['runs']}.json").read_text())
-            spec = RunSpec.from_dict(stored["spec"])
-            result = Store("paper", CHECKOUT / "results").get(spec)
-            assert (spec.method, f"Dir({spec.partition['alpha']})") == (row["method"], row["setting"])
-            assert result.final("pooled", row["point"]) == pytest.approx(float(row["value"]), rel=1e-5)
-            checked += 1
-    assert checked == len(pd.read_csv(CHECKOUT / f"results/paper/{TABLE3}.csv"))
+    own = [row for row in rows if row["item"] == TABLE3 and row["profile"] == "paper" and row["unit"] == "fraction"]
+    assert len(own) == len(pd.read_csv(CHECKOUT / f"results/paper/{TABLE3}.csv"))
+    for row in own:
+        (path,) = (CHECKOUT / "results/paper/runs").glob(f"{row['runs']}*.json")
+        result = Store("paper", CHECKOUT / "results").get(RunSpec.from_dict(json.loads(path.read_text())["spec"]))
+        assert (result.spec.method, f"Dir({result.spec.partition['alpha']})") == (row["method"], row["setting"])
+        assert result.final("pooled", row["point"]) == pytest.approx(float(row["value"]), rel=1e-5)
+
+
+def test_tables_without_run_ids_are_shown_too(small, tmp_path):
+    for path in (tmp_path / "home/results/paper/pfedsim").glob("*.csv"):
+        pd.read_csv(path, dtype=str).drop(columns="run_ids", errors="ignore").to_csv(path, index=False)
+    (tmp_path / f"home/results/paper/{TABLE3}.origins.csv").unlink()
+    small(tmp_path / "site")
+    rows = list(csv.DictReader((tmp_path / "site/results.csv").open()))
+    assert len(rows) > 50 and {row["runs"] for row in rows} == {""}
+    summary = json.loads((CHECKOUT / f"results/paper/{TABLE3}.json").read_text())
+    assert all(run in (tmp_path / f"site/items/{TABLE3}.html").read_text() for run in summary["runs"])
+
+
+def test_own_results_are_shown_where_none_are_published(small, tmp_path):
+    for folder in ("results", "figures"):
+        (tmp_path / f"home/{folder}/own").mkdir()
+        (tmp_path / f"home/{folder}/paper").rename(tmp_path / f"home/{folder}/own/paper")
+    small(tmp_path / "site")
+    text = (tmp_path / f"site/items/{TABLE3}.html").read_text()
+    assert "own/paper: as in the paper" in text and (tmp_path / f"site/figures/own/paper/{TABLE3}.png").exists()
+    assert f"fedlib why {TABLE3}</span> <span>--profile own/paper</span>" in text
 
 
 def test_json_has_the_rows_of_the_csv(made, rows):

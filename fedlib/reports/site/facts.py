@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -13,6 +12,7 @@ from fedlib.base.errors import BadValue
 from fedlib.base.files import home
 from fedlib.experiments import Item, OpenItem, find, names
 from fedlib.reports.report import SCALES, data_of, largest, saved_items
+from fedlib.reports.saved import OWN
 from fedlib.reports.status import IN
 from fedlib.runs.store import Spec
 
@@ -30,8 +30,8 @@ class Saved:
     @property
     def scale(self) -> str:
         """The place in words: "paper: as in the paper"."""
-        profile, *changes = self.place.split("+")
-        return f"{profile}: {IN[profile]}" + (f", but {', '.join(changes)}" if changes else "")
+        place, *changes = self.place.split("+")
+        return f"{place}: {IN[self.summary['profile']]}" + (f", but {', '.join(changes)}" if changes else "")
 
     @property
     def data(self) -> str:
@@ -58,26 +58,25 @@ class Saved:
             return None
 
     @functools.cached_property
-    def ids(self) -> dict[Hashable, str]:
-        """Ids of the runs behind it, by what the item calls them."""
-        found = {key: spec.id for key, spec in self.opened.runs.items()} if self.opened else {}
-        return {key: run for key, run in found.items() if run in self.summary["runs"]}
-
-    @functools.cached_property
     def specs(self) -> list[Spec]:
         """The runs behind it."""
-        return [self.opened.runs[key] for key in self.ids]
+        runs = set(self.summary["runs"])
+        return [spec for spec in self.opened.specs if spec.id in runs] if self.opened else []
 
-    def table(self, name: str = "") -> pd.DataFrame | None:
-        """A stored table, cells as they are written; without a name: one observation a row. None if there is none."""
+    def table(self, name: str = "") -> pd.DataFrame:
+        """A stored table, cells as they are written; without a name: one observation a row. FileNotFoundError without
+        it."""
         path = self.summary["path"].with_suffix(f".{name}.csv" if name else ".csv")
-        return pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else None
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+    def has(self, name: str) -> bool:
+        """Whether such a table was stored."""
+        return self.summary["path"].with_suffix(f".{name}.csv").exists()
 
     @functools.cached_property
     def tidy(self) -> pd.DataFrame:
-        """One observation a row; empty if the table is gone."""
-        found = self.table()
-        return pd.DataFrame() if found is None else found
+        """One observation a row."""
+        return self.table()
 
     @functools.cached_property
     def methods(self) -> list[str]:
@@ -117,7 +116,7 @@ class Shown:
     @property
     def best(self) -> Saved | None:
         """The one to show first (`fedlib.reports.report.largest`)."""
-        found = largest({place: one.summary for place, one in self.saved.items()})
+        found = largest({place.removeprefix(f"{OWN}/"): one.summary for place, one in self.saved.items()})
         return next((one for one in self.saved.values() if one.summary is found), None)
 
     @property
@@ -131,21 +130,23 @@ class Shown:
 
 
 def read_all() -> dict[str, Shown]:
-    """All items by name, in reading order; drafts only with results. Raises BadValue if nothing was saved at all."""
-    folders = sorted(path.name for path in (home() / "results").glob("*+*") if path.name.split("+")[0] in SCALES)
-    by_place = {place: {i["item"]: i for i in saved_items(place)} for place in [*SCALES, *folders]}
+    """All items by name, in reading order; drafts only with results. Results are what is published, or where nothing is
+    what was made here. Raises BadValue without any."""
+    by_place = _by_place("") or _by_place(f"{OWN}/")
+    if not by_place:
+        raise BadValue(f"there are no results in {home() / 'results'} to make a site of; run `fedlib reproduce` first")
     found = {}
     for name in names():
         item = find(name)
         saved = {place: Saved(item, place, own[name]) for place, own in by_place.items() if name in own}
         if saved or not item.draft:
             found[name] = Shown(item, saved)
-    if not any(shown.best for shown in found.values()):
-        raise BadValue(f"there are no results in {home() / 'results'} to make a site of; run `fedlib reproduce` first")
     return found
 
 
-def named(texts: Iterable[str], among: Iterable[str]) -> list[str]:
-    """Those of these names that the texts mention as whole words; all of them, if they mention none."""
-    text, among = " ".join(texts), list(among)
-    return [name for name in among if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)] or among
+def _by_place(inside: str) -> dict[str, dict[str, dict]]:
+    """Summaries of items by place and name: the profiles, and behind them those with changed settings."""
+    changed = (path.name for path in sorted((home() / "results" / inside).glob("*+*")))
+    places = [*SCALES, *(name for name in changed if name.split("+")[0] in SCALES)]
+    found = {inside + place: {i["item"]: i for i in saved_items(inside + place)} for place in places}
+    return {place: own for place, own in found.items() if own}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from markupsafe import Markup
 
 from fedlib.algorithms import citation
 from fedlib.reports.report import SCALES, margin, summed_up
-from fedlib.reports.site.facts import Saved, Shown, named
+from fedlib.reports.site.facts import Saved, Shown
 from fedlib.reports.site.frame import TEMPLATES, Files, Site
 from fedlib.reports.site.results import COLUMNS
 from fedlib.reports.status import IN
@@ -74,12 +75,18 @@ def _claims(shown: Shown, one: Saved) -> list[dict]:
             "margin": margin({"claims": [claim]}),
             "keys": {
                 "paper": [shown.paper], "scale": scale, "verdict": [claim["verdict"]], "point": one.points,
-                "method": named([claim["claim"], claim["evidence"]], one.methods),
-                "alpha": named([claim["claim"], claim["evidence"]], one.mixes),
+                "method": _named([claim["claim"], claim["evidence"]], one.methods),
+                "alpha": _named([claim["claim"], claim["evidence"]], one.mixes),
             },
         }
         for claim in one.summary["claims"]
     ]  # fmt: skip
+
+
+def _named(texts: Iterable[str], among: Iterable[str]) -> list[str]:
+    """Those of these names that the texts mention as whole words; all of them, if they mention none."""
+    text, among = " ".join(texts), list(among)
+    return [name for name in among if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)] or among
 
 
 def _values(rows: list[dict], name: str) -> list[str]:

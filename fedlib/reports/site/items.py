@@ -6,13 +6,23 @@ import shlex
 
 import pandas as pd
 
+from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.files import home
-from fedlib.reports.report import margin, origin, stored_table
+from fedlib.reports.report import few_decimals, margin, origin
 from fedlib.reports.site.facts import Saved
 from fedlib.reports.site.frame import Files, Site, counts
 from fedlib.reports.site.links import lessons_of_item
 from fedlib.reports.site.results import tested_at
 from fedlib.reports.status import head
+
+# what commands do
+CHECKS = "checks the claims again on the runs that come with fedlib, and trains nothing"
+MAKES = "trains what is missing, makes figure, tables and verdicts of your own, and says how they differ from these"
+ASKS = (
+    "says where these numbers come from: with a text of a row behind it, such as a method, settings, seeds, commit, "
+    "partition and the accuracy over the rounds"
+)
+ABOUT_RUNS = ("run", "label", "seed", "status", "date", "seconds")  # of the stored table of runs
 
 
 def item_pages(site: Site) -> Files:
@@ -32,15 +42,17 @@ def item_pages(site: Site) -> Files:
 
 def _part(one: Saved) -> dict:
     """What the page of an item says of one scale."""
-    extra = {caption: stored_table(one.summary, name) for name, caption in one.summary.get("shown", {}).items()}
+    extra = {caption: few_decimals(one.table(name)) for name, caption in one.summary.get("shown", {}).items()}
+    runs = one.table(ORIGINS) if one.has(ORIGINS) else pd.DataFrame({"run": one.summary["runs"]})
     compared = paper_beside_ours(one)
     return {
         "one": one, "head": head(one.summary), "answer": one.summary.get("answer", ""),
         "claims": [claim | {"margin": margin({"claims": [claim]})} for claim in one.summary["claims"]],
         "counts": counts(one), "cells": compared is not None,
-        "compare": stored_table(one.summary, "compare") if compared is None else compared,
+        "compare": few_decimals(one.table("compare")) if compared is None else compared,
         "extra": {caption: frame for caption, frame in extra.items() if len(frame)},
         "commands": commands(one), "origins": [origin(p) for p in one.summary["provenance"]],
+        "runs": runs[[name for name in ABOUT_RUNS if name in runs]],
     }  # fmt: skip
 
 
@@ -49,10 +61,9 @@ def paper_beside_ours(one: Saved) -> pd.DataFrame | None:
 
     Accuracies in percent. The interval is the 95 % one of `fedlib.analysis.uncertainty`, or "?" where it is not known.
     """
-    cells = one.table("cells")
-    if cells is None or one.item.table is None:
+    if one.item.table is None or not one.has("cells"):
         return None
-    cells = cells.to_dict("records")
+    cells = one.table("cells").to_dict("records")
     printed = {(cell["column"], cell["row"]): cell for cell in cells if cell["series"] == "paper"}
     tested, lines = tested_at(one.tidy), []
     for cell in cells:
@@ -66,6 +77,7 @@ def paper_beside_ours(one: Saved) -> pd.DataFrame | None:
             "ours": f"{float(cell['mean']):.2f}",
             "difference": f"{float(cell['mean']) - float(theirs['mean']):+.2f}" if theirs else "",
             "95 % interval": _interval(cell), "seeds": cell["seeds"],
+            "runs": cell.get(COLUMN, ""),
         })  # fmt: skip
     return pd.DataFrame(lines) if lines else None
 
@@ -87,12 +99,13 @@ def commands(one: Saved) -> list[tuple[str, str]]:
         text = ",".join(value) if isinstance(value, list) else value
         options += f" --set {shlex.quote(f'{key}={text}')}"
     made = f"fedlib reproduce {name}{options}"
-    lines = []
-    if profile != "quick" and one.opened and one.opened.specs and one.opened.can_be_shown:
-        again = "checks the claims again on the stored runs that come with fedlib; trains nothing"
-        lines.append((f"{made} --finished --no-notebooks", again))
-    time = f"from nothing {duration(one.item.minutes[profile])} on 2 cores"
-    return [*lines, (made, f"trains what is missing, then makes this page's figure, tables and verdicts; {time}")]
+    lines = [
+        (made, f"{MAKES}; from nothing {duration(one.item.minutes[profile])} on 2 cores"),
+        (f"fedlib why {name} --profile {one.place}", ASKS),
+    ]
+    if profile != "quick" and one.specs and one.opened.can_be_shown:
+        lines.insert(0, (f"{made} --finished --no-notebooks", CHECKS))
+    return lines
 
 
 def duration(minutes: float) -> str:

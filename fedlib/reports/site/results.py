@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
+from fedlib.analysis.run_ids import COLUMN
 from fedlib.reports.site.facts import Saved, Shown
 
 COLUMNS = {
@@ -28,13 +29,13 @@ COLUMNS = {
     "low": "where the 95 % interval begins",
     "high": "where it ends; empty where one run says nothing of chance",
     "paper_value": "the number that the paper prints, in the same unit",
-    "runs": "ids of the runs, where they are known: results/PROFILE/runs/ID.json",
+    "runs": "the beginnings of the ids of its runs: results/PROFILE/runs/ID*.json, where they are published",
     "table": "the stored table, results/PROFILE/TABLE.csv",
 }
 # columns that tell observations apart, though they are numbers
 KEYS = {
     *("seed", "round", "rounds", "client", "other", "client_a", "client_b", "image", "class", "layer", "alpha"),
-    *("sigma", "clients", "participants", "runs"),
+    *("sigma", "clients", "participants"),
 }
 UNITS = {"accuracy": "fraction", "client_mean": "fraction", "psnr": "dB", "seconds": "s a sample", "samples": "samples"}
 METHOD = ("row", "method", "arm", "learner")  # columns that say what was run, the first that is there
@@ -59,20 +60,21 @@ def _about(one: Saved, table: str) -> Row:
 
 def _means(one: Saved) -> Iterator[Row]:
     """Means over seeds of a table of accuracies, in percent, with the paper's beside them."""
+    if not one.has("cells"):
+        return
     cells = one.table("cells")
-    if cells is None or not {"series", "column", "row", "mean", "low", "high", "seeds"} <= set(cells.columns):
+    if not {"series", "column", "row", "mean", "low", "high", "seeds"} <= set(cells):
         return
     printed = {(c["column"], c["row"]): c["mean"] for c in cells.to_dict("records") if c["series"] == "paper"}
     tested = tested_at(one.tidy)
     for cell in cells[cells["series"] != "paper"].to_dict("records"):
         column, row, more = cell["column"], cell["row"], cell["series"] if cell["series"] != "ours" else ""
-        ids = [_run(one, row, column, seed) for seed in range(int(float(cell["seeds"] or 0)))]
         yield _about(one, ".cells") | {
             "method": row, "setting": f"{column}; {more}" if more else column, "point": tested.get(row, ""),
             "seed": f"mean of {cell['seeds']}", "measure": "accuracy", "value": cell["mean"], "unit": "%",
             "low": _finite(cell["low"]), "high": _finite(cell["high"]),
             "paper_value": "" if more else printed.get((column, row), ""),
-            "runs": cell.get("runs") or " ".join(filter(None, ids)),
+            "runs": cell.get(COLUMN, ""),
         }  # fmt: skip
 
 
@@ -85,10 +87,10 @@ def tested_at(tidy: pd.DataFrame) -> Row:
 def _observations(one: Saved) -> Iterator[Row]:
     """The numbers of the table with one observation a row, each on its own."""
     frame = one.tidy
-    measures = [c for c in frame if c not in KEYS and all(_is_number(text) for text in frame[c].unique())]
+    measures = [c for c in frame if c not in {*KEYS, COLUMN} and all(_is_number(text) for text in frame[c].unique())]
     method = next((c for c in METHOD if c in frame), None)
     setting = next((c for c in SETTING if c in frame), None)
-    told = [c for c in frame if c not in {*measures, method, setting, "seed", "point", "headline", "runs", "dataset"}]
+    told = [c for c in frame if c not in {*measures, method, setting, "seed", "point", "headline", "dataset", COLUMN}]
     for line in frame.to_dict("records"):
         own, column = line.get(method, ""), line.get(setting, "")
         more = [f"{c} = {line[c]}" for c in told if line[c] != ""]
@@ -96,16 +98,11 @@ def _observations(one: Saved) -> Iterator[Row]:
         about |= {
             "dataset": line.get("dataset", about["dataset"]), "method": own,
             "setting": "; ".join([column, *more] if column else more), "point": line.get("point", ""),
-            "seed": line.get("seed", ""), "runs": line.get("runs") or _run(one, own, column, line.get("seed", "")),
+            "seed": line.get("seed", ""), "runs": line.get(COLUMN, ""),
         }  # fmt: skip
         for measure in measures:
             if line[measure] != "":
                 yield about | {"measure": measure, "value": line[measure], "unit": UNITS.get(measure, "")}
-
-
-def _run(one: Saved, row: str, column: str, seed) -> str:
-    """The id of a table's run; an empty text if that is not known."""
-    return one.ids.get((row, column, int(seed)), "") if str(seed).isdigit() else ""
 
 
 def _is_number(text: str) -> bool:
