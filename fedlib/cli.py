@@ -537,12 +537,22 @@ def report(
         str, typer.Option(help="Folder under results/: quick, paper, own/quick (what you made), or another one.")
     ] = "quick",
     readme: Annotated[bool, typer.Option("--readme", help="Also renew the table in README.md.")] = False,
+    site: Annotated[
+        Path | None,
+        typer.Option(help="Write static pages on all papers, methods and lessons to this new or empty folder instead."),
+    ] = None,
 ):
     """Write and print the comparison with the papers, from what is published, or with --profile own/quick from what
     `fedlib reproduce` has made here.
 
     With a paper's name: its items at its own settings, and in the quick profile where they were not run at these.
+    With --site: pages that need no network, and all numbers as results.csv and results.json.
     """
+    if site is not None:
+        require(paper is None, "paper", paper, "none with --site, which has all papers")
+        require(not readme, "--readme", readme, "a call of its own, without --site")
+        _site(site.expanduser())
+        return
     from fedlib.base.files import home
     from fedlib.reports.report import readme_block, readme_with_block, saved_items, scoreboard, write_page, write_report
 
@@ -556,6 +566,14 @@ def report(
         file = home() / "README.md"
         file.write_text(readme_with_block(file.read_text(), readme_block()))
         print(f"renewed: {file}")
+
+
+def _site(folder: Path) -> None:
+    from fedlib.reports.site import build
+
+    names = build(folder)
+    pages = sum(name.endswith(".html") for name in names)
+    print(f"{pages} pages, {len(names)} files; open {folder / 'index.html'}")
 
 
 @app.command()

@@ -135,12 +135,17 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     if frame.empty:
         return ["None."]
-    shown = markdown(frame.drop(columns=COLUMN, errors="ignore").map(_short))
+    shown = markdown(few_decimals(frame))
     if COLUMN not in frame or not frame[COLUMN].any():
         return [shown]
     ask = f"fedlib why {item['item']} ROW --profile {place_of_saved(item)}"
     file = path.relative_to(home()).as_posix()
     return [shown, f"<sub>The runs behind a row: `{ask}`; their ids: [{path.name}]({to_home}{file})</sub>"]
+
+
+def few_decimals(frame: pd.DataFrame) -> pd.DataFrame:
+    """A saved table of texts as it is shown: numbers with few decimals, and without its column of runs."""
+    return frame.drop(columns=COLUMN, errors="ignore").map(_short)
 
 
 def _each_run(item: dict, to_home: str) -> str:
@@ -196,10 +201,6 @@ def page(paper: str) -> str:
 def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     """items: one a table or figure; telling: those whose answers are shown,
     also in quick where the paper's runs are not all there."""
-    own = [item for item in items if item["profile"] == "paper"]
-    claims = [claim for item in own for claim in item["claims"]]
-    night = [claim for item in items if item["profile"] == "overnight" for claim in item["claims"]]
-    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
     place, title = citation(paper)
     return [
         f"# What could be reproduced of {title.partition(':')[0]}",
@@ -208,23 +209,27 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         "seeds and clients, reaches over"
         ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and'
         " tests this code.",
-        f"**At the paper's own settings:** {tally(claims) if claims else 'nothing has been run yet'}. "
-        + (
-            f"**Overnight, on the paper's images, of which there are fewer, in fewer rounds:** {tally(night)}. "
-            if night
-            else ""
-        )
-        + (
-            "Only in the quick profile, on small data, so that the paper's numbers cannot be expected: "
-            f"{', '.join(small)}."
-            if small
-            else ""
-        ),
+        summed_up(items),
         *_answers(telling),
         "## Scoreboard",
         readme_block(f"{paper}/*", "../"),
         *(part for item in items for part in section(item, "../")),
     ]
+
+
+def summed_up(items: list[dict]) -> str:
+    """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure."""
+    claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
+    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
+    said = tally(claims["paper"]) if claims["paper"] else "nothing has been run yet"
+    parts = [f"**At the paper's own settings:** {said}."]
+    if claims["overnight"]:
+        night = "**Overnight, on the paper's images, of which there are fewer, in fewer rounds:**"
+        parts.append(f"{night} {tally(claims['overnight'])}.")
+    if small:
+        why = "Only in the quick profile, on small data, so that the paper's numbers cannot be expected:"
+        parts.append(f"{why} {', '.join(small)}.")
+    return " ".join(parts)
 
 
 def _answers(items: list[dict]) -> list[str]:
@@ -278,14 +283,15 @@ def origin(p: dict) -> str:
 def scoreboard(items: list[dict]) -> str:
     """One row an item: how many of its claims were reproduced."""
     rows = [
-        {"item": i["item"], "what": i["title"], "data": ", ".join(_data(i)), "intervals over": i.get("seeds", "?")}
+        {"item": i["item"], "what": i["title"], "data": ", ".join(data_of(i)), "intervals over": i.get("seeds", "?")}
         | {"claims": tally(i["claims"]), "margin of the first claim": margin(i)}
         for i in items
     ]
     return markdown(pd.DataFrame(rows))
 
 
-def _data(item: dict) -> list[str]:
+def data_of(item: dict) -> list[str]:
+    """The data sets that an item was run on."""
     settings = item["settings"]
     if "datasets" in settings:
         return settings["datasets"]
@@ -305,7 +311,9 @@ def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
         }
         for profile, title in SCALES.items():
             item = by_profile[profile].get(name)
-            row[title] = f"{', '.join(_data(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
+            row[title] = (
+                f"{', '.join(data_of(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
+            )
         rows.append(row)
     return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
 

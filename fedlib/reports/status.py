@@ -21,17 +21,19 @@ def status(name: str) -> str:
     item = largest({profile: own[name] for profile, own in saved.items() if name in own})
     if item is None:
         return f"Nothing was found yet: `fedlib reproduce {name}` runs the quick profile."
-    missing, needed = len(item.get("missing") or ()), len(item["runs"])
-    so_far = f", {needed - missing} of {needed} runs so far" if missing else ""
-    over = f"; intervals over {item['seeds']}" if item.get("seeds") else ""
     lines = [
         (claim["verdict"], claim["claim"], margin({"claims": [claim]}).replace("[", "\\["))
         for claim in item["claims"]
         if claim["kind"] != "check"
     ]
     table = pd.DataFrame(lines, columns=["verdict", "claim", "by how much, at the closest"])
-    head = (
-        f"**Found so far, profile `{item['profile']}`** ({IN[item['profile']]}{so_far}{over}): {tally(item['claims'])}."
-    )
-    head = f"{head} {diverged(item)}".strip()
-    return f"{head}\n\n{markdown(table)}" if lines else head
+    return f"{head(item)}\n\n{markdown(table)}" if lines else head(item)
+
+
+def head(item: dict) -> str:
+    """What was found, in one sentence of Markdown: scale, how many runs, what intervals are over, all verdicts."""
+    missing, needed = len(item.get("missing") or ()), len(item["runs"])
+    so_far = f", {needed - missing} of {needed} runs so far" if missing else ""
+    over = f"; intervals over {item['seeds']}" if item.get("seeds") else ""
+    found = f"**Found so far, profile `{item['profile']}`** ({IN[item['profile']]}{so_far}{over})"
+    return f"{found}: {tally(item['claims'])}. {diverged(item)}".strip()
