@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.cli import app
 from fedlib.lessons import labs
+from fedlib.lessons.sandbox import explained
 
 WRONG = {
     path.stem: runpy.run_path(str(path))["WRONG"] for path in (Path(__file__).parent / "wrong_solutions").glob("*")
@@ -117,6 +118,22 @@ def with_first_solution(released: str, code: str) -> str:
     return json.dumps(notebook)
 
 
+def without_marks(notebook: str) -> str:
+    """As a program leaves it that keeps no metadata of cells."""
+    loaded = json.loads(notebook)
+    return json.dumps(loaded | {"cells": [cell | {"metadata": {}} for cell in loaded["cells"]]})
+
+
+def with_accidents(solved: str) -> str:
+    """A solved lab whose first answer is there twice, whose first test is gone, and whose last test is there twice."""
+    notebook = json.loads(solved)
+    answer = next(i for i, cell in enumerate(notebook["cells"]) if about(cell).get("solution"))
+    last = max(i for i, cell in enumerate(notebook["cells"]) if about(cell).get("grade"))
+    found = notebook["cells"]
+    cells = [*found[: answer + 1], found[answer], *found[answer + 2 : last + 1], *found[last:]]
+    return json.dumps(notebook | {"cells": [{k: v for k, v in cell.items() if k != "id"} for cell in cells]})
+
+
 @pytest.fixture(scope="module")
 def course(tmp_path_factory) -> Path:
     """All labs released; students who solved all and nothing."""
@@ -184,19 +201,62 @@ def test_submissions_that_misbehave_cost_only_themselves_and_unchanged_ones_are_
         submit(course, "caller", lab, with_first_solution(
             released, f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
         ))  # fmt: skip
-        found = labs.grade(course, [lab], seconds=5).set_index("student")
+        submit(course, "unmarked", lab, without_marks(released))
+        submit(course, "unlucky", lab, with_accidents((labs.SOURCE / f"{lab}.ipynb").read_text()))
+        submit(course, "quitter", lab, with_first_solution(released, "import os; os._exit(1)"))
+        found = labs.grade(course, [lab], seconds=10).set_index("student")
         if sys.platform.startswith("linux"):
             with pytest.raises(BlockingIOError):
                 server.accept()
-    assert found["points"].to_dict() == {
-        "caller": 0, "endless": 0, "idler": 0, "no notebook": 0, "renamed": 0, "solver": POINTS}  # fmt: skip
-    assert f"{lab} (1).ipynb: rename it" in found.loc["renamed", "problem"]
+    reached = found["points"][found["points"] > 0].to_dict()
+    assert reached == {"solver": POINTS, "unlucky": POINTS} and len(found) == 9
+    problems = found["problem"][found["problem"] != ""]
+    said = {"no notebook": "not a Jupyter notebook", "renamed": f"{lab} (1).ipynb: rename it", "unmarked": "mark"}
+    said["quitter"] = "Python itself ended"
+    assert set(problems.index) == set(said) and all(text in problems[student] for student, text in said.items())
+    assert {path.name for path in (course / "feedback").iterdir()}.isdisjoint(said)
     kept = pd.read_csv(course / "points.csv").groupby("lab")["student"].nunique()
-    assert kept[lab] == 6 and all(kept[other] == 2 for other in labs.names()[1:])  # other labs' rows are kept
-    assert (
-        "Notebook" in found.loc["no notebook", "problem"] and not found["problem"][["caller", "idler", "solver"]].any()
-    )
+    assert kept[lab] == 9 and all(kept[other] == 2 for other in labs.names()[1:])  # other labs' rows are kept
     assert all(path.stat().st_mtime_ns == before[path] for path in before)
+
+
+def test_a_graded_lab_is_not_released_again_with_other_exercises(course, grades, tmp_path, monkeypatch):
+    lab = labs.names()[0]
+    released = course / "release" / lab / f"{lab}.ipynb"
+    before = released.read_text()
+    monkeypatch.setattr(labs, "SOURCE", tmp_path)
+    (tmp_path / f"{lab}.ipynb").write_text(
+        before.replace('"test_accuracies"', '"test_means"')  # grade_id of a test
+    )
+    with pytest.raises(FedlibError, match="exercises or tests now .test_accuracies, test_means.: release it to"):
+        labs.release(course, [lab])
+    assert released.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("[INFO] x\nValueError: no  good\n[ERROR] y", "ValueError: no good"),
+        ("...\nnbclient.exceptions.DeadKernelError: Kernel died\n", "Python itself ended"),
+        ("a\nb\n", "b"),
+        ("", "no reason given"),
+    ],
+)
+def test_why_a_submission_was_not_graded_is_one_line(log, said):
+    assert explained(log).startswith(said) and "\n" not in explained(log)
+
+
+def test_a_test_that_is_missing_comes_back_where_it_was_and_strange_marks_go():
+    from fedlib.lessons.whole import made_whole, mark
+
+    def cell(name="", grade=False):
+        return {"source": name, "metadata": {"nbgrader": {"grade_id": name, "grade": grade}} if name else {}}
+
+    released = [cell("a"), cell("test_a", True), cell("b"), cell("test_b", True)]
+    submitted = [cell("a"), cell("old"), cell(), cell("b"), cell(), cell("a")]
+    assert [mark(c) for c in made_whole(submitted, released)] == ["", "", "", "test_a", "b", "", "a", "test_b"]
+    assert [mark(c) for c in made_whole([cell("a"), cell()], released)] == ["a", "test_a", "test_b", ""]
+    assert mark(submitted[0]) == "a"  # what was submitted stays as it is
 
 
 def test_labs_bad_input(tmp_path, monkeypatch):

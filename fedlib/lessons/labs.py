@@ -43,8 +43,11 @@ def names() -> tuple[str, ...]:
 def release(folder: Path, labs: Sequence[str] = ()) -> list[Path]:
     """Write the students' versions of labs (default: all) to a course's folder: without solutions and hidden tests, and
     with the notebooks that they link to, so that the links lead somewhere.
-    Raises BadValue for an unknown lab, FedlibError if nbgrader is missing or refuses."""
+    Raises BadValue for an unknown lab, FedlibError if nbgrader is missing or refuses, or if a lab that was graded here
+    has other exercises now; what was released stays as it is then."""
     labs, api = _chosen(labs), course(folder)
+    for lab in labs:
+        _require_same_exercises(api, lab, Path(folder))
     for lab in tqdm(labs, desc="release", unit="lab", leave=False, file=sys.stderr):
         source = Path(folder) / "source" / lab
         source.mkdir(parents=True, exist_ok=True)
@@ -79,9 +82,11 @@ def grade(folder: Path, labs: Sequence[str] = (), seconds: float = 60, again: bo
     api, lines = course(folder), []
     for path in tqdm(found, desc="grade", unit="submission", leave=False, file=sys.stderr):
         student, lab = path.parts[-3:-1]
-        problem = _misnamed(path)
+        problem = _unfit(path, folder / "release" / lab / path.name)
         if not problem and (again or not _is_graded(folder, path)):
             problem = _run_apart(folder, lab, student, seconds)
+        if problem:  # a page from an earlier submission would show points that are no longer there
+            shutil.rmtree(folder / "feedback" / student / lab, ignore_errors=True)
         lines.append((student, lab, *_points(api, lab, student, problem), problem))
     grades = pd.DataFrame(lines, columns=COLUMNS).sort_values(["student", "lab"], ignore_index=True)
     write_atomically(folder / "points.csv", _with_other_labs(folder, grades).to_csv(index=False).encode())
@@ -121,12 +126,40 @@ def _checked(answer: dict, what: str) -> None:
         raise FedlibError(f"{what}: {' '.join(reasons[:2]) or answer['error']}")
 
 
-def _misnamed(path: Path) -> str:
-    """What is wrong with a submission's file, or an empty text."""
-    if path.is_file():
-        return ""
-    others = ", ".join(sorted(other.name for other in path.parent.iterdir())) or "nothing"
-    return f"there is no {path.name}, but {others}: rename it"
+def _marks(path: Path) -> set[str]:
+    """The names of exercises and tests that a notebook's cells carry. Raises ValueError if it is no notebook."""
+    cells = json.loads(path.read_text())["cells"]
+    return {about["grade_id"] for cell in cells if "grade_id" in (about := cell["metadata"].get("nbgrader", {}))}
+
+
+def _require_same_exercises(api, lab: str, folder: Path) -> None:
+    """nbgrader cannot give graded submissions other exercises; raise FedlibError before it has deleted the release."""
+    from nbgrader.api import MissingEntry
+
+    with api.gradebook as book:
+        try:
+            graded = book.find_notebook(lab, lab)
+        except MissingEntry:
+            return
+        known = {cell.name for cell in graded.source_cells} if graded.submissions else set()
+    if known and (changed := known ^ _marks(SOURCE / f"{lab}.ipynb")):
+        raise FedlibError(
+            f"{lab} was graded in {folder}, and has other exercises or tests now ({', '.join(sorted(changed))}): "
+            "release it to a new folder, and put the submissions there"
+        )
+
+
+def _unfit(path: Path, released: Path) -> str:
+    """Why a submission cannot be graded, as far as its file tells, or an empty text."""
+    if not path.is_file():
+        others = ", ".join(sorted(other.name for other in path.parent.iterdir())) or "nothing"
+        return f"there is no {path.name}, but {others}: rename it"
+    try:
+        if _marks(path).isdisjoint(_marks(released)):
+            return "no cell carries nbgrader's mark of an exercise: copy the answers into the lab as it was released"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "it is not a Jupyter notebook"
+    return ""
 
 
 def _with_other_labs(folder: Path, grades: pd.DataFrame) -> pd.DataFrame:

@@ -47,17 +47,32 @@ def cut_off() -> str:
 
 def autograde(folder: str, lab: str, student: str, seconds: float) -> str:
     """What went wrong, or an empty text. Points go to nbgrader's gradebook, feedback to its folder."""
-    from fedlib.lessons.labs import course  # later than `cut_off`, which a process with threads may not do
+    from nbgrader import preprocessors as steps  # later than `cut_off`, which a process with threads may not do
+
+    from fedlib.lessons.labs import course
+    from fedlib.lessons.whole import MakeWhole
 
     api = course(folder)
     api.config.ExecutePreprocessor.timeout = max(1, round(seconds))
+    api.config.ExecutePreprocessor.iopub_timeout = max(1, round(seconds))  # 4 are too few for a busy machine
     api.config.ExecutePreprocessor.interrupt_on_timeout = True
+    api.config.MakeWhole.released = f"{folder}/release/{lab}/{lab}.ipynb"
+    api.config.Autograde.sanitize_preprocessors = [
+        steps.ClearOutput, MakeWhole, steps.OverwriteKernelspec, steps.OverwriteCells, steps.CheckCellMetadata
+    ]  # fmt: skip
     for step in (api.autograde, api.generate_feedback):
         answer = step(lab, student, force=True)
         if not answer["success"]:
-            errors = [line.strip() for line in (answer["log"] or "").splitlines() if "Error" in line]
-            return errors[-1][:200] if errors else str(answer["error"])[-200:]
+            return explained((answer["log"] or "") + "\n" + str(answer["error"]))
     return ""
+
+
+def explained(log: str) -> str:
+    """Why nbgrader did not grade, in one line, from what it wrote."""
+    if "DeadKernelError" in log:
+        return "Python itself ended while the notebook ran: os._exit, no memory left, or a crash in compiled code"
+    lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "no reason given")[:200]
 
 
 if __name__ == "__main__":
