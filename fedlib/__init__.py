@@ -16,7 +16,7 @@ Folders in the order in which they build on each other; each imports only from t
     claims/       from tables to verdicts
     figures/      from tables to pictures
     experiments/  one file a table or figure of a paper: its runs, its tables, its claims
-    reports/      the main job: figures, tables, notebooks, pages
+    reports/      the main job: figures, tables, notebooks, pages; where a number comes from
     benchmarks/   how fast it is
     lessons/      toys that fit on the screen
     cli.py        the command line

@@ -63,16 +63,25 @@ def changed(path: Path, column: str, row: int, to: float) -> None:
     frame.to_csv(path, index=False)
 
 
-@pytest.fixture
-def made(home):
-    """Two seeds of an item that trains, published and made here alike; the folder of the second."""
-    assert call("reproduce", FIG2, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
-    own = home / "results/own/smoke+seeds=2"
-    shutil.copytree(own, home / "results/smoke+seeds=2", dirs_exist_ok=True)
-    return own / "pfedsim"
-
-
 PLACE = "smoke+seeds=2"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A home in which two seeds of an item were made."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("FEDLIB_HOME", str(folder))
+        assert call("reproduce", FIG2, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def made(home, trained):
+    """The same, published and made here alike; the folder of the tables of the second."""
+    shutil.copytree(trained, home, dirs_exist_ok=True)
+    shutil.copytree(home / "results/own" / PLACE, home / "results" / PLACE, dirs_exist_ok=True)
+    return home / "results/own" / PLACE / "pfedsim"
 
 
 def test_equal_results_are_the_same(made):
@@ -133,6 +142,13 @@ def test_another_verdict_another_claim_and_rows_of_one_side_are_told(made):
     assert len(listed(compare(PLACE)[0], 1).splitlines()) < len(listed(compare(PLACE)[0], 5).splitlines()) + 1
 
 
+def test_tables_of_counts_that_are_the_same_have_nothing_to_compare(home):
+    assert call("reproduce", FIG3, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    shutil.copytree(home / "results/own/smoke", home / "results/smoke", dirs_exist_ok=True)
+    (one,) = compare("smoke")
+    assert one.cells.empty and one.unmatched == 0 and one.compared == 0 and "so are its counts" in listed(one, 3)
+
+
 def test_times_are_not_compared(made):
     for folder, seconds in ((made, 1.0), (made.parents[2] / PLACE / "pfedsim", 2.0)):
         path = folder / "fig2_classifier_similarity.csv"
@@ -145,6 +161,15 @@ def test_nothing_to_compare_is_an_error_that_says_what_to_do(home):
     assert result.exit_code == 2 and "results/own/paper and results/paper" in result.stderr
     assert "fedlib reproduce --profile paper" in result.stderr
     assert call("compare", "pfedsim/fig1").exit_code == 2
+
+
+def test_refresh_publishes_besides_what_it_leaves_in_own(home):
+    result = call("reproduce", FIG3, "--refresh", "--no-notebooks")
+    assert result.exit_code == 0, result.output
+    for place in ("quick", "own/quick"):
+        assert (home / f"results/{place}/{FIG3}.json").exists() and (home / f"figures/{place}/{FIG3}.png").exists()
+        assert (home / f"results/{place}/report.md").exists()
+    assert "nothing of these is published in results/quick" in result.output  # before
 
 
 def test_publishing_puts_tables_figures_and_report_in_place_and_removes_tables_that_are_no_longer_made(home):

@@ -69,12 +69,12 @@ def test_where_the_files_of_runs_are_not_published_it_says_so_and_draws_the_part
 
 
 def test_what_was_saved_with_an_item_tells_the_same_when_the_run_files_are_gone(home):
-    item = "pfedsim/table6_rho"
-    assert call("reproduce", item, "--profile", "smoke", "--no-notebooks").exit_code == 0
-    args = ("why", item, "0.3", "--profile", "own/smoke")
+    item = "pfedsim/fig2_classifier_similarity"
+    assert call("reproduce", item, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
+    args = ("why", item, "i-j", "--profile", "own/smoke+seeds=2")
     first = call(*args)
     assert first.exit_code == 0 and "not here" not in first.output and first.output.count("  run ") == 2
-    shutil.rmtree(home / "results/smoke/runs")
+    shutil.rmtree(home / "results/smoke+seeds=2/runs")
     second = call(*args)
     assert second.exit_code == 0 and "what is said of them was saved with the item" in second.output
     told = [[line for line in text.splitlines() if line.startswith(("  run", "    ", "  again"))]

@@ -17,7 +17,7 @@ from fedlib.analysis.run_ids import COLUMN
 from fedlib.reports.report import saved_items
 from fedlib.reports.saved import OWN
 
-ROUNDING = 1e-5  # relative; tables have six digits
+ROUNDING, FLOAT32 = 1e-5, 1e-6  # differences that are none: relative, as tables have six digits; and absolute
 TIMES = "seconds"  # how columns begin that hold times
 NUMBER = "#"  # of a row among those of the same texts and seed: rounds, clients
 
@@ -28,7 +28,8 @@ class Comparison:
 
     verdicts: claims whose verdicts differ, with the published and the own one; same: how many do not differ. cells: one
     row a number that differs: cell, published, own, difference, spread (standard deviation over seeds of what is
-    published, NaN with one seed), seeds; compared: how many numbers there were. unmatched: rows that only one has.
+    published, NaN with one seed), seeds, size (what numbers of its column are on average, without sign); compared: how
+    many numbers there were, counts that are the same left out. unmatched: rows that only one has.
     """
 
     item: str
@@ -68,7 +69,7 @@ def _observations(path: Path) -> pd.DataFrame:
 
 def _cells(then: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
     """Numbers that differ, how many were compared, and how many rows were left out because only one table has them."""
-    columns = ["cell", "published", "own", "difference", "spread", "seeds"]
+    columns = ["cell", "published", "own", "difference", "spread", "seeds", "size"]
     if then.index.names != now.index.names:
         return pd.DataFrame(columns=columns), 0, len(then) + len(now)
     shared = then.index.intersection(now.index)
@@ -76,15 +77,17 @@ def _cells(then: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, int, in
     then, now = then.loc[shared], now.loc[shared]
     alike = [name for name in then if not is_float_dtype(then[name]) and then[name].equals(now.get(name))]
     by, lines = [name for name in shared.names if name != "seed"], []
-    about = then[[name for name in alike if not is_bool_dtype(then[name])]].groupby(by, sort=False).first()
+    counts = [name for name in alike if not is_bool_dtype(then[name]) and then[name].nunique() > 1]
+    about = then[counts].groupby(by, sort=False).first()
     about = [_said(row) for row in about.reset_index().to_dict("records")]
     seeds = then.groupby(by, sort=False).size()
     for name in (name for name in then if name in now and name not in alike):
         groups = [frame[name].astype(float).groupby(by, sort=False) for frame in (then, now)]
         (before, after), spread = (group.mean() for group in groups), groups[0].std(ddof=1)
-        lines += zip([f"{name}: {what}" for what in about], before, after, after - before, spread, seeds)
-    cells = pd.DataFrame(lines, columns=columns)
-    same = np.isclose(cells["published"], cells["own"], rtol=ROUNDING, atol=1e-9, equal_nan=True)
+        cells, size = [f"{name}: {what}" for what in about], [before.abs().mean()] * len(before)
+        lines += zip(cells, before, after, after - before, spread, seeds, size)
+    cells = pd.DataFrame(lines, columns=columns).astype(dict.fromkeys([*columns[1:5], "size"], float))
+    same = np.isclose(cells["published"], cells["own"], rtol=ROUNDING, atol=FLOAT32, equal_nan=True)
     return cells[~same].reset_index(drop=True), len(cells), unmatched
 
 
@@ -98,6 +101,11 @@ def beyond(cells: pd.DataFrame) -> pd.Series:
     """Differences in units of the spread over seeds, NaN where there is one seed."""
     size, spread = cells["difference"].abs(), cells["spread"]
     return (size / spread.where(spread > 0)).mask(spread == 0, np.inf)
+
+
+def relative(cells: pd.DataFrame) -> pd.Series:
+    """Differences in units of what numbers of the same column are on average."""
+    return cells["difference"].abs() / cells["size"].where(cells["size"] > 0, 1)
 
 
 def in_one_line(found: Sequence[Comparison], place: str) -> str:
@@ -127,7 +135,7 @@ def _largest(cells: pd.DataFrame) -> list[str]:
         texts.append(f"the largest is {where} the spread over seeds: {_number(row)}, spread {row['spread']:.3g}")
     single = cells[units.isna()]
     if len(single):
-        row = single.loc[(single["difference"].abs() / single["published"].abs().clip(lower=1e-9)).idxmax()]
+        row = single.loc[relative(single).idxmax()]
         texts.append(f"the largest of those with one seed, whose spread is not known: {_number(row)}")
     return texts
 
@@ -138,15 +146,14 @@ def _number(row: pd.Series) -> str:
 
 def listed(one: Comparison, most: int) -> str:
     """One item's differences, a line each; most: so many numbers at most, those farthest beyond the spread first."""
-    lines = [f"{one.item}: {one.same} of {one.same + len(one.verdicts)} verdicts are the same, "
-             f"{len(one.cells)} of {one.compared} numbers differ"]  # fmt: skip
+    numbers = f"{len(one.cells)} of {one.compared} numbers differ" if one.compared else "so are its counts"
+    lines = [f"{one.item}: {one.same} of {one.same + len(one.verdicts)} verdicts are the same, {numbers}"]
     lines += [f"  verdict  {then} -> {now}: {text}" for text, then, now in one.verdicts]
     if one.unmatched:
         lines.append(f"  {one.unmatched} rows are in one of the two tables only")
     if len(one.cells):
         units = beyond(one.cells)
-        relative = one.cells["difference"].abs() / one.cells["published"].abs().clip(lower=1e-9)
-        order = one.cells.assign(units=units.fillna(0), relative=relative)
+        order = one.cells.assign(units=units.fillna(0), relative=relative(one.cells))
         for k, row in order.sort_values(["units", "relative"], ascending=False).head(most).iterrows():
             sizes = f"{row['own']:.6g} for {row['published']:.6g} ({row['difference']:+.3g}, {_spread(row, units[k])})"
             lines.append(f"  {sizes}  {row['cell']}")

@@ -271,7 +271,7 @@ def _run(row: pd.Series) -> list[str]:
     text, points = f"  run {row['run']}, seed {row['seed']}", _points(row.get("pooled", ""))
     for name, title in (("partition", "partition"), ("data", "data"), ("date", "done"), ("status", "")):
         text += f", {title} {row[name]}".replace(",  ", ", ") if row.get(name) else ""
-    text += f", {float(row['seconds']) / 60:.1f} minutes" if row.get("seconds") else ""
+    text += f", {_duration(float(row['seconds']))}" if row.get("seconds") else ""
     if not points:
         return [text]
     (t, last), (best_t, best) = points[-1], max(points, key=lambda point: point[1])
@@ -285,6 +285,10 @@ def _run(row: pd.Series) -> list[str]:
         f"best round {best:.2f} % (round {best_t})",
         f"    {sparkline([percent for _, percent in points])}  by round: {numbers}",
     ]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def sparkline(values: Sequence[float]) -> str:
