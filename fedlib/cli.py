@@ -536,7 +536,9 @@ def report(
     profile: Annotated[
         str, typer.Option(help="Folder under results/: quick, paper, own/quick (what you made), or another one.")
     ] = "quick",
-    readme: Annotated[bool, typer.Option("--readme", help="Also renew the table in README.md.")] = False,
+    scoreboard: Annotated[
+        bool, typer.Option("--scoreboard", help="Also renew results/scoreboard.md: all papers, all scales.")
+    ] = False,
     site: Annotated[
         Path | None,
         typer.Option(help="Write static pages on all papers, methods and lessons to this new or empty folder instead."),
@@ -550,22 +552,19 @@ def report(
     """
     if site is not None:
         require(paper is None, "paper", paper, "none with --site, which has all papers")
-        require(not readme, "--readme", readme, "a call of its own, without --site")
+        require(not scoreboard, "--scoreboard", scoreboard, "a call of its own, without --site")
         _site(site.expanduser())
         return
-    from fedlib.base.files import home
-    from fedlib.reports.report import readme_block, readme_with_block, saved_items, scoreboard, write_page, write_report
+    from fedlib.reports import report as pages
 
     if paper is not None:
-        paths = write_page(paper)
-        print(f"{readme_block(f'{paper}/*')}\n\nin full: {' and '.join(map(str, paths))}")
+        paths = pages.write_page(paper)
+        print(f"{pages.across_scales(f'{paper}/*')}\n\nin full: {' and '.join(map(str, paths))}")
     else:
-        path = write_report(profile)
-        print(f"{scoreboard(saved_items(profile))}\n\nin full: {path}")
-    if readme:
-        file = home() / "README.md"
-        file.write_text(readme_with_block(file.read_text(), readme_block()))
-        print(f"renewed: {file}")
+        path = pages.write_report(profile)
+        print(f"{pages.scoreboard(pages.saved_items(profile))}\n\nin full: {path}")
+    if scoreboard:
+        print(f"renewed: {pages.write_scoreboard()}")
 
 
 def _site(folder: Path) -> None:

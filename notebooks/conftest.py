@@ -16,7 +16,9 @@ matplotlib.pyplot.close("all")
 pandas.reset_option("display", silent=True)
 torch.set_printoptions(profile="default")
 os.chdir({folder!r})
-os.environ["FEDLIB_HOME"] = {home!r}
+for name in [name for name in os.environ if name.startswith("FEDLIB_")]:
+    del os.environ[name]
+os.environ |= {environment!r}
 get_ipython().reset(new_session=True)
 """
 
@@ -31,7 +33,9 @@ class WarmKernel(RunningKernel):
             super().__init__(kernel_name, cwd, startup_timeout)
             WarmKernel.warm = self
         self.__dict__ = WarmKernel.warm.__dict__
-        self.await_reply(self.execute_cell_input(EMPTY.format(folder=cwd, home=os.environ["FEDLIB_TEST_SHARED"])), 300)
+        environment = {name: value for name, value in os.environ.items() if name.startswith("FEDLIB_")}
+        environment["FEDLIB_HOME"] = os.environ["FEDLIB_TEST_SHARED"]
+        self.await_reply(self.execute_cell_input(EMPTY.format(folder=cwd, environment=environment)), 300)
 
     def stop(self):
         """The next notebook goes on with it; the last one leaves it to `pytest_sessionfinish`."""

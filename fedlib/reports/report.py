@@ -16,8 +16,14 @@ from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 
+SCOREBOARD = """# Scoreboard
+
+Each row is a table, a figure or the replication notes of a paper. The last three columns say how many of its claims got
+which verdict, by scale, and on which data. "Own" counts questions that we asked beyond the paper; "checks" counts what
+holds by construction, and only tests this code. [The guide on claims](../notebooks/guides/reading_a_claim.ipynb)
+explains the verdicts. `fedlib report --scoreboard` writes this page from the stored results."""
+
 SCALES = {"quick": "quick profile", "overnight": "overnight", "paper": "paper's settings"}
-BEGIN, END = "<!-- report: begin (written by `fedlib report --readme`) -->", "<!-- report: end -->"
 
 
 def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
@@ -212,7 +218,7 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         summed_up(items),
         *_answers(telling),
         "## Scoreboard",
-        readme_block(f"{paper}/*", "../"),
+        across_scales(f"{paper}/*"),
         *(part for item in items for part in section(item, "../")),
     ]
 
@@ -298,15 +304,27 @@ def data_of(item: dict) -> list[str]:
     return [settings["dataset"]] if "dataset" in settings else item["data"]
 
 
-def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
-    """What is replicated and how well: the scoreboards of the two profiles side by side; to_home:
-    where notebooks/ lies."""
+def write_scoreboard() -> Path:
+    """Write `scoreboard_page` as results/scoreboard.md."""
+    path = home() / "results" / "scoreboard.md"
+    write_atomically(path, scoreboard_page().encode())
+    return path
+
+
+def scoreboard_page() -> str:
+    """Every item with its verdicts at every scale, in Markdown, as a page that lies in results/."""
+    return f"{SCOREBOARD}\n\n{across_scales()}\n"
+
+
+def across_scales(pattern: str = "*/*") -> str:
+    """One row an item, one column a scale, in Markdown: on which data, and how many claims got which verdict. Links
+    are those of a page in results/."""
     by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in SCALES}
     names = sorted(set().union(*by_profile.values()))
     rows = []
     for name in names:
         row = {
-            "item": f"[`{name}`]({to_home}notebooks/{name}.ipynb)",
+            "item": f"[`{name}`](../notebooks/{name}.ipynb)",
             "what": next(i[name] for i in by_profile.values() if name in i)["title"],
         }
         for profile, title in SCALES.items():
@@ -321,10 +339,3 @@ def readme_block(pattern: str = "*/*", to_home: str = "") -> str:
 def _so_far(item: dict) -> str:
     missing, needed = len(item.get("missing") or ()), len(item["runs"])
     return f" ({needed - missing} of {needed} runs so far)" if missing else ""
-
-
-def readme_with_block(text: str, block: str) -> str:
-    """The README with the text between its two markers replaced. Raises FedlibError if a marker is missing."""
-    if BEGIN not in text or END not in text:
-        raise FedlibError(f"README.md lacks the lines {BEGIN!r} and {END!r}")
-    return text[: text.index(BEGIN) + len(BEGIN)] + "\n" + block + "\n" + text[text.index(END) :]

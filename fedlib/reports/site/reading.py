@@ -20,6 +20,7 @@ from fedlib.reports.site.frame import Files, Site, boxed
 from fedlib.reports.site.links import heading, lesson_of_method, proper_name
 
 KINDS = {
+    "guides": "Guides",
     "lessons": "Lessons",
     "labs": "Labs",
     "solutions": "Solutions of the lessons' exercises",
