@@ -83,7 +83,7 @@ def _cells(then: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, int, in
         groups = [frame[name].astype(float).groupby(by, sort=False) for frame in (then, now)]
         (before, after), spread = (group.mean() for group in groups), groups[0].std(ddof=1)
         lines += zip([f"{name}: {what}" for what in about], before, after, after - before, spread, seeds)
-    cells = pd.DataFrame(lines, columns=columns)
+    cells = pd.DataFrame(lines, columns=columns).astype({"published": float, "own": float})  # also where there are none
     same = np.isclose(cells["published"], cells["own"], rtol=ROUNDING, atol=1e-9, equal_nan=True)
     return cells[~same].reset_index(drop=True), len(cells), unmatched
 
