@@ -92,6 +92,15 @@ def test_equal_results_are_the_same(made):
     assert compare(PLACE, ["pfedsim/fig1_cka"]) == [] and "nothing of these is published" in in_one_line([], PLACE)
 
 
+def test_whole_numbers_that_are_all_the_same_are_compared_too(home):
+    """A table of counts has no column of floats, and where nothing differs there is no cell to look at."""
+    item = OpenItem(find("pfedsv/fig6_partitions"), "smoke", root=home)
+    save(item)
+    save(item, publish=True)
+    (one,) = compare("smoke")
+    assert one.same == 5 and not one.verdicts and one.cells.empty and one.unmatched == 0
+
+
 def test_a_difference_is_told_with_its_size_and_whether_the_spread_over_seeds_explains_it(made):
     path = made / "fig2_classifier_similarity.csv"
     frame = pd.read_csv(path)
