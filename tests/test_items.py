@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +15,11 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import typer
 from helpers import analysed, made_up, smoke_item
+from typer.testing import CliRunner
 
-from fedlib import figures
+from fedlib import cli, figures
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
 from fedlib.experiments import PROFILES, OpenItem, at_paper_scale, find, names, open_item
@@ -333,7 +337,8 @@ NOTEBOOKS = sorted(p for p in (PROJECT / "notebooks").rglob("*.ipynb") if p.pare
 def test_a_committed_notebook_is_complete(path):
     cells = json.loads(path.read_text())["cells"]
     code = [c for c in cells if c["cell_type"] == "code"]
-    assert [c for c in code if "parameters" in c["metadata"].get("tags", [])], "no parameters cell"
+    guide, lesson = (path.parent.name == kind for kind in ("guides", "lessons"))
+    assert guide or [c for c in code if "parameters" in c["metadata"].get("tags", [])], "no parameters cell"
     assert all(c["execution_count"] for c in code), "a cell was never executed"
     assert sum(bool(c["outputs"]) for c in code) >= len(code) - 2, "outputs are missing"
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
@@ -343,8 +348,13 @@ def test_a_committed_notebook_is_complete(path):
     prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in kinds)
     assert prose >= lines
     text = "".join("".join(c["source"]) for c in cells)
-    purpose = "**Question.**" if path.stem == "notes" else "**Claim.**"
-    assert (purpose in text or path.parent.name == "lessons") and "## Exercises" in text and "@@" not in text
+    assert "@@" not in text
+    if guide:
+        assert "".join(cells[0]["source"]).startswith("# Guide: ") and "**Purpose.**" in "".join(cells[0]["source"])
+        assert len(cells) <= 15 and "/tmp/" not in path.read_text()
+    else:
+        purpose = "**Question.**" if path.stem == "notes" else "**Claim.**"
+        assert (purpose in text or lesson) and "## Exercises" in text
 
 
 @pytest.mark.parametrize("lesson", sorted((PROJECT / "notebooks" / "lessons").glob("*.ipynb")), ids=lambda p: p.stem)
@@ -360,12 +370,44 @@ def test_a_lesson_has_worked_solutions_that_were_run(lesson):
     assert f"(../lessons/{lesson.name})" in "".join(cells[0]["source"])
 
 
-def test_every_item_has_a_notebook_and_the_other_notebooks_are_lessons():
+def test_every_item_has_a_notebook_and_the_other_notebooks_are_guides_and_lessons():
     own = {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS}
-    lessons = {name for name in own if name.startswith("lessons/")}
-    assert own - lessons == set(FINISHED)
+    others = {name for name in own if name.startswith(("guides/", "lessons/"))}
+    assert own - others == set(FINISHED)
     readme = (PROJECT / "README.md").read_text()
-    assert lessons and all(f"(notebooks/{name}.ipynb)" in readme for name in lessons)
+    assert others and all(f"(notebooks/{name}.ipynb)" in readme for name in others)
+
+
+def prose(path: Path) -> str:
+    """The text of a page, or of a notebook's Markdown cells."""
+    if path.suffix != ".ipynb":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
+GUIDES = [p for p in NOTEBOOKS if p.parent.name == "guides"]
+PAGES = [PROJECT / "README.md", PROJECT / "results" / "scoreboard.md", *GUIDES]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+def test_links_lead_to_files_that_are_there(path):
+    links = re.findall(r"\]\(([^)\s]+)\)", prose(path))
+    broken = [to for to in links if not to.startswith("http") and not (path.parent / to).exists()]
+    assert links and not broken
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+def test_commands_on_pages_exist_with_their_options(path):
+    """Every `fedlib COMMAND --option` of the text, in lines of code and within sentences, and of a guide's cells."""
+    commands = typer.main.get_command(cli.app).commands
+    source = path.read_text() if path.suffix == ".ipynb" else prose(path)
+    found = re.findall(r"(?<![\w/.])fedlib ([a-z][\w-]*)((?: +[^\s`#&|\\]+)*)", source)
+    for command, words in found:
+        if command in commands and not hasattr(commands[command], "commands"):  # "fedlib reads ..." is a sentence
+            options = {option for p in commands[command].params for option in [*p.opts, *p.secondary_opts]} | {"--help"}
+            assert {w for w in words.split() if re.fullmatch(r"--[a-z-]+", w)} <= options, f"fedlib {command} {words}"
+    assert path.stem in ("scoreboard", "privacy") or len({c for c, _ in found if c in commands}) >= 2
 
 
 def test_a_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_path, monkeypatch):
@@ -407,13 +449,48 @@ def test_a_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monk
     assert not notebooks.output_path(item).exists()
 
 
-def test_readme_says_what_ci_runs_and_its_table_is_the_reports(monkeypatch):
+def test_readme_is_short_and_says_what_ci_runs():
     readme, ci = (PROJECT / "README.md").read_text(), (PROJECT / ".ci" / "run").read_text()
+    assert len(readme.splitlines()) <= 130
     assert "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/fedlib reproduce" in readme
     assert ".venv/bin/pip install -e '.[test]' && .venv/bin/pytest" in readme
     assert "pip install --quiet -e '.[test]'" in ci and ".venv/bin/pytest" in ci
+
+
+@pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])
+def test_the_intervals_of_the_readmes_answers_are_those_of_the_results(monkeypatch, paper):
+    """Each [low, high] of a paper's answer is, rounded, one that the paper's saved results tell, or its opposite."""
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
-    assert report.readme_with_block(readme, report.readme_block()) == readme, "run `fedlib report --readme`"
+    number = r"([-+]?\d+\.\d+)"
+    pair = re.compile(rf"\[{number},\s+{number}\]")
+    answer = next(part for part in prose(PROJECT / "README.md").split("\n* ") if f"(results/{paper}.md)" in part)
+    told = [item for scale in report.SCALES for item in report.saved_items(scale, f"{paper}/*")]
+    texts = [text for i in told for text in (i.get("answer") or "", *(claim["evidence"] for claim in i["claims"]))]
+    known = [tuple(map(float, ends)) for text in texts for ends in pair.findall(text)]
+    known += [(-high, -low) for low, high in known]
+    shown = pair.findall(answer)
+    for ends in shown:
+        off = 0.5 / 10 ** len(ends[0].partition(".")[2]) + 1e-9
+        assert any(all(abs(float(a) - b) <= off for a, b in zip(ends, each)) for each in known), ends
+    assert len(shown) >= (0 if paper == "pfedsv" else 2)
+
+
+def test_the_committed_scoreboard_is_what_the_results_say(monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
+    page = (PROJECT / "results" / "scoreboard.md").read_text()
+    assert report.scoreboard_page() == page, "run `fedlib report --scoreboard`"
+
+
+def test_a_report_renews_the_scoreboard_where_it_is_asked_to(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    shutil.copytree(PROJECT / "results" / "quick" / "pfedcs", tmp_path / "results" / "quick" / "pfedcs")
+    page = tmp_path / "results" / "scoreboard.md"
+    assert CliRunner().invoke(cli.app, ["report"]).exit_code == 0 and not page.exists()
+    result = CliRunner().invoke(cli.app, ["report", "--scoreboard"])
+    assert result.exit_code == 0 and f"renewed: {page}" in result.output
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| [`")]
+    assert len(rows) == sum(name.startswith("pfedcs/") for name in ITEMS)
+    assert all("digits: " in row and row.endswith("| not run yet | not run yet |") for row in rows)
 
 
 @pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])

@@ -513,7 +513,8 @@ def test_the_command_makes_a_site_and_says_what_to_open(small, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    "arguments, why", [(["pfedsim"], "paper = 'pfedsim' is not"), (["--readme"], "--readme = True is not accepted")]
+    "arguments, why",
+    [(["pfedsim"], "paper = 'pfedsim' is not"), (["--scoreboard"], "--scoreboard = True is not accepted")],
 )
 def test_the_command_takes_no_paper_with_a_site(tmp_path, arguments, why):
     result = CliRunner().invoke(cli.app, ["report", *arguments, "--site", str(tmp_path / "site")])
