@@ -20,6 +20,7 @@ LEFT = re.compile(r">(\\(?:[A-Za-z]+|.))<")
 SIGNS = {r"\arg": "arg", r"\|": "‖", r"\{": "{", r"\}": "}", r"\langle": "⟨", r"\rangle": "⟩"}
 SIGNS |= {r"\lceil": "⌈", r"\rceil": "⌉", r"\lfloor": "⌊", r"\rfloor": "⌋"}
 LINK = re.compile(r'href="([^":]+)\.ipynb(#[^"]*)?"')
+FILE = re.compile(r'<a href="\.\./\.\./[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of the project: source, results, README
 # what only lecturers should read, as nbgrader marks it
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL | re.MULTILINE)
 HIDDEN = re.compile(r"\n*### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
@@ -74,7 +75,8 @@ def _exporter() -> Exporter:
 
 
 def body(path: Path) -> str:
-    """A notebook's cells and outputs as HTML; links to notebooks lead to their pages. Labs come without solutions.
+    """A notebook's cells and outputs as HTML. Links to notebooks lead to their pages; those to other files of the
+    project, which a site does not have, become plain text. Labs come without solutions.
 
     Raises FedlibError for a formula that MathML cannot say.
     """
@@ -86,7 +88,7 @@ def body(path: Path) -> str:
         made, _ = _exporter().from_notebook_node(notebook)
     except FedlibError as error:
         raise FedlibError(f"{path.parent.name}/{path.name}: {error}") from error
-    return LINK.sub(lambda link: f'href="{link[1]}.html{link[2] or ""}"', made)
+    return LINK.sub(lambda link: f'href="{link[1]}.html{link[2] or ""}"', FILE.sub(r"\1", made))
 
 
 def without_solutions(notebook: NotebookNode) -> None:
