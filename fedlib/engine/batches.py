@@ -37,7 +37,8 @@ class Source:
 
     def batch(self, index: Tensor, mask: Tensor | None = None) -> Batch:
         """The samples `index` int64 [B] as a Batch."""
-        x = self.images.index_select(0, index).to(self.dtype, memory_format=torch.contiguous_format)
+        rows = index.to(self.images.device)  # `index_select` is half as long as indexing, but wants them there
+        x = self.images.index_select(0, rows).to(self.dtype, memory_format=torch.contiguous_format)
         return Batch(x.mul_(self.scale).add_(self.shift), self.labels[index], mask)
 
 
