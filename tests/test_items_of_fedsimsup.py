@@ -45,7 +45,10 @@ def test_settings_of_the_tables(name):
     assert {spec.images for spec in night.values()} == {20_000} and not any("femnist" in key[1] for key in night)
     often = {row for row, column, seed in night if seed == 2}
     assert often == {"local", "fedavg", "fedrep", "fedsimsup"}
-    assert all("cifar10," in column and column.endswith("100") for _, column, seed in night if seed)
+    twice = {column for _, column, seed in night if seed == 1 and column.endswith("50")}
+    assert twice == ({"cifar10, Dir(0.5), 50"} if name == "table1_dirichlet" else set())  # FedSimSup's seed 0 diverges
+    others = {column for _, column, seed in night if seed} - twice
+    assert all("cifar10," in column and column.endswith("100") for column in others)
 
 
 def test_femnist_keeps_its_writers():

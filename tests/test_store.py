@@ -645,6 +645,23 @@ def test_a_disk_that_fills_up_while_a_state_is_streamed_costs_the_checkpoint_onl
     assert not list((checkpoint.cache_root() / "checkpoints").iterdir())
 
 
+def test_ctrl_c_while_a_state_is_streamed_ends_the_run(monkeypatch):
+    """torch's writer answers an interrupt in the middle of a piece, half of which is written, with an error of its own."""
+    pieces, write = [], checkpoint._Hashed.write
+
+    def interrupted(self, data):
+        pieces.append(len(data))
+        written = write(self, bytes(data)[: len(data) // 2] if len(pieces) == 7 else data)
+        if len(pieces) == 7:
+            raise KeyboardInterrupt
+        return written
+
+    monkeypatch.setattr(checkpoint._Hashed, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(tiny("local", rounds=2), checkpoint_every=0)
+    assert len(pieces) >= 7 and not list((checkpoint.cache_root() / "checkpoints").iterdir())
+
+
 def test_the_killing_scripts_are_valid():
     for script in (CHILD, KILLER):
         compile(textwrap.dedent(script), "script", "exec")

@@ -62,6 +62,8 @@ class Checkpoint:
                 file.seek(0)
                 file.write(archive.digest.hexdigest().encode())
         except (OSError, RuntimeError) as error:
+            if isinstance(error.__context__, KeyboardInterrupt):  # torch's writer closes an archive that is cut short
+                raise error.__context__ from None
             if isinstance(error, RuntimeError) and not _full(error):
                 raise
             warnings.warn(f"checkpoint not written: {error}", stacklevel=2)
