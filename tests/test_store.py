@@ -646,7 +646,7 @@ def test_a_disk_that_fills_up_while_a_state_is_streamed_costs_the_checkpoint_onl
 
 
 def test_ctrl_c_while_a_state_is_streamed_ends_the_run(monkeypatch):
-    """torch's writer answers an interrupt in the middle of a piece, half of which is written, with an error of its own."""
+    """torch's writer answers an interrupt in the middle of a piece with an error of its own."""
     pieces, write = [], checkpoint._Hashed.write
 
     def interrupted(self, data):
