@@ -93,6 +93,10 @@ def reproduce(
         bool, typer.Option("--finished", help="Train nothing: show the runs that are there, and say what is missing.")
     ] = False,
     notebooks: Annotated[bool, typer.Option(help="Execute the notebooks as well.")] = True,
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="Formats of the figures: png, which is always written, and pdf, svg, or both."),
+    ] = "png",
     refresh: Annotated[
         bool,
         typer.Option(
@@ -111,13 +115,14 @@ def reproduce(
     """
     from fedlib.reports.report import tally
     from fedlib.reports.reproduce import reproduce as carry_out
-    from fedlib.reports.saved import place_of
+    from fedlib.reports.saved import FORMATS, place_of
 
     started = time.monotonic()
     changes, until = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods), _until(budget)
     require(not refresh or profile != "smoke", "--refresh with profile", profile, "quick, overnight or paper")
+    formats = [choose("figure format", name.strip(), FORMATS) for name in format_.split(",")]
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
-    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, until)
+    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, until, formats)
     for name, how in done.notebooks.items():
         if how.startswith("skipped"):
             print(f"{name}: notebook {how}")
@@ -531,7 +536,7 @@ def _value(text: str):
 def report(
     paper: Annotated[
         str | None,
-        typer.Argument(help="pfedsim, fedsimsup or pfedsv: one page on this paper, as Markdown and as HTML."),
+        typer.Argument(help="pfedsim, fedsimsup, pfedcs or pfedsv: one page on this paper, as Markdown and as HTML."),
     ] = None,
     profile: Annotated[
         str, typer.Option(help="Folder under results/: quick, paper, own/quick (what you made), or another one.")

@@ -40,11 +40,13 @@ def call(*args: str):
 
 
 def test_main_job_leaves_figures_tables_claims_and_a_report(home):
-    result = call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
+    command = ("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
+    result = call(*command, "--format", "pdf, svg")
     assert result.exit_code == 0, result.output
     assert "2 of 2 items" in result.output
     for name in ("fig2_classifier_similarity", "fig3_partitions"):
-        assert (home / f"figures/own/smoke/pfedsim/{name}.png").read_bytes().startswith(b"\x89PNG")
+        for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+            assert (home / f"figures/own/smoke/pfedsim/{name}.{kind}").read_bytes().startswith(start)
         assert (home / f"results/own/smoke/pfedsim/{name}.csv").stat().st_size > 100
         summary = json.loads((home / f"results/own/smoke/pfedsim/{name}.json").read_text())
         assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]
@@ -134,6 +136,7 @@ ERRORS = [
         ["unknown step 'fast'", "auto, torch, fused, unfold"],
     ),
     (("sweep", ITEM, "--profile", "smoke", "--step", "fast"), ["unknown step 'fast'", "auto, torch, fused, unfold"]),
+    (("reproduce", "--format", "jpg"), ["figure format 'jpg'", "accepted: png, pdf, svg"]),
     (("reproduce", "--methods", "pfedsims"), ["'pfedsims'", "did you mean pfedsim"]),
     (("reproduce", ITEM, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
     (("reproduce", ITEM, "--seeds", -1), ["seeds = -1", "positive"]),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedlib import algorithms
+from fedlib.figures import lessons
 from fedlib.figures.base import APART
 from fedlib.figures.looks import HOME, looks, proper, proper_name
 
@@ -23,6 +26,13 @@ def test_rows_that_are_no_methods_keep_their_names():
     assert proper("pfedsim, rho = 0") == "pFedSim, rho = 0" and proper("fedavg") == "FedAvg"
     for row in ("K-means", "oracle", "with the cap", "../secret", ""):
         assert proper(row) == row
+
+
+def test_a_method_has_its_colour_in_the_lessons_curves_too():
+    table = pd.DataFrame(np.random.rand(5, 4), columns=["oracle", "IFCA, k = 2", "FedPer", "IFCA, k = 3"])
+    lines = {line.get_label(): line for line in lessons.curves({"accuracy": table}).axes[0].lines}
+    assert lines["IFCA, k = 2"].get_color() == lines["IFCA, k = 3"].get_color() == looks(["ifca"])["ifca"][0]
+    assert len({lines[name].get_color() for name in ("oracle", "FedPer", "IFCA, k = 2")}) == 3
 
 
 def test_a_method_looks_the_same_in_every_figure_and_no_two_rows_look_alike():

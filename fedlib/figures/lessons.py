@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
-from fedlib.figures.looks import looks, proper
+from fedlib.figures.looks import colour_of, looks, proper
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -121,7 +121,7 @@ def curves(
     ylim: tuple[float, float] | None = None,
 ) -> Figure:
     """Lines, a table a panel: its index is x, each column a line;
-    names that agree before a comma share a colour, the rest sets the dash.
+    names that agree before a comma share a colour, which is the method's own if it is one; the rest sets the dash.
 
     xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
     """
@@ -129,7 +129,10 @@ def curves(
     labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
     names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
     known = (INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER, *APART[4:6], *APART[8:])  # then from the first on
-    by_name = {name: known[k % len(known)] for k, name in enumerate(names)}
+    own = {colour: name for name in reversed(names) if (colour := colour_of(name))}  # the first of two that share one
+    by_name = {name: colour for colour, name in own.items()}
+    free = [colour for colour in known if colour not in own]
+    by_name |= {name: free[k % len(free)] for k, name in enumerate(name for name in names if name not in by_name)}
     for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
         seen: dict[str, int] = {}
         for column in table.columns:

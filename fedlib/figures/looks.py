@@ -41,6 +41,15 @@ def proper(row: str) -> str:
     return proper_name(method) + rest
 
 
+@functools.cache
+def colour_of(name: str) -> str | None:
+    """The colour of the method with this code or proper name, None if there is no such method."""
+    for colour, methods in zip(APART, HOME):
+        if any(name in (method, proper_name(method)) for method in methods):
+            return colour
+    return None
+
+
 def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of every row. A method has its own colour, and its variants too; rows that share a colour have
     different markers; what is no method gets a colour that no other row has, as long as there are any."""

@@ -69,11 +69,12 @@ def reproduce(
     notebooks: bool = True,
     refresh: bool = False,
     until: float | None = None,
+    formats: Sequence[str] = (),
 ) -> Done:
     """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
     notebook, and the report, beside what is published, and compared with it. A failing item does not stop the others.
     finished: train nothing. refresh: publish them, and in the quick profile the notebooks' outputs as well. until: when
-    training is to stop, in seconds since 1970; what is there then is shown."""
+    training is to stop, in seconds since 1970; what is there then is shown. formats: of figures, beside PNG."""
     options = dict(jobs=jobs, device=device, step=step, until=until)
     done = Done(failures={} if finished else failed_items(opened, train(opened, **options)))
     for item in opened if until is not None else ():
@@ -83,7 +84,7 @@ def reproduce(
         item for item in opened if item.item.name not in done.failures and (not item.finished or item.can_be_shown)
     ]
     whole = (
-        item for item in _saved(showable, done) if notebooks and not item.missing
+        item for item in _saved(showable, done, formats) if notebooks and not item.missing
     )  # a notebook would train what is missing
     done.notebooks = execute_all(whole, jobs or 2)
     done.failures |= {name: f"its notebook {how}" for name, how in done.notebooks.items() if how.startswith("failed")}
@@ -92,25 +93,26 @@ def reproduce(
         done.reports.append(write_report(f"{OWN}/{place}"))
         done.beside.append(in_one_line(compare(place, [i.item.name for i in shown if i.place == place]), place))
     if refresh:
-        done.reports += publish([item for item in shown if item.item.name not in done.failures], done.notebooks)
+        sound = [item for item in shown if item.item.name not in done.failures]
+        done.reports += publish(sound, done.notebooks, formats)
     return done
 
 
-def publish(items: Sequence[OpenItem], notebooks: dict[str, str]) -> list[Path]:
+def publish(items: Sequence[OpenItem], notebooks: dict[str, str], formats: Sequence[str] = ()) -> list[Path]:
     """Put items in the place of what is published: tables, figures, the report, and, if they were executed with the
     quick profile's own settings, notebooks. Returns the reports."""
     for item in items:
-        save(item, publish=True)
+        save(item, publish=True, formats=formats)
         if item.place == "quick" and notebooks.get(item.item.name) in ("executed", "unchanged"):
             refresh_source(item)
     return [write_report(place) for place in sorted({item.place for item in items})]
 
 
-def _saved(items: Sequence[OpenItem], done: Done) -> Iterator[OpenItem]:
+def _saved(items: Sequence[OpenItem], done: Done, formats: Sequence[str]) -> Iterator[OpenItem]:
     """Save items one by one and yield those that could be."""
     for item in items:
         try:
-            done.summaries[item.item.name] = save(item)
+            done.summaries[item.item.name] = save(item, formats=formats)
         except FedlibError as error:
             done.failures[item.item.name] = str(error)
         except Exception as error:

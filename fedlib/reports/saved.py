@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib as mpl
 import pandas as pd
 import torch
 
@@ -24,6 +25,7 @@ from fedlib.experiments import OpenItem
 from fedlib.spec import RunSpec
 
 OWN = "own"  # folder of what a user makes, under results/ and figures/
+FORMATS = ("png", "pdf", "svg")  # of figures; PNG is always written, for the report shows it
 PASSING = ("date", "shared_rounds", "load")  # of one run only, however alike many are
 
 
@@ -32,16 +34,16 @@ def place_of(opened: OpenItem, publish: bool = False) -> str:
     return opened.place if publish else f"{OWN}/{opened.place}"
 
 
-def save(opened: OpenItem, publish: bool = False) -> dict:
+def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -> dict:
     """Write figure, tables and claims under figures/ and results/, beside what is published, or in its place; returns
-    what the report needs. Every row of a table says of which runs it is made; what they are says the table ORIGINS."""
+    what the report needs. Every row of a table says of which runs it is made; what they are says the table ORIGINS.
+    formats: those of FORMATS in which the figure is written beside PNG."""
     item, (paper, stem), place = opened.item, opened.item.name.split("/"), place_of(opened, publish)
     folder = opened.root / "results" / place / paper
     origins = _origins(opened)
     _write_tables(_tables(opened, origins), folder, stem)
     picture = opened.root / "figures" / place / paper / f"{stem}.png"
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    opened.figure().savefig(picture, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    _draw(opened, picture, formats)
     summary = {
         "item": item.name,
         "title": item.title,
@@ -61,6 +63,16 @@ def save(opened: OpenItem, publish: bool = False) -> dict:
     }
     write_atomically(folder / f"{stem}.json", (json.dumps(summary, indent=1) + "\n").encode())
     return summary
+
+
+def _draw(opened: OpenItem, picture: Path, formats: Sequence[str]) -> None:
+    """Write the figure as `picture` and in other formats beside it; the same figure is the same bytes."""
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure = opened.figure()
+    for kind in dict.fromkeys(("png", *formats)):
+        unstamped = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
+        with mpl.rc_context({"svg.hashsalt": opened.item.name, "svg.fonttype": "none", "pdf.fonttype": 42}):
+            figure.savefig(picture.with_suffix(f".{kind}"), dpi=150, bbox_inches="tight", metadata=unstamped)
 
 
 def _write_tables(tables: dict[str, pd.DataFrame], folder: Path, stem: str) -> None:
