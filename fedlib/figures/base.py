@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 
 STYLE = {
@@ -48,6 +50,30 @@ def axes_of(width: float, height: float, rows: int = 1, cols: int = 1, **options
     """A figure outside pyplot's global state, so that nothing is shown or leaked, and its axes [rows, cols]."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, cols, squeeze=False, **options)
+
+
+def name_lines(axes: Sequence, size: float = 8) -> None:
+    """Write every line's label beside its end, in a darker shade of its colour, moved up or down as little as keeps
+    labels apart; for axes whose limits are set, and whose lines end near the right edge. Labels that begin with _ are
+    left out.
+
+    size: of the letters, in points.
+    """
+    from sklearn.isotonic import isotonic_regression  # here, because it takes a second
+
+    figure = axes[0].figure
+    figure.draw_without_rendering()  # constrained layout decides how high the axes are
+    for ax in axes:
+        lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")]
+        lines.sort(key=lambda line: line.get_ydata()[-1])
+        height = ax.get_window_extent().height * 72 / figure.dpi  # in points
+        ends = height * (ax.transScale + ax.transLimits).transform([line.get_xydata()[-1] for line in lines])[:, 1]
+        apart = 1.15 * size * np.arange(len(lines))
+        for line, place in zip(lines, isotonic_regression(ends - apart) + apart):
+            darker = 0.7 * np.array(mpl.colors.to_rgb(line.get_color()))
+            ax.text(
+                1.02, place / height, line.get_label(), transform=ax.transAxes, va="center", fontsize=size, color=darker
+            )
 
 
 def thinned(number: int) -> range:

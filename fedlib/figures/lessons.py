@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
+from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, name_lines, styled, thinned
 from fedlib.figures.looks import colour_of, looks, proper
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
@@ -30,8 +30,7 @@ def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str
             ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ax.set(title=title, xlabel=xlabel)
     axes[0, 0].set(ylabel="accuracy, %", ylim=(0, 100))
-    entries = {label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())}
-    figure.legend(entries.values(), entries.keys(), loc="outside right center", frameon=False)
+    name_lines(axes[0])
     return figure
 
 
@@ -147,8 +146,7 @@ def curves(
         if pd.api.types.is_integer_dtype(table.index):
             ax.set_xticks(thinned(int(table.index.max()) + 1))
         ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
-    lines = {line.get_label(): line for ax in axes[0] for line in ax.lines if not line.get_label().startswith("_")}
-    figure.legend(lines.values(), lines.keys(), loc="outside right center", frameon=False)
+    name_lines(axes[0])
     return figure
 
 
