@@ -29,6 +29,8 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
 def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     """What every choice does to accuracy, in points, with 95 % intervals; grey: what chance does to `method`.
 
+    The axis is as long as `method` needs; what another one has beyond it is written at the edge, with an arrow.
+
     effects: code, choice, method, mean, low, high, seeds; names: choices from top to bottom.
     """
     shown, names = effects[effects["code"] != ""], list(names)
@@ -38,13 +40,26 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     band = chance["mean"].abs().max()
     ax.axvspan(-band, band, color="#eeeeee", zorder=0)
     methods = [method, *sorted(set(shown["method"]) - {method})]
-    for k, name in enumerate(methods):
+    ends = _ends(shown[shown["method"] == method], band)
+    for k, (name, colour) in enumerate(zip(methods, (INK, REFERENCE, PAPER))):
         own = shown[shown["method"] == name]
         y = np.array([names.index(choice) for choice in own["choice"]]) + 0.26 * (k - (len(methods) - 1) / 2)
-        interval(ax, y, own, "o", (INK, REFERENCE, PAPER)[k], 5, proper(name), horizontal=True)
+        far = np.abs(own["mean"].to_numpy() - np.mean(ends)) > np.ptp(ends) / 2
+        interval(ax, y[~far], own[~far], "o", colour, 5, proper(name), horizontal=True)
+        for height, row in zip(y[far], own[far].itertuples()):
+            left, value = row.mean < ends[0], f"{row.mean:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+            text, where = (f"\N{LEFTWARDS ARROW} {value}", 0) if left else (f"{value} \N{RIGHTWARDS ARROW}", 1)
+            ax.text(ends[where], height + 0.1, text, ha=("left", "right")[where], va="center", color=colour, fontsize=7)
+    ax.set_xlim(*ends)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(names)), names)
     if names and len(methods) > 1:
         ax.legend(frameon=False, loc="best")
     n = int(shown["seeds"].max()) if len(shown) else 0
     ax.set(xlabel=f"effect on accuracy, points; 95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients")
+
+
+def _ends(own: pd.DataFrame, band: float) -> tuple[float, float]:
+    """Where an axis that shows these intervals and the band from -band to band begins and ends."""
+    low, high = np.nanmin([*own["low"], *own["mean"], -band, -1]), np.nanmax([*own["high"], *own["mean"], band, 1])
+    return low - 0.08 * (high - low), high + 0.08 * (high - low)
