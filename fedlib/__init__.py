@@ -23,3 +23,12 @@ Folders in the order in which they build on each other; each imports only from t
 """
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    """What is used from notebooks, imported when it is asked for: `import fedlib` needs no PyTorch."""
+    if name == "load_client":
+        from fedlib.engine.export import load_client
+
+        return load_client
+    raise AttributeError(f"module 'fedlib' has no attribute {name!r}")

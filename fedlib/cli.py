@@ -502,6 +502,38 @@ def run(
     print(f"stored as {Store('single').path(spec)}")
 
 
+@app.command()
+@_clear_errors
+def export(
+    run: Annotated[str, typer.Argument(help="A stored run: its file, or the beginning of its id.")],
+    folder: Annotated[str, typer.Argument(help="A new or empty folder for the models.")],
+    point: Annotated[
+        str | None, typer.Option(help="At which evaluation point they are taken (default: the run's first one).")
+    ] = None,
+    device: Device = "cpu",
+    backend: Annotated[str, typer.Option(help="auto, serial, vmap or process (clients side by side).")] = "auto",
+    jobs: Jobs = None,
+    step: Step = "auto",
+):
+    """Train a stored run again and keep every client's model.
+
+    Results are stored without models, so the run is done again, with the same numbers. The folder gets two files, all
+    models as models.safetensors and export.json, which says what they are; `fedlib.load_client(FOLDER, i)` makes client
+    i's an ordinary PyTorch module.
+    """
+    from tqdm import tqdm
+
+    from fedlib.runs.keep import differing, find_run, train_and_export
+
+    stored = find_run(run)
+    options = dict(device=device, backend=backend, workers=jobs, step=step, checkpoint_every=15.0)
+    with tqdm(total=stored.spec.rounds, desc=stored.spec.label, unit="round") as bar:
+        again = train_and_export(stored, folder, point, progress=lambda done: bar.update(done - bar.n), **options)
+    differ = differing(stored, again)
+    same = f"{differ} clients answer otherwise than in the stored run" if differ else "the stored run's accuracies"
+    print(f"{stored.spec.num_clients} models in {folder}, {same}")
+
+
 def _spent(result) -> str:
     """Where the time of a run went."""
     names = dict(data="data", step="steps", server="aggregation", evaluate="evaluation", wall="in all")

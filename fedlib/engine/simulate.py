@@ -40,6 +40,7 @@ def simulate_together(
     milestones: Sequence[int] = (),
     trace: Path | None = None,
     until: float | None = None,
+    at_end: Callable[[Run, State], object] | None = None,
 ) -> list[RunResult | Diverged]:
     """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
@@ -50,7 +51,8 @@ def simulate_together(
     numbers of an uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike; where such
     a state is there it is used (`fedlib.engine.shared_beginnings`). trace: write a PyTorch profiler trace of the second
     round to this file. until: when to stop, in seconds since 1970: before a round that would probably end later (as
-    long as the longest so far) the state is saved as a checkpoint, if there are any, and OutOfTime is raised.
+    long as the longest so far) the state is saved as a checkpoint, if there are any, and OutOfTime is raised. at_end:
+    called with every run that did not diverge and its last state, for example to export the models.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
     """
@@ -88,6 +90,9 @@ def simulate_together(
             if over:
                 raise OutOfTime(f"stopped after round {t} of {specs[0].rounds}")
         measures = [final_measures(run, state) for run, state in zip(runs, states)]
+        for run, state in zip(runs, states):
+            if at_end and not state.diverged:
+                at_end(run, state)
         book_wall_time(states, started)
         if progress:
             progress(specs[0].rounds)
