@@ -527,7 +527,7 @@ def export(
 
     stored = find_run(run)
     options = dict(device=device, backend=backend, workers=jobs, step=step, checkpoint_every=15.0)
-    with tqdm(total=stored.spec.rounds, desc=stored.spec.label, unit="round") as bar:
+    with tqdm(total=stored.spec.rounds, desc=stored.spec.label, unit="round", leave=False) as bar:
         again = train_and_export(stored, folder, point, progress=lambda done: bar.update(done - bar.n), **options)
     differ = differing(stored, again)
     same = f"{differ} clients answer otherwise than in the stored run" if differ else "the stored run's accuracies"
