@@ -8,7 +8,7 @@ from fedlib.analysis.tables import described, mean_std, rows_of
 from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import MNIST, SETTINGS, task_spec
+from fedlib.experiments.pfedsv.ring import MNIST, SETTINGS, SMALLER_OVERNIGHT, task_spec
 
 LABELS = {"A": [0, 2, 4, 6, 8], "B": [0, 2, 4], "C": [6, 8], "D": [1, 3, 5], "E": [7, 9]}
 RELEVANT = "A, B, C"
@@ -68,10 +68,12 @@ ITEM = Item(
     claim="Averaging with clients that share none of its labels slows a client down and costs it accuracy.",
     smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 15 rounds; lr 0.1 and 1 local epoch "
     "instead of 0.01 and 5",
+    smaller_overnight=SMALLER_OVERNIGHT,
     settings=per_profile(
-        {**SETTINGS, "paper": MNIST}, rounds=[3, 15, None], local_epochs=[None, 1, None], seeds=[2, 5, 5]
+        {**SETTINGS, "paper": MNIST},
+        rounds=[3, 15, None], local_epochs=[None, 1, None], seeds=[2, 5, 5], overnight={"seeds": 3},
     ),
-    minutes={"smoke": 0.1, "quick": 0.3, "paper": 90},
+    minutes={"smoke": 0.1, "quick": 0.3, "overnight": 5, "paper": 90},
     runs=runs,
     analyse=analyse,
     figure=lambda tables: figures.domain_curves(tables["tidy"], list(SCENARIOS)),

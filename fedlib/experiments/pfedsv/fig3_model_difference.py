@@ -8,7 +8,7 @@ from fedlib.analysis.tables import by_pair, described, mean_std, only, rows_of
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import SETTINGS, task_spec
+from fedlib.experiments.pfedsv.ring import SETTINGS, SMALLER_OVERNIGHT, task_spec
 
 # A, B and C as printed; the others' labels are unstated and continue the ring, in which each label has two owners.
 LABELS = ([0, 1], [1, 2], [0, 3], [2, 4], [4, 5], [5, 6], [6, 7], [7, 8], [8, 9], [9, 3])
@@ -106,8 +106,9 @@ ITEM = Item(
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training "
     "images per client instead of 4,800",
-    settings=per_profile(SETTINGS, rounds=[None, 5, None], seeds=[1, 3, 5]),
-    minutes={"smoke": 0.1, "quick": 0.3, "paper": 120},
+    smaller_overnight=SMALLER_OVERNIGHT,
+    settings=per_profile(SETTINGS, rounds=[None, 5, None], seeds=[1, 3, 5], overnight={"seeds": 3}),
+    minutes={"smoke": 0.1, "quick": 0.3, "overnight": 5, "paper": 120},
     runs=runs,
     analyse=analyse,
     answer=answer,

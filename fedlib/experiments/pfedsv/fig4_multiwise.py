@@ -7,7 +7,7 @@ from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import SETTINGS, ring_spec
+from fedlib.experiments.pfedsv.ring import SETTINGS, SMALLER_OVERNIGHT, ring_spec
 
 KNOWN = 2  # others with a common label, on the ring
 MULTIWISE, CHANCE, PLAIN, NOBODY = "multiwise (Shapley)", "multiwise, v(∅) = chance", "plain mean", "no collaboration"
@@ -72,8 +72,9 @@ ITEM = Item(
     "a time.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 "
     "training and 18 validation images per client instead of 3,840 and 960",
-    settings=per_profile(SETTINGS, rounds=[None, 6, None], seeds=[1, 3, 5]),
-    minutes={"smoke": 0.1, "quick": 0.5, "paper": 900},
+    smaller_overnight=SMALLER_OVERNIGHT,
+    settings=per_profile(SETTINGS, rounds=[None, 6, None], seeds=[1, 3, 5], overnight={"seeds": 3}),
+    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 10, "paper": 900},
     runs=runs,
     analyse=analyse,
     figure=lambda tables: figures.collaboration(tables["_own"], list(ARMS)),

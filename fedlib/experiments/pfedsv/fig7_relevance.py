@@ -9,7 +9,7 @@ from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, Verdict, beyond, close, every_row, ours, over_seeds, under, verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, ring_spec
+from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, SMALLER_OVERNIGHT, ring_spec
 
 K = 5  # downloads at most, for both methods
 FEDFOMO, PFEDSV, EXACT = "FedFomo", "pFedSV", "pFedSV, exact values"
@@ -95,8 +95,9 @@ ITEM = Item(
     claim="pFedSV's clients find out exactly who shares a label with them; FedFomo's do not.",
     smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of "
     "5; 72 training and 18 validation images per client instead of 4,480 and 1,120",
-    settings=per_profile({**SETTINGS, "paper": MNIST}, seeds=[1, 3, 5]),
-    minutes={"smoke": 0.1, "quick": 0.5, "paper": 500},
+    smaller_overnight=SMALLER_OVERNIGHT,
+    settings=per_profile({**SETTINGS, "paper": MNIST}, seeds=[1, 3, 5], overnight={"seeds": 3}),
+    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 8, "paper": 500},
     runs=runs,
     analyse=analyse,
     made_of=lambda table, key: table != "cost",

@@ -9,7 +9,12 @@ CLIENTS = 10
 SETTINGS = per_profile(
     dataset=["digits", "digits", "cifar10"], model=["lenet5", "lenet5", "mcmahan_cnn"], rounds=[2, 10, 20],
     local_epochs=[1, 3, 5], batch_size=[32, 16, 32], lr=0.1, test_fraction=[0.5, 0.5, 0.2],
+    overnight={"images": 10_000, "width": 0.125},
 )  # fmt: skip
+SMALLER_OVERNIGHT = (
+    "CIFAR-10, a sixth of the images (10,000: with ten clients about 800 training images each), the CNN has an eighth "
+    "of the channels and units, three seeds"
+)
 MNIST = {**SETTINGS["paper"], "dataset": "mnist", "lr": 0.01}  # the paper profile of the figures that use MNIST
 
 

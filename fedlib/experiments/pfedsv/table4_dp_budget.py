@@ -107,8 +107,9 @@ ITEM = TABLE.item(
     claim="More noise gives a smaller privacy budget and a lower accuracy; level 1 costs little.",
     smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds of 3 epochs "
     "instead of 20 of 5",
+    smaller_overnight=task.SMALLER_OVERNIGHT,
     settings=per_profile(ONE_SCALE, clip=NOISE["clip"]),
-    minutes={"smoke": 0.3, "quick": 1, "paper": 900},
+    minutes={"smoke": 0.3, "quick": 1, "overnight": 25, "paper": 900},
     analyse=analyse,
     made_of=lambda table, key: table not in ("by_round", "readings"),
     partial=False,
