@@ -64,8 +64,8 @@ def interval(
 
 @styled
 def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str) -> Figure:
-    """Accuracy against a hyper-parameter, one panel a column, ours above and the paper's below;
-    other rows are level lines.
+    """Accuracy against a hyper-parameter, one panel a column, ours above and the paper's below, with equal axes where
+    the numbers are alike, as on the paper's data; other rows are level lines.
 
     cells: as in `accuracies`; values: the parameter by row; label: of the axis.
     """
@@ -83,5 +83,15 @@ def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str
             above.axhline(line.mean, color=REFERENCE, linestyle=style, linewidth=1.2, label=proper(line.row))
         above.set(title=f"{column}, ours", ylabel="accuracy, %")
         under.set(title=f"{column}, paper, CIFAR-10", ylabel="accuracy, %", xlabel=label)
+        _equal_where_alike(above, under)
     axes[0, 0].legend(frameon=False, loc="lower left")
     return figure
+
+
+def _equal_where_alike(*axes) -> None:
+    """Give axes that are compared the same limits of y, unless most of what one shows would be outside another's."""
+    limits = np.array([ax.get_ylim() for ax in axes])
+    common = limits[:, 1].min() - limits[:, 0].max()
+    if common > 0.5 * np.diff(limits).min():
+        for ax in axes:
+            ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())

@@ -18,19 +18,25 @@ Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fracti
 def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round") -> Figure:
     """Accuracy over the rounds: a line for the mean of the seeds, a band for their range.
 
-    panels: by title and name one curve a seed.
+    panels: by title and name one curve a seed. More than three are drawn in two columns; a row has one axis.
     """
-    figure, axes = axes_of(4.0 * len(panels) + 1.8, 3.1, 1, len(panels), sharey=True)
+    columns = len(panels) if len(panels) <= 3 else 2
+    rows = -(-len(panels) // columns)
+    figure, axes = axes_of(5.0 * columns, 3.1 * rows, rows, columns, sharey="row")
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     looked = looks(names)
-    for ax, (title, lines) in zip(axes[0], panels.items()):
+    for ax, (title, lines) in zip(axes.flat, panels.items()):
         for name, seeds in lines.items():
             x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looked[name]
             ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=proper(name))
             ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ax.set(title=title, xlabel=xlabel)
-    axes[0, 0].set(ylabel="accuracy, %", ylim=(0, 100))
-    name_lines(axes[0])
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    for row in axes:
+        highest = row[0].get_ylim()[1]
+        row[0].set(ylabel="accuracy, %", ylim=(0, 100 if highest > 50 else highest))
+    name_lines(axes.flat[: len(panels)])
     return figure
 
 
