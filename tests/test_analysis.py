@@ -184,6 +184,8 @@ def test_cells_beside_the_papers():
     for data, shows in ((("cifar10", "digits"), False), (("its data", "the same"), True)):
         columns = accuracies.compared(found, shown, ["x"], data, ())
         assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
+    unprinted = accuracies.compared(found, shown[shown["column"] == "x"], ["x", "y"], ("cifar10", "cifar10"), ())
+    assert [name for name in unprinted if name.startswith("y")] == ["y: ours, cifar10"], "the paper has no y"
     points = accuracies.by_point(found["tidy"]).set_index(["method", "point"])
     assert points.loc[("a", "post")].tolist() == [80, 85] and list(points) == ["x", "y"]
 
@@ -194,6 +196,8 @@ def test_ranks_beside_the_papers_need_three_rows():
     found = accuracies.ranks({**accuracy_tables(ran), "_printed": PRINTED}, {}).set_index("column")
     assert found.loc["x", ["rows", "rank_correlation"]].tolist() == approx([3, 0.5])
     assert found.loc["y", "rows"] == 1 and math.isnan(found.loc["y", "rank_correlation"])
+    elsewhere = accuracy_tables({("z", row): [[0.5]] for row in "abc"})
+    assert accuracies.ranks({**elsewhere, "_printed": PRINTED}, {}).empty, "the paper has no z"
 
 
 def test_differences_of_two_rows_by_column():

@@ -235,11 +235,33 @@ def test_accuracy_by_domain_and_the_domains_sizes():
     tables = analysed(name, make, methods=("fedavg",))
     values = tables["tidy"].set_index("column")["accuracy"]
     assert values.tolist() == approx([72 / 162, 0.75, 0.5, 0.5, 0.5, 0.5, 0.1]) and values.index[0] == "average"
-    assert tables["sizes"]["samples"].tolist() == [24, 60, 60, 60, 60, 60] and signs(name, tables) == "....."
+    assert tables["sizes"]["samples"].tolist() == [24, 60, 60, 60, 60, 60] and signs(name, tables) == "......."
     sizes = paper_table("pfedsim", "fig5b")[["domain", "value"]]
     for change, status in ((0, "reproduced"), (1, "not reproduced")):
         changed = sizes.assign(samples=sizes["value"].astype(int) + change)
         assert table8_domainnet.printed_counts({"sizes": changed}).status == status
+
+
+def test_mixtures_before_training_beside_one_model():
+    """FedAvg has 9 to 11 of every client's 20 images right. After training so have the others; before it pFedSim has 1
+    to 3, f-FedAP 17 to 19."""
+
+    def make(key, spec):
+        uneven = np.arange(18)[:, None] % 3 - 1
+        before, tests = {"pfedsim": 2, "ffedap": 18}.get(spec.method), np.full((18, 1), 20)
+        arrays = {"correct": 10 + uneven, "tests": tests, "counts": 2 * tests}
+        history = [{"round": spec.rounds, "point": "glob" if before is None else "post", "headline": True}]
+        if before is not None:
+            arrays["correct_agg"] = before + uneven
+            history.append({"round": spec.rounds, "point": "agg", "headline": False})
+        return RunResult(spec, "finished", history, arrays=arrays)
+
+    name = "pfedsim/table8_domainnet"
+    tables = analysed(name, make, methods=("fedavg", "pfedsim", "ffedap"))
+    assert signs(name, tables)[-2:] == "-+"
+    points = tables["points"].set_index(["method", "point"])["average"].to_dict()
+    trained = {(method, "post"): 50 for method in ("pfedsim", "ffedap")}
+    assert points == approx({("fedavg", "glob"): 50, ("pfedsim", "agg"): 10, ("ffedap", "agg"): 90, **trained})
 
 
 # partitions, data and networks ----------------------------------------------------------------------------------------

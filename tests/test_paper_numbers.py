@@ -33,7 +33,7 @@ PRINTED = [
     ("pfedsim/table6_rho", "cinic10", (), "-+++--*+."),  # one cell at rho = 0 repeats another
     ("pfedsim/table6_rho", "emnist", (), "++++-+*+."),
     ("pfedsim/table6_rho", "tiny_imagenet", (), "+-+---*+."),  # MobileNetV2: best at 0.3, rho = 0 below FedAvg
-    ("pfedsim/table8_domainnet", "domainnet", (), "++++*"),
+    ("pfedsim/table8_domainnet", "domainnet", (), "++++*.."),
     ("pfedsv/table1_pathological", "cifar10", ("many",), "++++..+"),
     ("pfedsv/table1_pathological", "cifar100", ("many",), "++++..+"),
     ("pfedsv/table1_pathological", "mnist", ("many",), "++++..+"),

@@ -114,17 +114,19 @@ def compared(
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
     data: names of the paper's data set and of ours ("the same" where columns name their own); on other data there is no
-    difference to be shown. also: other series.
+    difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
     """
     found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
+    printed = {column for series, column, _ in found if series == "paper"}
     points, lines = only(tables["tidy"], headline=True).groupby("row", sort=False)["point"].first(), []
     for row, point in points.items():
         line = {"method": row, "tested at": point}
         for column in columns:
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
-            line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
+            if column in printed:
+                line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
             line[f"{column}: ours, {data[1]}"] = in_cell(ours)
-            if data[1] in (data[0], "the same"):
+            if column in printed and data[1] in (data[0], "the same"):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
             line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) for title in also}
         lines.append(line)
@@ -145,11 +147,14 @@ def in_cell(cell) -> str:
 
 
 def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
-    """Spearman's rank correlation of our means with the printed cells: column, rows, rank_correlation, low, high."""
+    """Spearman's rank correlation of our means with the printed cells: column, rows, rank_correlation, low, high.
+    Columns without a printed cell are left out."""
     found, lines = means(in_common(tables), **where), []
     for column in found.columns.unique(0):
         paper = only(tables["_printed"], column=column).set_index("row")["value"]
         known, i = [row for row in found[column] if row in paper.index], Interval(np.nan, np.nan, np.nan)
+        if not known:
+            continue
         if len(known) > 2:
             i = Interval.of(correlation(found[column][known], paper))
         lines.append((column, len(known), i.value, i.low, i.high))
