@@ -457,7 +457,8 @@ def run(
 ):
     """Train one method once and print its accuracy over the rounds.
 
-    The defaults are small enough for a laptop, not a paper's. The result is stored under results/single.
+    The defaults are small enough for a laptop, not a paper's. The result is stored under results/single. With
+    --set unseen=U, U of the clients come after the last round, and what they get is printed beside the others.
     """
     import dataclasses
 
@@ -498,8 +499,27 @@ def run(
     for t, accuracy in zip(*result.curve()):
         print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
     print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    if result.newcomers:
+        print(_beside_newcomers(result))
     print(_spent(result))
     print(f"stored as {Store('single').path(spec)}")
+
+
+def _beside_newcomers(result) -> str:
+    """A table of a run's clients and its newcomers, one row a point."""
+    import pandas as pd
+
+    spec = result.spec
+    after = f"after {spec.join_epochs} epoch{'s' if spec.join_epochs != 1 else ''}"
+    members = [("", h["point"], h["pooled"]) for h in result.last]
+    titles = {"": f"the {spec.num_members} others", "before": "newcomers as they come", "after": f"newcomers {after}"}
+    tested = members + [(h["when"], h["point"], h["pooled"]) for h in result.newcomers]
+    table = {title: {point: f"{100 * a:.2f}" for w, point, a in tested if w == when} for when, title in titles.items()}
+    if not table[titles["after"]]:
+        table[titles["after"]] = {} if spec.join_epochs == 0 else dict.fromkeys(table[titles["before"]], "diverged")
+    shown = pd.DataFrame({title: own for title, own in table.items() if own}).fillna("")
+    rows = shown.to_string(col_space=[len(title) + 2 for title in shown])
+    return f"\n{spec.unseen} newcomers, % of all test samples, by evaluation point\n{rows}\n"
 
 
 def _spent(result) -> str:
