@@ -19,6 +19,7 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.engine import join, setup
+from fedlib.engine.evaluate import fresh_stats
 from fedlib.engine.privacy_budget import budgets
 from fedlib.engine.result import finished
 from fedlib.engine.setup import first_state, set_up
@@ -152,15 +153,16 @@ def hits(run, theta, i: int) -> int:
     return int((run.work.model.logits(theta, batch.x).argmax(1) == batch.y).sum())
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-def test_a_newcomer_of_fedavg_gets_the_global_model_and_trains_it(epochs):
-    """By hand, one client and one minibatch after the other. Without batch norm, which has statistics of its own."""
-    spec = later("fedavg", model="lenet5", join_epochs=epochs, precision="float64")
+@pytest.mark.parametrize(("model_name", "epochs"), [("lenet5", 1), ("lenet5", 3), ("lenet5_bn", 1)])
+def test_a_newcomer_of_fedavg_gets_the_global_model_and_trains_it(model_name, epochs):
+    """By hand, one client and one minibatch after the other; batch norm begins with statistics of its own images."""
+    spec = later("fedavg", model=model_name, join_epochs=epochs, precision="float64")
     *_, (run, state) = watched(spec)
     result, model = finished(run, state, {}), run.work.model
     came, joined = result.of_newcomers("before", "glob")[0], result.of_newcomers("after", "post")[0]
     for row, i in enumerate((4, 5)):
         theta = state.server["theta"]
+        theta = {**theta, **fresh_stats(model, theta, run.joined.data_of(i))} if model.running else theta
         assert hits(run.joined, theta, i) == came[row]
         with torch.no_grad():
             for batch in run.joined.minibatches(i, spec.rounds + 1, epochs):
@@ -179,6 +181,18 @@ def test_a_newcomer_of_pfedsim_gets_what_everybody_had_at_the_end_of_the_warm_up
 def test_a_newcomer_of_methods_that_keep_everything_on_the_client_begins_as_training_alone_does():
     alone = simulate(later("local")).arrays["newcomers_before_post"].tolist()
     assert simulate(later("fedamp")).arrays["newcomers_before_agg"].tolist() == alone
+
+
+@pytest.mark.parametrize("method", ["local", "fedbn", "fedgh"])
+def test_statistics_that_a_method_keeps_on_the_client_are_those_of_its_images_too(method):
+    *_, (run, state) = watched(later(method))
+    copy = join.with_newcomers(run.joined, state)
+    before = {name: leaf.clone() for name, leaf in tree.leaves(copy.clients)}
+    join.measure_statistics(run.joined, copy)
+    after = dict(tree.leaves(copy.clients))
+    for name in before:
+        changed = (before[name] != after[name]).flatten(1).any(1).tolist()
+        assert changed == [False] * 4 + [name in run.work.model.running] * 2
 
 
 def test_the_members_state_is_the_same_before_and_after_others_join():

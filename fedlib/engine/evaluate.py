@@ -51,9 +51,9 @@ def evaluate(run: Run, state: State, point: str, first: int = 0) -> tuple[np.nda
     return correct, loss
 
 
-def personal_models(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, dict]]:
-    """Yield (client ids, their thetas stacked) until all N clients are covered."""
-    for ids, fresh, messages, owned in chunks(run, state, point):
+def personal_models(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple[np.ndarray, dict]]:
+    """Yield (client ids, their thetas stacked) until all N clients from `first` on are covered."""
+    for ids, fresh, messages, owned in chunks(run, state, point, first):
         fn = partial(personal, run.acting(state), point, fresh)
         yield ids, run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
 

@@ -2,7 +2,8 @@
 
 They are tested as they come, and again after one further round in which exactly they take part, with `join_epochs`
 local epochs in place of E. What a newcomer has is what the method begins with: its own state as before round 1, and its
-rows of the server's tables; after a warm-up, what everybody had at its end. Class counts are told when it comes.
+rows of the server's tables; after a warm-up, what everybody had at its end. Class counts are told when it comes. Batch
+norm's running statistics, where they stay on the client, begin as those of its training images under what it is sent.
 
 | tested | points |
 |---|---|
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
-from fedlib.engine.evaluate import evaluate
+from fedlib.engine.evaluate import evaluate, personal_models
 from fedlib.engine.rounds import play_round
 from fedlib.engine.setup import Run, first_state
 from fedlib.engine.state import State
@@ -44,6 +45,8 @@ def join(runs: Sequence[Run], states: Sequence[State]) -> None:
     for run, state, copy in zip(whole, members, copies):
         note(run, state, copy, "before")
     if ended and whole[0].spec.join_epochs:
+        for run, copy in zip(whole, copies):
+            measure_statistics(run, copy)
         play_round(whole, copies, members[0].round + 1, newcomers)
         for run, state, copy in zip(whole, members, copies):
             if not copy.diverged:
@@ -73,6 +76,17 @@ def points_before(method: Algorithm, here: Sequence[str]) -> list[str]:
 def points_after(method: Algorithm, here: Sequence[str]) -> list[str]:
     """Where newcomers are tested when they have joined; here: the run's evaluation points."""
     return [point for point in ("post", "recv", "agg") if point in method.points] or list(here)
+
+
+def measure_statistics(whole: Run, copy: State) -> None:
+    """Give newcomers the running statistics with which they are tested as they come, where they keep some.
+
+    A few steps from the initial ones would leave them where they were; members have had many rounds.
+    """
+    for ids, thetas in personal_models(whole, copy, "recv", whole.spec.num_members):
+        for name, leaf in tree.leaves((copy.stats, copy.clients)):
+            if name in whole.work.model.running:
+                leaf[torch.as_tensor(ids, device=leaf.device)] = thetas[name]
 
 
 # the state -----------------------------------------------------------------------------------------------------------
