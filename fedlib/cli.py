@@ -457,8 +457,10 @@ def run(
 ):
     """Train one method once and print its accuracy over the rounds.
 
-    The defaults are small enough for a laptop, not a paper's. The result is stored under results/single. With
-    --set unseen=U, U of the clients come after the last round, and what they get is printed beside the others.
+    The defaults are small enough for a laptop, not a paper's. The result is stored under results/single.
+
+    With --set unseen=U, U of the clients are newcomers: they come after the last round, and what they get is printed
+    beside the members, who are all others.
     """
     import dataclasses
 
@@ -506,13 +508,13 @@ def run(
 
 
 def _beside_newcomers(result) -> str:
-    """A table of a run's clients and its newcomers, one row a point."""
+    """A table of a run's members and newcomers, one row a point."""
     import pandas as pd
 
     spec = result.spec
     after = f"after {spec.join_epochs} epoch{'s' if spec.join_epochs != 1 else ''}"
     members = [("", h["point"], h["pooled"]) for h in result.last]
-    titles = {"": f"the {spec.num_members} others", "before": "newcomers as they come", "after": f"newcomers {after}"}
+    titles = {"": f"{spec.num_members} members", "before": "newcomers on arrival", "after": f"newcomers {after}"}
     tested = members + [(h["when"], h["point"], h["pooled"]) for h in result.newcomers]
     table = {title: {point: f"{100 * a:.2f}" for w, point, a in tested if w == when} for when, title in titles.items()}
     if not table[titles["after"]]:

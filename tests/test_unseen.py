@@ -344,7 +344,7 @@ def test_privacy_budgets_are_those_of_the_clients_that_train():
     assert whole.shape == (6,) and budgets(spec).tolist() == whole[spec.arrival[:4]].tolist()
 
 
-def test_the_command_prints_newcomers_beside_the_others(tmp_path, monkeypatch):
+def test_the_command_prints_newcomers_beside_the_members(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     settings = [text for name, value in {"unseen": 2, "images": 300}.items() for text in ("--set", f"{name}={value}")]
     command = ["run", "fedper", "--rounds", "1", "--clients", "6", "--min-size", "4", *settings]
@@ -353,7 +353,7 @@ def test_the_command_prints_newcomers_beside_the_others(tmp_path, monkeypatch):
     lines = said.output.splitlines()
     head = next(k for k, line in enumerate(lines) if "by evaluation point" in line)
     assert lines[head].startswith("2 newcomers, % of all test samples")
-    assert re.split("  +", lines[head + 1])[1:] == ["the 4 others", "newcomers as they come", "newcomers after 1 epoch"]
+    assert re.split("  +", lines[head + 1])[1:] == ["4 members", "newcomers on arrival", "newcomers after 1 epoch"]
     (path,) = (tmp_path / "results/single/runs").glob("*.json")
     result = Store("single").read(path)
     correct, tests = result.of_newcomers("after", "post")
