@@ -458,6 +458,9 @@ def run(
     """Train one method once and print its accuracy over the rounds.
 
     The defaults are small enough for a laptop, not a paper's. The result is stored under results/single.
+
+    With --set unseen=U, U of the clients are newcomers: they come after the last round, and what they get is printed
+    beside the members, who are all others.
     """
     import dataclasses
 
@@ -498,6 +501,8 @@ def run(
     for t, accuracy in zip(*result.curve()):
         print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
     print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    if result.newcomers:
+        print(_beside_newcomers(result))
     print(_spent(result))
     print(f"stored as {Store('single').path(spec)}")
 
@@ -531,7 +536,24 @@ def export(
         again = train_and_export(stored, folder, point, progress=lambda done: bar.update(done - bar.n), **options)
     differ = differing(stored, again)
     same = f"{differ} clients answer otherwise than in the stored run" if differ else "the stored run's accuracies"
-    print(f"{stored.spec.num_clients} models in {folder}, {same}")
+    print(f"{stored.spec.num_members} models in {folder}, {same}")
+
+
+def _beside_newcomers(result) -> str:
+    """A table of a run's members and newcomers, one row a point."""
+    import pandas as pd
+
+    spec = result.spec
+    after = f"after {spec.join_epochs} epoch{'s' if spec.join_epochs != 1 else ''}"
+    members = [("", h["point"], h["pooled"]) for h in result.last]
+    titles = {"": f"{spec.num_members} members", "before": "newcomers on arrival", "after": f"newcomers {after}"}
+    tested = members + [(h["when"], h["point"], h["pooled"]) for h in result.newcomers]
+    table = {title: {point: f"{100 * a:.2f}" for w, point, a in tested if w == when} for when, title in titles.items()}
+    if not table[titles["after"]]:
+        table[titles["after"]] = {} if spec.join_epochs == 0 else dict.fromkeys(table[titles["before"]], "diverged")
+    shown = pd.DataFrame({title: own for title, own in table.items() if own}).fillna("")
+    rows = shown.to_string(col_space=[len(title) + 2 for title in shown])
+    return f"\n{spec.unseen} newcomers, % of all test samples, by evaluation point\n{rows}\n"
 
 
 def _spent(result) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Algorithm
+from fedlib.base import draws
 from fedlib.base.errors import BadValue, choose, like, require
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
@@ -25,6 +26,7 @@ from fedlib.privacy.noise import Mechanism
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
+    *("unseen", "join_epochs"),
 )
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
 PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
@@ -67,6 +69,8 @@ class RunSpec:
     images: int = 0  # of the data set, each class its share, drawn by partition_seed; 0: all
     pixels: str = "standardised"  # or as in pFedSim's reference code, see fedlib.engine.batches.Source
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
+    unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
+    join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come
 
     def __post_init__(self):
         def put(name, value):
@@ -105,6 +109,7 @@ class RunSpec:
             require(
                 not self.stratified, "stratified", True, f"False for scheme {self.scheme!r}, which has its own halves"
             )
+        self._check_newcomers(method)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
         Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
@@ -114,10 +119,30 @@ class RunSpec:
                 accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
 
+    def _check_newcomers(self, method: Algorithm) -> None:
+        all_but_one = f"a number from 0 to {self.num_clients - 1}, so that a client is left to train"
+        require(0 <= self.unseen < self.num_clients, "unseen", self.unseen, all_but_one)
+        require(self.join_epochs >= 0, "join_epochs", self.join_epochs, "an integer of at least 0")
+        reason = f"0 for {self.method!r}: {method.no_newcomers}"
+        require(not (self.unseen and method.no_newcomers), "unseen", self.unseen, reason)
+        require(self.unseen or self.join_epochs == 1, "join_epochs", self.join_epochs, "1 where unseen is 0")
+
     @property
     def algorithm(self) -> Algorithm:
         """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value."""
         return algorithms.make(self.method, **self.hyper)
+
+    @property
+    def num_members(self) -> int:
+        """Clients that take part in the rounds: all but the newcomers. `join_ratio` is the share of these."""
+        return self.num_clients - self.unseen
+
+    @property
+    def arrival(self) -> np.ndarray:
+        """The clients of the partition in the order in which they come, int64 [num_clients]: the members, sorted, then
+        the newcomers, sorted. A client's number in a run is its place here."""
+        last = draws.newcomers(self.partition_seed, self.num_clients, self.unseen)
+        return np.concatenate([np.setdiff1d(np.arange(self.num_clients), last), last])
 
     @property
     def mechanism(self) -> Mechanism:

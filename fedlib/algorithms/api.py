@@ -29,6 +29,7 @@ from fedlib.base import tree
 from fedlib.base.options import Options
 
 Tree = dict[str, Any]
+SURVEYED = "all clients report once, at the end of the warm-up, and a newcomer is not there"
 CLOSE = 0.8  # names as alike as this (difflib) are taken for a misspelt hook
 
 
@@ -98,6 +99,7 @@ class Algorithm(Options, ABC):
     # where a client trains several models at once, how many; leaves of a theta, statistics too, are [num_models, ...]
     num_models: int | None = None
     val_fraction: float = 0.0  # this share of a client's training samples becomes its part "val"; usually an option
+    no_newcomers: str = ""  # why a client that comes after the last round cannot join, where it cannot
     added: Sequence[str] = ()  # options that came after the first stored results, see `fedlib.spec`
 
     @abstractmethod
@@ -199,6 +201,8 @@ class Algorithm(Options, ABC):
         for part in cls.__mro__:
             if part is cls or not (issubclass(part, Algorithm) or part in Algorithm.__mro__):  # its mixins too
                 check_hooks(part)
+        if cls.survey is not None and not cls.no_newcomers:
+            cls.no_newcomers = SURVEYED
         if cls.download is Algorithm.download and cls.messages is Algorithm.messages:
             raise TypeError(f"{cls.__name__} defines neither download nor messages")
 

@@ -49,6 +49,7 @@ class ClusterFL(Algorithm):
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
+    no_newcomers = "a client's cluster is decided by the splits it took part in, and a newcomer took part in none"
 
     def init(self, model, setting):
         return {

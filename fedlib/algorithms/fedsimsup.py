@@ -63,6 +63,7 @@ class FedSimSup(Supervised, Algorithm):
     similarity: str = option("labels", *SIMILARITIES)
     added = ("similarity", "learn")  # came after the first stored results, see `fedlib.spec`
     points = ("agg", "post")
+    no_newcomers = "the server mixes the model of an idle client in every round, and a newcomer was there in none"
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)

@@ -43,6 +43,7 @@ class FeSEM(Algorithm):
     members: str = option("all", "all", "participants")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
+    no_newcomers = "a client is sent the centre nearest to its last upload, and a newcomer has none"
 
     def init(self, model, setting):
         N, random = setting.num_clients, self.seeding == "random"

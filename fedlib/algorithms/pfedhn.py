@@ -53,6 +53,7 @@ class PFedHN(Algorithm):
     server_steps: str = option("sequential", "sequential", "batch")
     personal_head: bool = False
     points = ("glob", "post", "ft")
+    no_newcomers = "a client's model is made from an embedding that the rounds learn, and a newcomer's is a random draw"
 
     def init(self, model, setting):
         sent, own = self.divided(model.theta0)

@@ -33,7 +33,7 @@ def training_counts(r: RunResult) -> np.ndarray:
 def rounds_of(r: RunResult) -> list[Round]:
     """A run's rounds, the shares as they were read off its models (the measure `mixtures`)."""
     spec, mixtures = r.spec, r.arrays["mixtures"]
-    drawn = (participants(spec.seed, t, spec.num_clients, spec.join_ratio) for t in range(1, len(mixtures) + 1))
+    drawn = (participants(spec.seed, t, spec.num_members, spec.join_ratio) for t in range(1, len(mixtures) + 1))
     return list(zip(drawn, mixtures))
 
 

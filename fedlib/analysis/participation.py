@@ -27,7 +27,7 @@ def meetings(num_clients: int, join_ratio: float, rounds: int, seed: int = 0) ->
 
 def drawn_since(spec: RunSpec, rounds: int) -> tuple[np.ndarray, float]:
     """Which clients take part after so many rounds, bool [N], and the share that is expected to."""
-    N, drawn = spec.num_clients, np.zeros(spec.num_clients, dtype=bool)
+    N, drawn = spec.num_members, np.zeros(spec.num_members, dtype=bool)
     for t in range(rounds + 1, spec.rounds + 1):
         drawn[participants(spec.seed, t, N, spec.join_ratio)] = True
     return drawn, 1 - (1 - num_participants(N, spec.join_ratio) / N) ** (spec.rounds - rounds)

@@ -26,7 +26,7 @@ def counted_down(r: RunResult) -> int:
     after the last round do not travel. Where everybody gets one model there are no `downloads`. pFedSV's D+C sends one
     extractor and heads.
     """
-    size, turns = network_size(r.spec), r.spec.rounds * r.spec.num_clients
+    size, turns = network_size(r.spec), r.spec.rounds * r.spec.num_members
     if "downloads" not in r.arrays:
         return turns * size["model"]
     sent = int(r.arrays["downloads"][:-1].sum())

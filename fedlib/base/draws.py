@@ -32,3 +32,8 @@ def participants(seed: int, round: int, num_clients: int, join_ratio: float) -> 
     """S_t: the clients of round t, uniform without replacement, sorted. Same for every method."""
     size = num_participants(num_clients, join_ratio)
     return np.sort(rng(seed, "participants", round).choice(num_clients, size=size, replace=False))
+
+
+def newcomers(seed: int, num_clients: int, count: int) -> np.ndarray:
+    """Which of all clients come after the last round, int64 [count], sorted. Same for every method."""
+    return np.sort(rng(seed, "newcomers").choice(num_clients, size=count, replace=False))

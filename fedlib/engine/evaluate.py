@@ -37,27 +37,30 @@ def record(run: Run, state: State) -> None:
             state.history.append({"round": state.round, "point": point, "correct": correct, "loss": loss})
 
 
-def evaluate(run: Run, state: State, point: str) -> tuple[np.ndarray, np.ndarray]:
-    """Test all N clients: correct predictions per class int64 [N, C] and summed cross-entropy [N]. Changes nothing."""
+def evaluate(run: Run, state: State, point: str, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Test all N clients: correct predictions per class int64 [N, C] and summed cross-entropy [N]. Changes nothing.
+
+    first: leave the clients before this one out; their rows are zeros.
+    """
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     loss = np.zeros(run.setting.num_clients)
-    for ids, fresh, messages, owned in chunks(run, state, point):
+    for ids, fresh, messages, owned in chunks(run, state, point, first):
         fn = partial(tested, run.acting(state), point, fresh, run.setting.num_classes)
         hits, losses = run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
         correct[ids], loss[ids] = hits.cpu().numpy(), losses.cpu().numpy()
     return correct, loss
 
 
-def personal_models(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, dict]]:
-    """Yield (client ids, their thetas stacked) until all N clients are covered."""
-    for ids, fresh, messages, owned in chunks(run, state, point):
+def personal_models(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple[np.ndarray, dict]]:
+    """Yield (client ids, their thetas stacked) until all N clients from `first` on are covered."""
+    for ids, fresh, messages, owned in chunks(run, state, point, first):
         fn = partial(personal, run.acting(state), point, fresh)
         yield ids, run.backend(fn, evaluation_turns(run, state, ids), messages, owned)
 
 
-def chunks(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, bool, Any, Any]]:
-    """Yield, at most CHUNK clients at a time: ids, whether their statistics must be computed first, messages,
-    own states.
+def chunks(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple[np.ndarray, bool, Any, Any]]:
+    """Yield, at most CHUNK clients at a time, from client `first` on: ids, whether their statistics must be computed
+    first, messages, own states.
 
     A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained
     has none yet: they are computed by one pass over its training data.
@@ -66,6 +69,7 @@ def chunks(run: Run, state: State, point: str) -> Iterator[tuple[np.ndarray, boo
     own = any(name in run.work.model.running for name, _ in tree.leaves(state.clients))
     fresh = ~trained if run.transport.keeps_stats or own else np.zeros_like(trained)
     for group in (np.flatnonzero(~fresh), np.flatnonzero(fresh)):
+        group = group[group >= first]
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
                 messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state.clients, ids)

@@ -13,14 +13,14 @@ from fedlib.spec import RunSpec
 
 
 def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp") -> np.ndarray:
-    """ε of every client of a run, float64 [N], for what it releases in the rounds in which it takes part, else 0.
+    """ε of every member of a run, float64 [N], for what it releases in the rounds in which it takes part, else 0.
 
     record: E ⌈N_i/B⌉ steps a round at rate min(1, B/N_i), the steps of a method that goes E times through the data.
     client: one release a round, `exact`. Clients' ε are those of an observer who knows who takes part. Without noise or
     without clipping all are ∞. δ: as in `epsilon`. Loads the data set, for the sizes. Raises BadValue as `epsilon`, and
     as loading and dividing the data does.
     """
-    N, mechanism = spec.num_clients, spec.mechanism
+    N, mechanism = spec.num_members, spec.mechanism
     takes_part = np.zeros(N, dtype=int)
     for t in range(1, spec.rounds + 1):
         takes_part[draws.participants(spec.seed, t, N, spec.join_ratio)] += 1
@@ -28,7 +28,8 @@ def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp") -> np.ndarra
         return np.where(takes_part > 0, inf, 0.0)
     if mechanism.kind == "client":
         return np.array([epsilon(mechanism.sigma, 1, int(count), delta, "exact") for count in takes_part])
-    sizes = [len(parts["train"]) for parts in spec.divide(load(spec.dataset))[1]]
+    parts = spec.divide(load(spec.dataset))[1]
+    sizes = [len(parts[i]["train"]) for i in spec.arrival[:N]]
     known: dict[tuple, float] = {}
     for key in zip(sizes, takes_part.tolist()):
         size, count = key

@@ -26,6 +26,11 @@ class RunResult:
     per_sample (training seconds per training sample and epoch). arrays: correct and tests int64 [N, C] of the last
     evaluation's headline point, correct_<point> of its other points (results of before that was kept lack them), counts
     int64 [N, C] of the partition, and those of the spec's measures.
+
+    Of a run with U newcomers (the spec's `unseen`) all this is about the members, the N others. newcomers: one entry
+    per test of theirs (when, point, and the metrics of history); without any "after" if join_epochs is 0 or if joining
+    diverged. arrays: newcomers int64 [U], their places in the partition; newcomers_tests and newcomers_counts as tests
+    and counts, and newcomers_<when>_<point>, correct predictions; all of these int64 [U, C].
     """
 
     spec: RunSpec
@@ -37,6 +42,7 @@ class RunResult:
     provenance: dict = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     error: str = ""
+    newcomers: list[dict] = field(default_factory=list)
 
     def final(self, metric: str = "pooled", point: str | None = None) -> float:
         """A metric of the last evaluation, at its headline point or at `point`; NaN if the run diverged."""
@@ -54,6 +60,15 @@ class RunResult:
         point = self.point if point is None else choose("point", point, [h["point"] for h in self.last])
         correct = self.arrays.get(array_name(point, self.point))
         return None if correct is None else (correct.sum(1), self.arrays["tests"].sum(1))
+
+    def of_newcomers(self, when: str, point: str) -> tuple[np.ndarray, np.ndarray]:
+        """(correct predictions, test samples) of every newcomer, both int64 [U].
+
+        when: "before" or "after" joining. Raises BadValue for a test that was not made.
+        """
+        made = [f"{tested['when']} {tested['point']}" for tested in self.newcomers]
+        choose("test of newcomers", f"{when} {point}", made)
+        return self.arrays[f"newcomers_{when}_{point}"].sum(1), self.arrays["newcomers_tests"].sum(1)
 
     @property
     def last(self) -> list[dict]:
@@ -131,5 +146,24 @@ def finished(run: Run, state: State, measures: dict[str, np.ndarray]) -> RunResu
             "tests": run.tests,
             "counts": run.partition.counts,
             **measures,
+            **(arrays_of_newcomers(run.joined, state) if run.joined else {}),
         },
+        newcomers=[
+            {"when": each["when"], "point": each["point"], **summary_of_newcomers(run.joined, each)}
+            for each in state.newcomers
+        ],
     )
+
+
+def summary_of_newcomers(whole: Run, tested: dict) -> dict[str, float]:
+    """One of their tests as an entry of history is; whole: the run with them."""
+    tests = whole.tests[whole.spec.num_members :]
+    return summarise(tested["correct"].numpy(), tested["loss"].numpy(), tests)
+
+
+def arrays_of_newcomers(whole: Run, state: State) -> dict[str, np.ndarray]:
+    """Who they are, what they own, and their tests, [U] or [U, C]; whole: the run with them."""
+    N = whole.spec.num_members
+    tests = {f"newcomers_{each['when']}_{each['point']}": each["correct"].numpy() for each in state.newcomers}
+    owned = {"newcomers_tests": whole.tests[N:], "newcomers_counts": whole.partition.counts[N:]}
+    return {"newcomers": whole.spec.arrival[N:], **owned, **tests}

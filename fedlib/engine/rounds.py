@@ -44,6 +44,30 @@ class Round:
     arrived: dict[str, Any] | None = None  # uploads as the server gets them: without statistics that stay, with noise
 
 
+def play_round(
+    runs: Sequence[Run], states: Sequence[State], t: int, who: Callable[[Run, int], np.ndarray] | None = None
+) -> list[Round | None]:
+    """Round t of all runs, up to the server's update, everyone's clients trained at once; changes `states`.
+
+    who: says who takes part, default `sample`. A run whose training diverges notes it in its state and takes no further
+    part: None.
+    """
+    seen: list[Round | None] = [None] * len(runs)
+    going = [k for k, state in enumerate(states) if not state.diverged]
+    if going:
+        active, own = [runs[k] for k in going], [states[k] for k in going]
+        rounds = [download(run, state, t, (who or sample)(run, t)) for run, state in zip(active, own)]
+        rounds = local_training(active, own, rounds)
+        for k, run, state, trained in zip(going, active, own, rounds):
+            try:
+                seen[k] = upload(run, state, trained)
+            except Diverged as error:
+                state.diverged = (error.client, error.round, error.step)
+            else:
+                aggregate(run, state, seen[k])
+    return seen
+
+
 def sample(run: Run, t: int) -> np.ndarray:
     """S_t, the participants of round t, int64 [K]."""
     return draws.participants(run.spec.seed, t, run.setting.num_clients, run.spec.join_ratio)
@@ -142,6 +166,7 @@ def aggregate(run: Run, state: State, seen: Round) -> None:
 def take_over(run: Run, state: State) -> None:
     """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
     if state.warming_up and state.round == run.warm_up[1] < run.spec.rounds:
+        state.warmed = state.server if run.joined else None
         reports = survey(run, state) if run.method.survey is not None else None
         state.server, state.clients = run.method.take_over(
             run.work.model, run.setting, state.server, state.clients, reports

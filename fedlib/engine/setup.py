@@ -52,6 +52,7 @@ class Run:
     tests: np.ndarray  # test samples by client and class, int64 [N, C]
     data_checksum: str
     groups: Sequence[str] = ()  # by client, where the method has `groups`
+    joined: Run | None = None  # where there are newcomers: the run with them, who are the last clients (engine.join)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -118,6 +119,7 @@ def set_up(
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
     model.step = step
     partition, parts = spec.divide(dataset)
+    partition, parts = partition.of(spec.arrival), [parts[i] for i in spec.arrival]
     labels = dataset.labels.numpy()
     tests, counts = (
         np.stack([np.bincount(labels[own[part]], minlength=num_classes) for own in parts]) for part in ("test", "train")
@@ -135,7 +137,7 @@ def set_up(
     name, _ = backends.pick(backend, where)
     in_use = beside.backend if beside else backends.make(name, model, where, workers)
     in_use.model.insist(step)
-    return Run(
+    run = Run(
         spec=spec,
         method=method,
         warm_up=method.warm_up(setting),
@@ -149,6 +151,18 @@ def set_up(
         data_checksum=dataset.sha256,
         groups=method.groups(setting),
     )
+    if not spec.unseen:
+        return run
+    joining = replace(run.work, training=replace(training, local_epochs=spec.join_epochs))
+    return replace(without_newcomers(run), joined=replace(run, work=joining))
+
+
+def without_newcomers(run: Run) -> Run:
+    """A run of all clients as one of the members alone: nothing in it is the newcomers' or knows of them."""
+    N = run.spec.num_members
+    setting = replace(run.setting, num_clients=N, class_counts=run.setting.class_counts[:N])
+    own = {"work": replace(run.work, parts=run.work.parts[:N]), "partition": run.partition.of(range(N))}
+    return replace(run, setting=setting, tests=run.tests[:N], groups=run.groups[:N], **own)
 
 
 def first_state(run: Run) -> State:

@@ -36,6 +36,7 @@ def beginning(spec: RunSpec) -> tuple[str, int]:
     each_round = [measure for measure in spec.measures if measure in ROUND_MEASURES]
     task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": each_round}
     task["validation"] = method.val_fraction
+    task.pop("join_epochs", None)
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds
 
 

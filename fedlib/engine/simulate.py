@@ -12,8 +12,9 @@ import torch
 from fedlib.base.errors import Diverged, OutOfTime
 from fedlib.engine.checkpoint import group_id, saved_as
 from fedlib.engine.evaluate import record
+from fedlib.engine.join import join, with_newcomers
 from fedlib.engine.result import RunResult, final_measures, finished
-from fedlib.engine.rounds import Round, aggregate, download, follow, local_training, sample, take_over, upload
+from fedlib.engine.rounds import Round, follow, play_round, take_over
 from fedlib.engine.setup import Run, arithmetic, first_state, set_up, set_up_together
 from fedlib.engine.shared_beginnings import keep_beginning, shared_states
 from fedlib.engine.state import State
@@ -101,6 +102,8 @@ def simulate_together(
 
 def beginning_of(runs: Sequence[Run]) -> list[State]:
     """The states before round 1, or those after a beginning that other runs have left."""
+    if runs[0].joined:  # what cannot be done after the last round is said now
+        with_newcomers(runs[0].joined, first_state(runs[0]))
     states = shared_states(runs)
     if states is None:
         return [first_state(run) for run in runs]
@@ -108,29 +111,9 @@ def beginning_of(runs: Sequence[Run]) -> list[State]:
     return states
 
 
-def play_round(runs: Sequence[Run], states: Sequence[State], t: int) -> list[Round | None]:
-    """Round t of all runs, up to the server's update, everyone's clients trained at once; changes `states`.
-
-    A run whose training diverges notes it in its state and takes no further part: None.
-    """
-    seen: list[Round | None] = [None] * len(runs)
-    going = [k for k, state in enumerate(states) if not state.diverged]
-    if going:
-        active, own = [runs[k] for k in going], [states[k] for k in going]
-        rounds = [download(run, state, t, sample(run, t)) for run, state in zip(active, own)]
-        rounds = local_training(active, own, rounds)
-        for k, run, state, trained in zip(going, active, own, rounds):
-            try:
-                seen[k] = upload(run, state, trained)
-            except Diverged as error:
-                state.diverged = (error.client, error.round, error.step)
-            else:
-                aggregate(run, state, seen[k])
-    return seen
-
-
 def end_round(runs: Sequence[Run], states: Sequence[State], seen: Sequence[Round | None]) -> None:
-    """What follows a round: the change from warm-up to the run's own method, evaluation where it is due, measures.
+    """What follows a round: the change from warm-up to the run's own method, evaluation where it is due, measures, and
+    after the last round the newcomers.
 
     seen: what travelled, None at the end of a beginning that another run computed.
     """
@@ -140,6 +123,8 @@ def end_round(runs: Sequence[Run], states: Sequence[State], seen: Sequence[Round
             if state.round % run.spec.eval_every == 0 or state.round == run.spec.rounds:
                 record(run, state)
             follow(run, state, travelled)
+    if runs[0].joined:
+        join(runs, states)
 
 
 # for looking at ------------------------------------------------------------------------------------------------------

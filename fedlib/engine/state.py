@@ -38,6 +38,8 @@ class State:
         default_factory=list
     )  # evaluations: round, point, correct int64 [N, C], loss [N]
     followed: dict[str, list[Tensor]] = field(default_factory=dict)  # measures of every round, one entry a round
+    warmed: dict[str, Any] | None = None  # the server at the end of the warm-up, kept for newcomers
+    newcomers: list[dict[str, Any]] = field(default_factory=list)  # their tests: when, point, correct [U, C], loss [U]
     diverged: tuple[int, int, int | None] | None = None  # client, round and step that ended the run
     shared_rounds: int = 0  # of them, those that another run computed
 

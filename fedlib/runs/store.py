@@ -69,6 +69,8 @@ class Store:
         path = self.folder / f"{result.spec.id}.json"
         body = {"format": FORMAT, **dataclasses.asdict(result), "spec": result.spec.to_dict()}
         del body["arrays"]
+        if not result.newcomers:  # as results were before there were any
+            del body["newcomers"]
         if result.arrays:
             packed = io.BytesIO()
             np.savez_compressed(packed, **result.arrays)

@@ -66,6 +66,12 @@ class Partition:
         halves = self.halves and tuple((used[train], used[test]) for train, test in self.halves)
         return dataclasses.replace(self, clients=clients, halves=halves)
 
+    def of(self, chosen: Sequence[int]) -> Partition:
+        """The same of some of the clients, int64 [n], in this order."""
+        clients, halves = (own and tuple(own[i] for i in chosen) for own in (self.clients, self.halves))
+        groups = None if self.groups is None else self.groups[chosen]
+        return dataclasses.replace(self, clients=clients, halves=halves, counts=self.counts[chosen], groups=groups)
+
     @property
     def checksum(self) -> str:
         """Hash of who owns what; stored with every run, so that compared methods are known to share one partition."""

@@ -36,7 +36,7 @@ def walk(r: RunResult) -> pd.DataFrame:
     tidy[["others", "mixture_error", "heads_changed"]] = np.nan_to_num(r.arrays["mixing"])
     tidy["pairs"] = [(matrix[upper] > 0).mean() for matrix in phi]
     tidy["phase"] = np.where(np.isnan(phi).all((1, 2)), FIRST, SECOND)
-    tidy["participants"] = num_participants(r.spec.num_clients, r.spec.join_ratio)
+    tidy["participants"] = num_participants(r.spec.num_members, r.spec.join_ratio)
     return tidy.assign(round=range(1, len(tidy) + 1), model=network_size(r.spec)["model"])
 
 

@@ -24,7 +24,7 @@ def runs(s: dict) -> Runs:
 
 def cost(r: RunResult) -> dict[str, float]:
     """Seconds per training sample and epoch, and numbers per participant and round."""
-    turns = r.spec.rounds * num_participants(r.spec.num_clients, r.spec.join_ratio)
+    turns = r.spec.rounds * num_participants(r.spec.num_members, r.spec.join_ratio)
     return {
         "seconds": r.seconds["per_sample"],
         **{way: r.communication[way]["floats"] / turns for way in ("down", "up")},
