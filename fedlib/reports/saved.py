@@ -55,7 +55,7 @@ def save(opened: OpenItem, publish: bool = False) -> dict:
         "missing": opened.missing,
         "diverged": opened.diverged,
         "provenance": origins,
-        "figure": str(picture.relative_to(opened.root)),
+        "figure": picture.relative_to(opened.root).as_posix(),
         "shown": item.shown,
         "answer": opened.answer(),
     }
