@@ -107,7 +107,8 @@ class AttackSpec:
 
     def carry_out(self, device: torch.device = CPU) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and, with the extra `fedlib[attack]`,
-        `lpips`), and arrays: `originals` and `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]; `guesses`. device: where it is computed.
+        `lpips`), and arrays: `originals` and `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w];
+        `guesses`. device: where it is computed.
         Raises BadValue for a data set with fewer images."""
         dataset = load(self.dataset)
         model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed).to(device, torch.float32)
