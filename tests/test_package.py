@@ -159,10 +159,9 @@ def test_the_main_job_runs_in_an_empty_folder_with_its_notebook(installed, tmp_p
     assert {origin["commit"] for origin in summary["provenance"]} == {provenance.commit()[0]}
 
 
-@pytest.mark.parametrize("command", [("notebooks", "."), ("reproduce", "pfedsim/fig3_partitions")], ids=lambda c: c[0])
-def test_a_folder_with_other_files_is_left_alone(installed, tmp_path, command):
+def test_the_main_job_leaves_a_folder_with_other_files_alone(installed, tmp_path):
     (tmp_path / "thesis.tex").touch()
-    done = call(installed, tmp_path, *command)
+    done = call(installed, tmp_path, "reproduce", "pfedsim/fig3_partitions", "--profile", "smoke")
     assert done.returncode == 2 and os.listdir(tmp_path) == ["thesis.tex"]
     assert done.stderr == f"error: {tmp_path} has other files: thesis.tex; expected a folder that is new or empty\n"
 
@@ -220,10 +219,15 @@ def test_a_copy_that_fails_leaves_nothing_half_done(shipped, tmp_path):
     assert not list((tmp_path / "new").iterdir())
 
 
-def test_a_file_is_no_folder_and_a_checkout_needs_none(shipped, tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    with pytest.raises(BadValue, match="file is a file; expected a folder that is new or empty"):
-        working_folder.lay_out(tmp_path / "file")
+def test_only_a_new_or_empty_folder_will_do_and_a_checkout_needs_none(shipped, tmp_path, monkeypatch):
+    (tmp_path / "full").mkdir()
+    for name in "abcde":
+        (tmp_path / "full" / name).touch()
+    with pytest.raises(BadValue, match="full has other files: a, b, c and 2 more; expected a folder that is new or"):
+        working_folder.lay_out(tmp_path / "full")
+    with pytest.raises(BadValue, match="a is a file; expected a folder that is new or empty"):
+        working_folder.lay_out(tmp_path / "full" / "a")
+    assert sorted(os.listdir(tmp_path / "full")) == list("abcde")
     monkeypatch.setattr(working_folder, "SHIPPED", CHECKOUT)
     with pytest.raises(BadValue, match="runs from its checkout: open the notebooks in "):
         working_folder.lay_out(tmp_path / "new")
