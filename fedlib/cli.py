@@ -1,9 +1,11 @@
-"""The command line: fedlib reproduce, why, compare, report, sweep, run, list, methods, data, labs, bench, check-gpu."""
+"""The command line: fedlib reproduce, why, compare, report, sweep, run, export, list, methods, notebooks, data, labs,
+bench, check-gpu."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
+import io
 import json
 import signal
 import sys
@@ -16,8 +18,7 @@ import typer
 from fedlib.base.errors import BadValue, FedlibError, choose, require
 
 app = typer.Typer(
-    help="Replications of papers on personalised federated learning. Start with `fedlib reproduce`.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
 
 Profile = Annotated[
@@ -75,6 +76,23 @@ def _clear_errors(command):
     return wrapped
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from fedlib import __version__
+
+        print(f"fedlib {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_say_version, is_eager=True)
+    ] = False,
+):
+    """Replications of papers on personalised federated learning. Start with `fedlib reproduce`."""
+
+
 @app.command()
 @_clear_errors
 def reproduce(
@@ -111,17 +129,23 @@ def reproduce(
     Training runs come first: shared ones once, side by side, resumable. Then every item's figure and tables are
     written, its notebook is executed, and the report compares our numbers with the paper's. Finished work is reused.
     All this goes to results/own/ and figures/own/, beside what comes with fedlib in results/ and figures/, which stays
-    as it is; the last line compares the two, and `fedlib compare` lists what differs.
+    as it is; the last line compares the two, and `fedlib compare` lists what differs. Where fedlib was installed from
+    a wheel, the working directory has to be new or empty the first time, and gets what comes with fedlib.
     """
+    from fedlib.base.files import CHECKOUT, SHIPPED
     from fedlib.reports.report import tally
     from fedlib.reports.reproduce import reproduce as carry_out
     from fedlib.reports.saved import FORMATS, place_of
+    from fedlib.reports.working_folder import prepare
 
     started = time.monotonic()
     changes, until = dict(dataset=dataset, seeds=seeds, rounds=rounds, methods=methods), _until(budget)
     require(not refresh or profile != "smoke", "--refresh with profile", profile, "quick, overnight or paper")
+    require(not refresh or SHIPPED == CHECKOUT, "--refresh", refresh, "a fedlib that runs from its checkout")
     formats = [choose("figure format", name.strip(), FORMATS) for name in format_.split(",")]
     opened = _opened(items, profile, jobs, device, changes, set_, finished)
+    if said := prepare():
+        print(said, file=sys.stderr)
     done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, until, formats)
     for name, how in done.notebooks.items():
         if how.startswith("skipped"):
@@ -688,6 +712,19 @@ def compare_results(
 
 @app.command()
 @_clear_errors
+def notebooks(folder: Annotated[Path, typer.Argument(help="A folder that is new or empty.")]):
+    """Copy the notebooks out of an installed fedlib, with the results and figures that they show.
+
+    Commands that are given in this folder, and notebooks that are opened in it, put what they make there.
+    """
+    from fedlib.reports.working_folder import lay_out
+
+    number = lay_out(folder := folder.expanduser().resolve())
+    print(f"{number} notebooks; begin with {folder / 'notebooks' / 'guides' / 'start_here.ipynb'}")
+
+
+@app.command()
+@_clear_errors
 def data(
     name: Annotated[
         str | None, typer.Argument(help="A data set, or folder:PATH for your own images. Without a name: the list.")
@@ -848,6 +885,9 @@ def check_gpu(
 def main() -> None:
     """Entry point of the console script. Whatever becomes of a Ctrl-C on its way up, the exit status is 130."""
     interrupted = []
+    for stream in (sys.stdout, sys.stderr):  # on Windows pipes and files have a code page without Greek letters
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
 
     def interrupt(number, frame):
         interrupted.append(number)
@@ -855,7 +895,7 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        app()
+        app(prog_name="fedlib")  # also where it is `python -m fedlib`
     except BaseException:
         if interrupted:
             sys.exit(130)

@@ -904,7 +904,7 @@ def test_a_run_on_a_folder(root, tmp_path):
     spec = tiny("fedavg", dataset=name, num_clients=2, rounds=1, partition=dict(alpha=10.0, min_size=2))
     assert simulate(spec).partition["data"] == data.load(name).sha256[:16]
     place = OpenItem(find("pfedsim/fig1_cka"), "smoke", dataset=name).place
-    assert place.startswith("smoke+dataset=folder:_") and "/" not in place
+    assert place.startswith("smoke+dataset=folder__") and "/" not in place
 
 
 # downloading ----------------------------------------------------------------------------------------------------------

@@ -6,14 +6,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import runpy
 import socket
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -274,3 +277,17 @@ def test_labs_bad_input(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader.apps", None)
     result = CliRunner().invoke(app, ["labs", "release", str(tmp_path)])
     assert result.exit_code == 2 and "teach" in result.output
+
+
+@pytest.mark.parametrize("groups", [True, False], ids=["with process groups", "without, as on Windows"])
+def test_a_grading_process_ends_with_all_that_it_has_started(monkeypatch, groups):
+    if not groups:
+        monkeypatch.delattr(os, "killpg")
+    sleeps = "import time; time.sleep(600)"
+    starts = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {sleeps!r}]); print(p.pid); p.wait()"
+    command = [sys.executable, "-c", f"import sys; sys.stdout.reconfigure(line_buffering=True); {starts}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        labs._kill(process)
+    child.wait(timeout=30)
+    assert process.returncode != 0

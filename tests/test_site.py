@@ -24,10 +24,11 @@ from fedlib import algorithms, cli, experiments
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.base.files import CHECKOUT
 from fedlib.reports import site as site_module
+from fedlib.reports.notebooks import without_solutions
 from fedlib.reports.site import build
 from fedlib.reports.site.facts import Saved
 from fedlib.reports.site.items import commands, duration
-from fedlib.reports.site.notebook import mathml, without_solutions
+from fedlib.reports.site.notebook import mathml
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 

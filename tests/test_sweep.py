@@ -3,6 +3,7 @@ and what is printed about the backend."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ import torch
 from helpers import exact, tiny
 
 from fedlib.base.errors import BadValue, FedlibError, OutOfTime
-from fedlib.engine import checkpoint
+from fedlib.engine import checkpoint, worker_processes
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
 from fedlib.engine.setup import set_up
@@ -222,8 +223,6 @@ def test_a_killed_worker_process_costs_no_run(store, tmp_path):
     specs, killed = [tiny("fedavg", seed=k, rounds=25, eval_every=25, local_epochs=5) for k in range(3)], []
 
     def kill():
-        import multiprocessing
-
         while len(children := multiprocessing.active_children()) < 2:
             time.sleep(0.05)
         while not list((tmp_path / "t" / "runs" / ".locks").glob("*")):
@@ -236,6 +235,23 @@ def test_a_killed_worker_process_costs_no_run(store, tmp_path):
     results = run_all(specs, store, jobs=2)
     assert killed and [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
+
+
+def test_processes_that_are_started_afresh_do_the_same(store, monkeypatch):
+    """As on Windows and macOS ("spawn"): two runs side by side, and one run whose clients are in another process."""
+    asked = []
+
+    def spawn():
+        asked.append(multiprocessing.get_context("spawn"))
+        return asked[-1]
+
+    for module in (sweep, worker_processes):
+        monkeypatch.setattr(module, "context", spawn)
+    specs = [tiny("fedavg", seed=k, rounds=2) for k in range(2)]
+    results = run_all(specs, store, jobs=2)
+    assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
+    assert exact(simulate(specs[0], backend="process", workers=1)) == exact(results[specs[0].id])
+    assert len(asked) == 3  # the queue and the processes of the sweep, the processes of the run
 
 
 def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):

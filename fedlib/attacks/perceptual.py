@@ -3,29 +3,37 @@
 LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that
 AlexNet has of two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu,
 ECCV 2022, arXiv:2207.13686) is less disturbed by shifts of a pixel; its authors' package brings all weights along,
-where LPIPS would download AlexNet's.
+where LPIPS would download AlexNet's. That package is the extra `fedlib[attack]`; without it nothing else is missing.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.base.errors import require
+from fedlib.base.errors import FedlibError, require
 
 SIDE = 64  # pixels to which pictures are enlarged: smaller ones are less than AlexNet's filters ask for
 AT_ONCE = 64  # pictures in one forward pass, which bounds the memory
+NEEDED = ("stlpips_pytorch", "torchsummary")  # of the extra
+
+
+def can_be_computed() -> bool:
+    """Whether the extra `fedlib[attack]` is installed."""
+    return all(importlib.util.find_spec(name) for name in NEEDED)
 
 
 def distances(originals, recovered) -> np.ndarray:
     """ST-LPIPS of every pair, float64 [n]: 0 for equal pictures, about 1 for a picture and noise.
 
     originals, recovered: arrays or tensors [n, c, h, w] in [0, 1], c 1 (grey) or 3. Pictures are enlarged to SIDE
-    pixels first, so that only numbers of pictures of one size can be compared. Raises BadValue for other shapes.
+    pixels first, so that only numbers of pictures of one size can be compared. Raises BadValue for other shapes, and
+    FedlibError without the extra `fedlib[attack]`.
     """
     pair = [torch.as_tensor(images).float() for images in (originals, recovered)]
     a, b = (tuple(images.shape) for images in pair)
@@ -35,6 +43,8 @@ def distances(originals, recovered) -> np.ndarray:
         (a, b),
         "twice [n, c, h, w], n of at least 1, c 1 or 3",
     )
+    if not can_be_computed():
+        raise FedlibError("ST-LPIPS needs stlpips-pytorch and torchsummary: pip install 'fedlib[attack]'")
     with torch.no_grad():
         parts = zip(*(images.split(AT_ONCE) for images in pair))
         found = [_network()(*map(_enlarged, part), normalize=True).flatten() for part in parts]

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from fedlib.attacks.inversion import Attack, attack_clients, score, victim
-from fedlib.attacks.perceptual import distances
+from fedlib.attacks.perceptual import can_be_computed, distances
 from fedlib.base.draws import rng
 from fedlib.base.errors import choose, like, require
 from fedlib.data import load
@@ -106,8 +106,9 @@ class AttackSpec:
         return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")
 
     def carry_out(self, device: torch.device = CPU) -> tuple[list[dict], dict[str, np.ndarray]]:
-        """One row a defence and image (`attack_clients`, besides `defence` and `lpips`), and arrays: `originals` and
-        `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w]; `guesses`. device: where it is computed.
+        """One row a defence and image (`attack_clients`, besides `defence` and, with the extra `fedlib[attack]`,
+        `lpips`), and arrays: `originals` and `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w];
+        `guesses`. device: where it is computed.
         Raises BadValue for a data set with fewer images."""
         dataset = load(self.dataset)
         model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed).to(device, torch.float32)
@@ -120,10 +121,9 @@ class AttackSpec:
         matched = torch.stack([own[places] for own, places in zip(images, order)])
         flat = [each.flatten(0, 1).float().numpy() for each in (matched, originals)]
         names = np.repeat(list(self.defences), self.images)
-        rows = [
-            {"defence": str(name), **row, "lpips": float(d)}
-            for name, row, d in zip(names, rows, distances(flat[1], flat[0]))
-        ]
+        rows = [{"defence": str(name), **row} for name, row in zip(names, rows)]
+        if can_be_computed():
+            rows = [row | {"lpips": float(d)} for row, d in zip(rows, distances(flat[1], flat[0]))]
         pixels = [(255 * images).round().clip(0, 255).astype(np.uint8) for images in flat]
         recovered, true = (
             images.reshape(len(self.defences), self.images, *dataset.shape)[:, : self.kept] for images in pixels

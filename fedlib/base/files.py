@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from fedlib.base.errors import FedlibError
+
 
 def cache_root() -> Path:
     """Where checkpoints live: $FEDLIB_CACHE, else the user's cache folder."""
@@ -62,11 +64,25 @@ def source_hash() -> str:
 
 PACKAGE = Path(__file__).resolve().parent.parent
 CHECKOUT = PACKAGE.parent
+# where notebooks/, results/ and figures/ lie that come with fedlib: the checkout, or in a wheel a folder of the package
+SHIPPED = CHECKOUT if (CHECKOUT / "pyproject.toml").is_file() else PACKAGE / "shipped"
+MARK = ".fedlib"  # the file that `fedlib notebooks` leaves in a folder; it says by which version
 
 
 def home() -> Path:
-    """The project folder, where results/, figures/ and notebooks/ lie: $FEDLIB_HOME, else the checkout,
-    else the working directory."""
+    """The project folder, where results/ and figures/ go: $FEDLIB_HOME, else the checkout, else the folder made by
+    `fedlib notebooks` in which the working directory lies, else the working directory."""
     if os.environ.get("FEDLIB_HOME"):
         return Path(os.environ["FEDLIB_HOME"]).expanduser()
-    return CHECKOUT if (CHECKOUT / "notebooks").is_dir() else Path.cwd()
+    if SHIPPED == CHECKOUT:
+        return CHECKOUT
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / MARK).is_file()), here)
+
+
+def shipped_notebooks() -> Path:
+    """The folder of the notebooks that come with fedlib. Raises FedlibError if it is missing."""
+    folder = SHIPPED / "notebooks"
+    if not folder.is_dir():
+        raise FedlibError(f"the notebooks that come with fedlib are missing, there is no {folder}: install it again")
+    return folder

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
 
 from fedlib.base.devices import is_gpu
-from fedlib.base.files import PACKAGE
+from fedlib.base.files import CHECKOUT, PACKAGE, SHIPPED
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
 
 
 @functools.cache
 def commit() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout that this package runs from; ("unknown", True) outside one.
-    Results and figures do not count as changes."""
+    """(commit, dirty) of the checkout that this package runs from, or that its wheel was built from; else
+    ("unknown", True). Results and figures do not count as changes."""
+    if SHIPPED != CHECKOUT:  # git would tell of the project in which somebody has installed it
+        return _commit_of_wheel()
 
     def git(*args: str) -> str:
         return subprocess.run(
@@ -29,6 +32,14 @@ def commit() -> tuple[str, bool]:
         return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", "."))
     except (OSError, subprocess.SubprocessError):
         return "unknown", True
+
+
+def _commit_of_wheel() -> tuple[str, bool]:
+    try:
+        revision, dirty = json.loads((SHIPPED / "commit.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return "unknown", True
+    return revision, dirty
 
 
 def provenance(device, backend: str) -> dict:

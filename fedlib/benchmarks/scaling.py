@@ -11,7 +11,6 @@ evaluating those takes another pass, over their training data, for batch norm's 
 from __future__ import annotations
 
 import contextlib
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -152,6 +151,12 @@ def peak_memory() -> int:
         found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
         if found:
             return 1024 * int(found[0])
+    try:
+        import resource
+    except ImportError:  # Windows
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 

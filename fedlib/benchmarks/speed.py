@@ -419,7 +419,7 @@ def random_data(folder: Path, name: str, count: int, shape: tuple[int, int, int]
     np.save(place / "labels.npy", draw.permutation(np.arange(count) % num_classes))
     np.save(place / "is_test.npy", np.zeros(count, dtype=bool))
     meta = {"name": name, "classes": [str(c) for c in range(num_classes)], "sha256": hashlib.sha256(images).hexdigest()}
-    (place / "meta.json").write_text(json.dumps(meta))
+    (place / "meta.json").write_text(json.dumps(meta), "utf-8")
     with changed_environment(FEDLIB_DATA=str(folder)):
         yield
 

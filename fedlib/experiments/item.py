@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PROFILES = ("smoke", "quick", "overnight", "paper")  # from small to large; not every item has the third
 ALWAYS = ("smoke", "quick", "paper")
 BUSY = 0.1  # of a machine's processor time: where others take more, seconds decide nothing
+FORBIDDEN = re.compile(r'[/\\:*?"<>|]')  # in the name of a folder, on one of the systems
 STAND_INS = ("digits", "digits_looks", "digits_large")  # embedded data, which are none of the papers'
 
 Tables = dict[str, pd.DataFrame]
@@ -104,7 +106,7 @@ class OpenItem:
         self.settings = {**own, **self.changed}
         named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
         # folder under results/ and figures/: changed settings never mix with the profile's
-        self.place = "".join([profile, *named]).replace("/", "_")  # as in dataset=folder:/some/where
+        self.place = FORBIDDEN.sub("_", "".join([profile, *named]))  # as in dataset=folder:/some/where
         self.root = home() if root is None else Path(root)
         # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again
         self.store = Store(self.place, self.root / "results", also=profile)

@@ -43,7 +43,8 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     beside them four scores against σ, a line an attack.
 
     tidy: attack, defence, sigma, psnr, ssim, lpips, success, an image a row; pictures: row, column, channels,
-    pixels in hexadecimal; levels: name, psnr: images that an attacker without any upload could guess.
+    pixels in hexadecimal; levels: name, psnr: images that an attacker without any upload could guess. Where lpips is
+    missing, which needs the extra `fedlib[attack]`, its panel says so.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
     left, right = 0.72 * columns + 1.6, 5.6
@@ -68,6 +69,9 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
     noisy = tidy[tidy["defence"] != "none"]
     sigmas = sorted(noisy["sigma"].unique())
     places = {sigma: k for k, sigma in enumerate(sigmas)}
+    if "lpips" not in tidy or tidy["lpips"].isna().any():
+        tidy = tidy.assign(lpips=np.nan)
+        axes[2].text(0.5, 0.5, "not computed: needs fedlib[attack]", transform=axes[2].transAxes, ha="center")
     for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), colours(tidy["attack"].nunique())):
         for ax, value in zip(axes, ("psnr", "ssim", "lpips", "success")):
             with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()

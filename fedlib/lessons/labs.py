@@ -12,6 +12,7 @@ The other folders in it, gradebook.db and nbgrader_config.py are nbgrader's.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,12 +25,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import psutil
 from tqdm import tqdm
 
 from fedlib.base.errors import FedlibError, choose, require
-from fedlib.base.files import CHECKOUT, write_atomically
+from fedlib.base.files import SHIPPED, shipped_notebooks, write_atomically
 
-SOURCE = CHECKOUT / "notebooks" / "labs"
+SOURCE = SHIPPED / "notebooks" / "labs"
 LINK = re.compile(r"\(\.\./([a-z]+/\w+\.ipynb)\)")  # to a notebook beside the labs
 NOTEBOOKS = 10  # the time limit of a whole notebook, in those of a cell
 COLUMNS = ["student", "lab", "points", "of", "problem"]
@@ -53,7 +55,7 @@ def release(folder: Path, labs: Sequence[str] = ()) -> list[Path]:
         source.mkdir(parents=True, exist_ok=True)
         shutil.copy(SOURCE / f"{lab}.ipynb", source)
         _checked(api.generate_assignment(lab, force=True), f"{lab} cannot be released")
-        for linked in sorted(set(LINK.findall((SOURCE / f"{lab}.ipynb").read_text()))):
+        for linked in sorted(set(LINK.findall((SOURCE / f"{lab}.ipynb").read_text("utf-8")))):
             (Path(folder) / "release" / linked).parent.mkdir(exist_ok=True)
             shutil.copy(SOURCE.parent / linked, Path(folder) / "release" / linked)
     return [Path(folder) / "release" / lab / f"{lab}.ipynb" for lab in labs]
@@ -99,7 +101,7 @@ def course(folder: Path):
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
     except ImportError:
-        raise FedlibError("labs need nbgrader: pip install -e '.[teach]'") from None
+        raise FedlibError("labs need nbgrader: pip install 'fedlib[teach]'") from None
     warnings.filterwarnings("ignore", category=Warning, module="nbgrader")
     # nbgrader calls programs by name, which are beside this Python whether or not its environment is activated
     beside = os.path.dirname(sys.executable)
@@ -108,13 +110,14 @@ def course(folder: Path):
     Path(folder).mkdir(parents=True, exist_ok=True)
     root = str(Path(folder).resolve())
     if not (own := Path(root) / "nbgrader_config.py").exists():  # for nbgrader's own commands in this folder
-        own.write_text(f"c = get_config()\nc.CourseDirectory.root = {root!r}\n")
+        own.write_text(f"c = get_config()\nc.CourseDirectory.root = {root!r}\n", "utf-8")
     config = Config()
     config.CourseDirectory.root = root
     return NbGraderAPI(config=config)
 
 
 def _chosen(labs: Sequence[str]) -> list[str]:
+    shipped_notebooks()  # an error if they are missing
     return [choose("lab", lab, names()) for lab in labs] or list(names())
 
 
@@ -128,7 +131,7 @@ def _checked(answer: dict, what: str) -> None:
 
 def _marks(path: Path) -> set[str]:
     """The names of exercises and tests that a notebook's cells carry. Raises ValueError if it is no notebook."""
-    cells = json.loads(path.read_text())["cells"]
+    cells = json.loads(path.read_text("utf-8"))["cells"]
     return {about["grade_id"] for cell in cells if "grade_id" in (about := cell["metadata"].get("nbgrader", {}))}
 
 
@@ -190,10 +193,10 @@ def _run_apart(folder: Path, lab: str, student: str, seconds: float) -> str:
         try:
             said, log = process.communicate(timeout=NOTEBOOKS * seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the notebook's kernel ends when its parent is gone
+            _kill(process)  # the notebook's kernel ends when its parent is gone
             return f"stopped after {NOTEBOOKS * seconds:g} s"
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             raise
     try:
         answer = json.loads(said.strip().splitlines()[-1])
@@ -202,6 +205,17 @@ def _run_apart(folder: Path, lab: str, student: str, seconds: float) -> str:
     if answer["network"]:
         tqdm.write(f"{student}, {lab}: the network could not be cut off ({answer['network']})", file=sys.stderr)
     return answer["problem"]
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """End a process that was started in a session of its own, and all that it has started."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+        return
+    for child in psutil.Process(process.pid).children(recursive=True):  # Windows
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.kill()
 
 
 def _points(api, lab: str, student: str, problem: str) -> tuple[float, float]:

@@ -7,22 +7,31 @@ import hashlib
 import json
 import logging
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedlib.base.files import CHECKOUT
+from fedlib.base.errors import FedlibError
+from fedlib.base.files import shipped_notebooks
 from fedlib.experiments import OpenItem
 from fedlib.reports.saved import place_of
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 TIMEOUT = 3600  # seconds for one cell
+# what only lecturers should read, as nbgrader marks it
+SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL | re.MULTILINE)
+HIDDEN = re.compile(r"\n*### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
 
 
 def source_path(name: str) -> Path:
-    """The notebook of an item, which lies in the checkout also when results go elsewhere (FEDLIB_HOME)."""
-    return CHECKOUT / "notebooks" / f"{name}.ipynb"
+    """The notebook of an item as it comes with fedlib, wherever results go (FEDLIB_HOME)."""
+    return shipped_notebooks() / f"{name}.ipynb"
 
 
 def output_path(item: OpenItem) -> Path:
@@ -45,14 +54,16 @@ def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
 
 
 def _execute(item: OpenItem) -> str:
-    source, output = source_path(item.item.name), output_path(item)
-    if not source.exists():
-        return f"failed: there is no {source}"
+    try:
+        source, output = source_path(item.item.name), output_path(item)
+        known = _parameters_of(source)
+    except (FedlibError, OSError, ValueError, KeyError, TypeError) as error:
+        return f"failed: it is missing or damaged, {type(error).__name__}: {error}"
     parameters = (
         {} if item.profile == "quick" else {"profile": item.profile}
     )  # quick is what the notebooks say themselves
     parameters |= {name: _plain(value) for name, value in item.changed.items()}
-    unknown = [name for name in parameters if name not in _parameters_of(source)]
+    unknown = [name for name in parameters if name not in known]
     if unknown:  # it would show the unchanged settings
         return f"skipped: the notebook has no parameter {', '.join(unknown)}"
     stamp = _stamp(source, parameters, item)
@@ -99,7 +110,7 @@ def _kernel_manager(folder: str) -> type:
 
 def _parameters_of(source: Path) -> set[str]:
     """Names assigned in a notebook's parameters cell."""
-    cells = json.loads(source.read_text())["cells"]
+    cells = json.loads(source.read_text("utf-8"))["cells"]
     text = "".join("".join(c["source"]) + "\n" for c in cells if "parameters" in c["metadata"].get("tags", []))
     return {target.id for node in ast.parse(text).body if isinstance(node, ast.Assign) for target in node.targets}
 
@@ -111,15 +122,15 @@ def _plain(value):
 def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
     """Changes when the notebook's cells, its parameters or the item's saved tables and claims change."""
     paper, name = item.item.name.split("/")
-    cells = [cell["source"] for cell in json.loads(source.read_text())["cells"]]
-    saved = (item.root / "results" / place_of(item) / paper / f"{name}.json").read_text()
+    cells = [cell["source"] for cell in json.loads(source.read_text("utf-8"))["cells"]]
+    saved = (item.root / "results" / place_of(item) / paper / f"{name}.json").read_text("utf-8")
     tables = [frame.to_csv(index=False) for frame in item.tables.values()]
     return hashlib.sha256(json.dumps([cells, parameters, saved, tables]).encode()).hexdigest()[:16]
 
 
 def _stamp_of(output: Path) -> str | None:
     try:
-        return json.loads(output.read_text())["metadata"]["fedlib"]["stamp"]
+        return json.loads(output.read_text("utf-8"))["metadata"]["fedlib"]["stamp"]
     except (OSError, ValueError, KeyError):
         return None
 
@@ -136,3 +147,11 @@ def refresh_source(item: OpenItem) -> None:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
     nbformat.write(notebook, source_path(item.item.name))
+
+
+def without_solutions(notebook: NotebookNode) -> None:
+    """Take solutions, hidden tests and outputs out of a lab, as its release does."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+            cell.source = HIDDEN.sub("", SOLUTION.sub(r"\1raise NotImplementedError()", cell.source))

@@ -33,7 +33,7 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
         if path.parent.name in ("runs", "notebooks"):  # no items
             continue
         try:
-            summaries.append({**json.loads(path.read_text()), "path": path})
+            summaries.append({**json.loads(path.read_text("utf-8")), "path": path})
         except ValueError as error:
             raise FedlibError(f"{path} is damaged ({error}); run `fedlib reproduce` again") from error
     return summaries

@@ -57,7 +57,7 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
         "missing": opened.missing,
         "diverged": opened.diverged,
         "provenance": origins,
-        "figure": str(picture.relative_to(opened.root)),
+        "figure": picture.relative_to(opened.root).as_posix(),
         "shown": item.shown,
         "answer": opened.answer(),
     }

@@ -87,7 +87,7 @@ class Store:
 
     def read(self, path: Path) -> RunResult:
         """The run in a file. Raises ValueError, KeyError, OSError or TypeError if it is damaged."""
-        body = json.loads(path.read_text())
+        body = json.loads(path.read_text("utf-8"))
         if not isinstance(body, dict):
             raise ValueError("it does not hold a run")
         digest = body.pop("sha256")

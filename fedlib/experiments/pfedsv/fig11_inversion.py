@@ -44,6 +44,11 @@ def runs(s: dict) -> dict[tuple[str, int], AttackSpec]:
     return {(name, seed): AttackSpec(**common | how, seed=seed) for name, how in every for seed in range(s["seeds"])}
 
 
+def has_lpips(tidy: pd.DataFrame) -> bool:
+    """Whether all rows have ST-LPIPS, which needs the extra `fedlib[attack]`."""
+    return "lpips" in tidy and bool(tidy["lpips"].notna().all())
+
+
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: one row an image, attack, defence and seed; pictures: of the first seed; levels: PSNR of guesses."""
     tidy = rows_of(found, ("attack", "seed"), lambda r: pd.DataFrame(r.history))
@@ -55,7 +60,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
             "ours: share recovered": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
             "PSNR, dB": lambda t: mean_std(t.groupby("seed")["psnr"].mean()),
             "SSIM": lambda t: mean_std(t.groupby("seed")["ssim"].mean()),
-            "ST-LPIPS": lambda t: mean_std(t.groupby("seed")["lpips"].mean()),
+            "ST-LPIPS": lambda t: mean_std(t.groupby("seed")["lpips"].mean()) if has_lpips(t) else "not computed",
             "label right": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),

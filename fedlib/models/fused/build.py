@@ -48,7 +48,7 @@ def compiled(flags: tuple[str, ...]) -> Path:
     """
     compiler = find_compiler()
     version = _output([compiler, "--version"])
-    parts = (SOURCE.read_text(), INCLUDED.read_text(), version, " ".join(flags), cpu())
+    parts = (SOURCE.read_text("utf-8"), INCLUDED.read_text("utf-8"), version, " ".join(flags), cpu())
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("FEDLIB_COMPILED") or cache_root() / "compiled").expanduser()
     path = folder / f"network-{name}.so"

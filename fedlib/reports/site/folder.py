@@ -32,7 +32,7 @@ def check(folder: Path) -> set[str]:
 def _written(manifest: Path) -> set[str]:
     """What a manifest lists, itself included; nothing without a manifest, or if it is none of fedlib's."""
     try:
-        names = json.loads(manifest.read_text())["files"]
+        names = json.loads(manifest.read_text("utf-8"))["files"]
         return {MANIFEST, *(str(name) for name in names)}
     except (OSError, ValueError, KeyError, TypeError):
         return set()

@@ -14,12 +14,11 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from fedlib import __version__
-from fedlib.base.files import CHECKOUT
+from fedlib.base.files import shipped_notebooks
 from fedlib.reports.site.facts import Saved, Shown
 from fedlib.reports.site.links import heading
 
 TEMPLATES = Path(__file__).parent / "templates"
-NOTEBOOKS = CHECKOUT / "notebooks"
 SYMBOLS = {"good": "✓", "bad": "✗", "open": "?", "none": "–"}
 TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 
@@ -30,10 +29,11 @@ class Site:
     """What all pages have in common: the items, the notebooks that have pages, the templates."""
 
     def __init__(self, items: Mapping[str, Shown], notebooks: bool):
-        found = sorted(NOTEBOOKS.rglob("*.ipynb")) if notebooks else []
+        folder = shipped_notebooks()
+        found = sorted(folder.rglob("*.ipynb")) if notebooks else []
         paths = [path for path in found if ".ipynb_checkpoints" not in path.parts]
         self.items = items
-        self.notebooks = {path.relative_to(NOTEBOOKS).with_suffix("").as_posix(): path for path in paths}
+        self.notebooks = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,

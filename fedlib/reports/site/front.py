@@ -32,9 +32,9 @@ def front_page(site: Site, count: int) -> Files:
         "largest": LARGEST,
         "columns": COLUMNS,
         "count": count,
-        "script": Markup((TEMPLATES / "filters.js").read_text()),
+        "script": Markup((TEMPLATES / "filters.js").read_text("utf-8")),
     }
-    style = _code_style() + "\n" + (TEMPLATES / "style.css").read_text()
+    style = _code_style() + "\n" + (TEMPLATES / "style.css").read_text("utf-8")
     return {"style.css": style.encode()} | site.page("index.html", "index.html", "fedlib", **facts)
 
 

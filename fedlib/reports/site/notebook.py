@@ -13,6 +13,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 
 from fedlib.base.errors import FedlibError
+from fedlib.reports.notebooks import without_solutions
 
 LONG = 30  # characters of LaTeX that may not fit on a telephone's line
 # commands that latex2mathml leaves as they are: \arg, and delimiters after \big and the like
@@ -21,9 +22,6 @@ SIGNS = {r"\arg": "arg", r"\|": "‖", r"\{": "{", r"\}": "}", r"\langle": "⟨"
 SIGNS |= {r"\lceil": "⌈", r"\rceil": "⌉", r"\lfloor": "⌊", r"\rfloor": "⌋"}
 LINK = re.compile(r'href="([^":]+)\.ipynb(#[^"]*)?"')
 FILE = re.compile(r'<a href="\.\./\.\./[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of the project: source, results, README
-# what only lecturers should read, as nbgrader marks it
-SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL | re.MULTILINE)
-HIDDEN = re.compile(r"\n*### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
 
 
 def mathml(latex: str, display: bool = False) -> str:
@@ -89,14 +87,6 @@ def body(path: Path) -> str:
     except FedlibError as error:
         raise FedlibError(f"{path.parent.name}/{path.name}: {error}") from error
     return LINK.sub(lambda link: f'href="{link[1]}.html{link[2] or ""}"', FILE.sub(r"\1", made))
-
-
-def without_solutions(notebook: NotebookNode) -> None:
-    """Take solutions, hidden tests and outputs out of a lab, as its release does."""
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = []
-            cell.source = HIDDEN.sub("", SOLUTION.sub(r"\1raise NotImplementedError()", cell.source))
 
 
 def _describe_pictures(notebook: NotebookNode) -> None:
