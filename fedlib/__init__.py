@@ -23,3 +23,14 @@ Folders in the order in which they build on each other; each imports only from t
 """
 
 __version__ = "0.1.0"
+
+_AT_TOP = {"register": "fedlib.algorithms", "Dataset": "fedlib.data"}  # what a notebook begins with; loads PyTorch
+
+
+def __getattr__(name: str):
+    """`register` and `Dataset`, imported when they are first used: importing fedlib takes no time."""
+    if name not in _AT_TOP:
+        raise AttributeError(f"module 'fedlib' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_AT_TOP[name]), name)

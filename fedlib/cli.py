@@ -342,7 +342,7 @@ def _list_items() -> None:
 def _list_methods() -> None:
     from fedlib import algorithms
 
-    _table("methods", {n: _first_sentence(sys.modules[algorithms.find(n).__module__]) for n in algorithms.names()})
+    _table("methods", {name: _first_sentence(algorithms.text(name)) for name in algorithms.names()})
 
 
 @app.command("methods")
@@ -362,7 +362,7 @@ def show_methods(
     from fedlib.reports.methods_table import methods_table
     from fedlib.reports.report import markdown as as_markdown
 
-    chosen = [choose("method", name, algorithms.names()) for name in names or algorithms.names()]
+    chosen = [algorithms.named(name) for name in names or algorithms.names()]
     table = methods_table(tqdm(chosen, leave=False, file=sys.stderr, unit="method"))
     if markdown:
         print(as_markdown(table))
@@ -417,13 +417,14 @@ def _table(title: str, lines: dict[str, str]) -> None:
 
 
 def _first_sentence(thing) -> str:
-    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
+    text = thing if isinstance(thing, str) else thing.__doc__ or ""
+    return " ".join(text.strip().split("\n\n")[0].split())
 
 
 @app.command()
 @_clear_errors
 def run(
-    method: Annotated[str, typer.Argument(help="A method of `fedlib list`, for example pfedsim.")],
+    method: Annotated[str, typer.Argument(help="A method of `fedlib list`, for example pfedsim; or your own, FILE.py:CLASS.")],
     dataset: Annotated[str, typer.Option(help="A data set of `fedlib data`.")] = "digits",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
     join_ratio: Annotated[float, typer.Option(help="Share of the clients that take part in a round.")] = 0.5,
@@ -464,6 +465,7 @@ def run(
     from fedlib.runs.sweep import run_all
     from fedlib.spec import RunSpec
 
+    method = algorithms.named(method)
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
         "eval_every": max(1, rounds // 10),

@@ -25,6 +25,7 @@ from fedlib.privacy.noise import Mechanism
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
+    "method_source",
 )
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
 PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
@@ -67,6 +68,7 @@ class RunSpec:
     images: int = 0  # of the data set, each class its share, drawn by partition_seed; 0: all
     pixels: str = "standardised"  # or as in pFedSim's reference code, see fedlib.engine.batches.Source
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
+    method_source: str = ""  # hash of the source of a method that is not fedlib's; filled in here
 
     def __post_init__(self):
         def put(name, value):
@@ -82,6 +84,7 @@ class RunSpec:
                 listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
                 require(listed, f.name, value, "a list of names")
                 put(f.name, tuple(value))
+        put("method_source", self.method_source or algorithms.source_of(self.method))
         method = self.algorithm
         put("hyper", dataclasses.asdict(method))
         choose("partition scheme", self.scheme, SCHEMES)
@@ -116,8 +119,18 @@ class RunSpec:
 
     @property
     def algorithm(self) -> Algorithm:
-        """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value."""
+        """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value, and if
+        the method is another one now than it was when this was made."""
+        if self.method_source != (now := algorithms.source_of(self.method)):
+            raise BadValue(
+                f"method {self.method!r} is not what it was: its source had the hash {self.method_source or 'none'}, now "
+                f"{now or 'none'}; make the RunSpec again"
+            )
         return algorithms.make(self.method, **self.hyper)
+
+    def __reduce__(self):
+        """Pickled with the method, where another process would not know it."""
+        return _with_method, (vars(self), algorithms.own.carried(self.method))
 
     @property
     def mechanism(self) -> Mechanism:
@@ -163,7 +176,10 @@ class RunSpec:
 
     def but(self, **changes) -> RunSpec:
         """A copy with some fields changed."""
-        return RunSpec.from_dict({**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
+        same = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if "method" in changes:
+            del same["method_source"]
+        return RunSpec.from_dict({**same, **changes})
 
     def divide(self, dataset: Dataset) -> tuple[Partition, list[dict[str, np.ndarray]]]:
         """The partition of a data set, and every client's samples by part: train, test, val.
@@ -198,6 +214,13 @@ class RunSpec:
         if self.privacy != "none":
             parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
         return " ".join([*parts, f"seed {self.seed}"])
+
+
+def _with_method(fields: dict, method: algorithms.own.Carried | None) -> RunSpec:
+    algorithms.own.accept(method)
+    spec = object.__new__(RunSpec)
+    vars(spec).update(fields)
+    return spec
 
 
 def _leave_out(values: dict, kind: object, added: tuple[str, ...]) -> None:

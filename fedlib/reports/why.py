@@ -330,7 +330,7 @@ def readings(spec: Spec) -> list[str]:
     method's own file. An option that the file does not call a reading is not among them."""
     if not isinstance(spec, RunSpec):
         return []
-    text = sys.modules[algorithms.find(spec.method).__module__].__doc__ or ""
+    text = algorithms.text(spec.method)
     section = re.search(r"^Readings.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     if not section:
         return []
