@@ -14,6 +14,7 @@ import numpy as np
 from fedlib import algorithms
 from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import BadValue, choose, like, require
+from fedlib.data.arrays import full_name
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
 from fedlib.data.split import check_split, some_of_each, split_clients
@@ -74,6 +75,7 @@ class RunSpec:
         def put(name, value):
             object.__setattr__(self, name, value)
 
+        put("dataset", full_name(self.dataset) if isinstance(self.dataset, str) else self.dataset)
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(f.default, (bool, int, float, str)):
