@@ -11,6 +11,7 @@ Folders in the order in which they build on each other; each imports only from t
     measures/     numbers taken during a run: similarities, distances, traffic
     spec.py       RunSpec: everything that decides the numbers of a run
     engine/       RunSpec in, RunResult out: set-up, rounds, minibatches, backends, evaluation, checkpoints
+    checks/       whether a method keeps the contract: what `fedlib check` and the tests ask
     runs/         stored results, many runs side by side, clusters
     analysis/     from results to tables; intervals over seeds and clients
     claims/       from tables to verdicts

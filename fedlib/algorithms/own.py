@@ -115,7 +115,9 @@ def in_file(text: str) -> type[Algorithm]:
     kinds = {
         key: kind
         for key, kind in vars(module).items()
-        if isinstance(kind, type) and kind.__module__ == module.__name__ and (key == wanted or issubclass(kind, Algorithm))
+        if isinstance(kind, type)
+        and kind.__module__ == module.__name__
+        and (key == wanted or issubclass(kind, Algorithm))
     }
     if wanted:
         return kinds[choose(f"class in {path.name}", wanted, kinds)]

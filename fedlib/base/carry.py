@@ -26,10 +26,11 @@ import numpy as np
 from fedlib.base.errors import BadValue
 
 WRITTEN_BY_PYTHON = "<string>"  # the file of what `dataclass` adds to a class
+PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
 INSTALLED = tuple(
-    {Path(place).resolve() for place in (*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages())}
-    - {Path(sysconfig.get_path("data")).resolve()}
-)  # fmt: skip
+    Path(place).resolve()
+    for place in (*map(sysconfig.get_path, PLACES), *site.getsitepackages(), site.getusersitepackages())
+)
 
 
 @functools.cache
@@ -62,7 +63,9 @@ def packed(kind: type) -> bytes:
     for _ in parts.of(kind.__qualname__, kind):
         pass
     with ExitStack() as stack:
-        for name in sorted(parts.modules & sys.modules.keys() - {"__main__"} - cloudpickle.list_registry_pickle_by_value()):
+        for name in sorted(
+            parts.modules & sys.modules.keys() - {"__main__"} - cloudpickle.list_registry_pickle_by_value()
+        ):
             cloudpickle.register_pickle_by_value(sys.modules[name])
             stack.callback(cloudpickle.unregister_pickle_by_value, sys.modules[name])
         return cloudpickle.dumps(kind)
@@ -109,7 +112,9 @@ class _Parts:
         for name, value in vars(kind).items():
             inner = _inner(value)
             written = isinstance(inner, FunctionType) and inner.__code__.co_filename != WRITTEN_BY_PYTHON
-            by_python = name.startswith("__") or name == "_abc_impl" or name in getattr(kind, "__dataclass_fields__", {})
+            by_python = (
+                name.startswith("__") or name == "_abc_impl" or name in getattr(kind, "__dataclass_fields__", {})
+            )
             if written or not by_python:
                 yield from self.of(name, inner)
 

@@ -88,7 +88,9 @@ def checked(x, y, groups=None, classes=None, is_test=None, channels: str = "") -
     require(labels.max() < len(classes), "y", int(labels.max()), f"labels from 0 to {len(classes) - 1}, for the "
             f"{len(classes)} classes")  # fmt: skip
     is_test = np.zeros(n, dtype=bool) if is_test is None else np.asarray(is_test)
-    require(is_test.shape == (n,) and is_test.dtype == bool, "is_test", _form(is_test), f"bool [{n}], one for each sample")
+    require(
+        is_test.shape == (n,) and is_test.dtype == bool, "is_test", _form(is_test), f"bool [{n}], one for each sample"
+    )
     names, numbers = (), None
     if groups is not None:
         names, numbers = _groups(np.asarray(groups), n)

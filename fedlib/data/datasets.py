@@ -1,10 +1,10 @@
 """Data sets: three embedded, the others prepared on disk, all as images [n, c, h, w] and int64 labels [n].
 
-Images are bytes, or float32 as they are; a table of d features has "images" of d channels and one pixel.
-The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 or float32 [n, h, w, c]),
-`labels.npy` (int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and,
-where images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups"
-in meta.json. Images are memory-mapped, so loading costs no more memory than the pages that are read.
+Images are bytes, or float32 as they are; a table of d features has "images" of d channels and one pixel. The prepared
+form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 or float32 [n, h, w, c]), `labels.npy` (int64
+[n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and, where
+images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups" in
+meta.json. Images are memory-mapped, so loading costs no more memory than the pages that are read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 
 @dataclass(frozen=True)
 class Dataset:
-    """images: uint8 [n, c, h, w] in 0..255, or float32; features are float32 [n, d, 1, 1]; labels: int64 [n] in 0..C-1; classes: C names; sha256 of the image bytes;
-    is_test: bool [n], the official split (all False where there is none); groups: int64 [n], the writer or domain of
-    every image as index into group_names, or None."""
+    """images: uint8 [n, c, h, w] in 0..255, or float32; features are float32 [n, d, 1, 1]; labels: int64 [n] in 0..C-1;
+    classes: C names; sha256 of the image bytes; is_test: bool [n], the official split (all False where there is none);
+    groups: int64 [n], the writer or domain of every image as index into group_names, or None."""
 
     name: str
     images: Tensor

@@ -87,7 +87,9 @@ def _loaded(name: str, place: str, settings: dict[str, str]) -> Mapping:
     try:
         import datasets
     except ImportError:
-        raise BadValue(f"dataset {name!r} needs the library datasets (the extra 'hf'): pip install 'fedlib[hf]'") from None
+        raise BadValue(
+            f"dataset {name!r} needs the library datasets (the extra 'hf'): pip install 'fedlib[hf]'"
+        ) from None
     folder = Path(place).expanduser()
     if not folder.exists() and os.environ.get("FEDLIB_OFFLINE"):
         raise DataError(f"dataset {name!r} is not here, and FEDLIB_OFFLINE is set")

@@ -1,7 +1,8 @@
 """Raw files to arrays: IDX (MNIST and its kin), CIFAR's batches, LEAF's JSON. Image files are read in `pictures.py`.
 
-A reader is `read(files, allocate) -> Content`. files: paths by name. allocate(n, h, w, c): a uint8 array (or of
-another dtype) to be filled with the images, called once. Everything that is read is checked; a reader raises DataError that names the file.
+A reader is `read(files, allocate) -> Content`. files: paths by name. allocate(n, h, w, c): a uint8 array, or one of
+another dtype, to be filled with the images, called once. Everything that is read is checked; a reader raises DataError
+that names the file.
 """
 
 from __future__ import annotations

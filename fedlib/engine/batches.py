@@ -20,9 +20,10 @@ TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first numb
 
 
 class Source:
-    """The whole data set on one device; a batch is an index look-up, bytes scaled to [0, 1], standardised per channel on
-    the fly. With pixels = "reference" they are standardised as they are, 0 to 255, with the statistics of the scaled
-    ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600 then, and a std of about 315."""
+    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] where it holds bytes, and
+    standardised per channel on the fly. With pixels = "reference" bytes are standardised as they are, 0 to 255, with
+    the statistics of the scaled ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600
+    then, and a std of about 315."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype, pixels: str = "standardised"):
         self.dataset, self.device, self.dtype, self.pixels = dataset, device, dtype, pixels

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -359,8 +359,8 @@ class Sweep:
         key = f"{spec.label}-{spec.id}-{secrets.token_hex(4)}"
         share = self.workers.gpu_share
         future = self.client.submit(
-            train, spec.to_dict(), own.carried(spec.method), self.options, topic, key=key, workers=sorted(fit), pure=False,
-            resources={"GPU": share} if share else None,
+            train, spec.to_dict(), own.carried(spec.method), self.options, topic, key=key, workers=sorted(fit),
+            pure=False, resources={"GPU": share} if share else None,
         )  # fmt: skip
         self.jobs[key] = Job(spec, future, fit, lock)
         threading.Thread(target=self._fetch, args=(key, future), daemon=True).start()

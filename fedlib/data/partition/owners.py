@@ -19,10 +19,11 @@ ACCEPTED = "client numbers from 0, one for each sample, -1 for a sample that is 
 
 @dataclass(frozen=True)
 class Owners(Scheme):
-    """Client numbers that you give, one for each sample of the data set (-1: nobody's), as a CSV or NPY file or an array.
+    """Client numbers that you give, one for each sample (-1: nobody's), as a CSV or NPY file or an array.
 
     owners: the file, or integers [n], which are kept as a file in the cache folder. A CSV file has one number a line; a
-    first line that is none is a heading. checksum: of the numbers, filled in here, so that a run's id changes with them.
+    first line that is none is a heading. checksum: of the numbers, filled in here, so that a run's id
+    changes with them.
     """
 
     owners: str | object | None = None
@@ -41,13 +42,15 @@ class Owners(Scheme):
 
     def __call__(self, labels, num_clients, seed):
         numbers = read_owners(self.owners)
-        require(len(numbers) == len(labels), "owners", self.owners, f"{len(labels)} client numbers, one for each sample; "
-                f"it has {len(numbers)}")  # fmt: skip
+        accepted = f"{len(labels)} client numbers, one for each sample; it has {len(numbers)}"
+        require(len(numbers) == len(labels), "owners", self.owners, accepted)
         count = int(numbers.max()) + 1
         require(num_clients == count, "num_clients", num_clients, f"{count}, the clients of {self.owners}")
         sizes = np.bincount(numbers[numbers >= 0], minlength=count)
         if not sizes.all():
-            raise InfeasiblePartition(f"client {sizes.argmin()} of {self.owners} has no samples; number the clients anew")
+            raise InfeasiblePartition(
+                f"client {sizes.argmin()} of {self.owners} has no samples; number the clients anew"
+            )
         order = np.argsort(numbers, kind="stable")[len(numbers) - sizes.sum() :]
         return np.split(order, np.cumsum(sizes)[:-1]), 1
 
