@@ -125,8 +125,8 @@ class RunSpec:
         the method is another one now than it was when this was made."""
         if self.method_source != (now := algorithms.source_of(self.method)):
             raise BadValue(
-                f"method {self.method!r} is not what it was: its source had the hash {self.method_source or 'none'}, "
-                f"now {now or 'none'}; make the RunSpec again"
+                f"method {self.method!r} is not what it was: its source, with the values that it uses, had the hash "
+                f"{self.method_source or 'none'}, now {now or 'none'}; make the RunSpec again"
             )
         return algorithms.make(self.method, **self.hyper)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import re
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from fedlib.algorithms.api import Algorithm
 from fedlib.base.carry import packed, source_hash_of, unpacked
@@ -126,13 +126,16 @@ def in_file(text: str) -> type[Algorithm]:
 
 
 def _imported(path: Path, text: str):
-    """The module in a file, under a name that is no other module's."""
+    """The module in a file as it is now, under a name that is no other module's.
+
+    Python's import is not used, for it takes what it compiled before where a file changes twice in a second.
+    """
     name = f"fedlib_own_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""

@@ -26,7 +26,7 @@ class Owners(Scheme):
     changes with them.
     """
 
-    owners: str | object | None = None
+    owners: object = None
     checksum: str = ""
 
     def __post_init__(self):
