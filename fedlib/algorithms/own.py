@@ -50,11 +50,8 @@ def add(kind: type[Algorithm], name: str, taken: Collection[str]) -> str:
     check_class(kind)
     name = name or kind.__name__.lower()
     require(NAME.fullmatch(name) is not None, "name", name, "small letters, digits and '_', beginning with a letter")
-    require(name not in taken, "name", name, f"one that is free; it is a method of fedlib's or of a package "
-            f"(register(..., name=...) takes another): taken are {', '.join(sorted(taken))}")  # fmt: skip
-    if name in OWN and _origin(OWN[name].kind) != _origin(kind):
-        accepted = f"a name that is free; it is that of {_said(OWN[name].kind)} (register(..., name=...) takes another)"
-        require(False, "name", name, accepted)
+    other = "a method of fedlib or of a package" if name in taken else _other(name, kind)
+    require(not other, "name", name, f"one that is free, it is {other}; register(..., name=...) takes another")
     source_hash_of(kind)  # now, for its source can be read
     OWN[name] = Own(kind)
     return name
@@ -65,9 +62,10 @@ def _origin(kind: type) -> tuple[str, ...]:
     return kind.__qualname__, getattr(sys.modules.get(kind.__module__), "__file__", None) or "a cell"
 
 
-def _said(kind: type) -> str:
-    name, place = _origin(kind)
-    return f"class {name} in {place}"
+def _other(name: str, kind: type) -> str:
+    """Which other class is registered under a name, in words; "" if none is."""
+    here, place = _origin(OWN[name].kind) if name in OWN else _origin(kind)
+    return "" if (here, place) == _origin(kind) else f"class {here} in {place}"
 
 
 def check_class(kind: type[Algorithm]) -> None:
