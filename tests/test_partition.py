@@ -45,7 +45,7 @@ CASES = {  # parameters that suit EVEN and 4 clients
     "shards": {"s": 3},
     "domain": {"clients_per_domain": 1},
     "writer": {},
-    "owners": {"owners": np.arange(1000) % 4},
+    "owners": {"owners": [k % 4 for k in range(1000)]},
 }
 DETERMINISTIC = ("domain", "writer", "owners")  # in this case: a client is a whole group
 
