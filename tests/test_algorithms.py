@@ -29,7 +29,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
-from fedlib.checks.plays import tested_after_every_round
+from fedlib.checks.plays import rounds_with_tests
 from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
@@ -498,7 +498,7 @@ def others_stayed(method: str, before: dict, after: dict, ids, num_clients: int)
 def test_clients_stay_as_they_are_while_others_train_or_are_tested(method):
     """Testing at all points after every round changes nothing, nor does it change the numbers at the end."""
     spec, before = tiny(method, hyper=HYPER.get(method, {}), eval_points=POINTS[method]), None
-    for _, state, ids in tested_after_every_round(spec, shorter):
+    for _, state, ids in rounds_with_tests(spec, shorter):
         assert before is None or others_stayed(method, before, owned(state), ids, spec.num_clients)
         before = copy.deepcopy(owned(state))
     assert len(state.history) == spec.rounds * len(spec.eval_points)

@@ -22,9 +22,9 @@ from fedlib.checks.plays import (
     ending,
     exact,
     rounds_that_leave_inputs_alone,
+    rounds_with_tests,
     shorter,
     stop,
-    tested_after_every_round,
     tiny,
     wide,
 )
@@ -111,7 +111,7 @@ def points_exist(method: str, hyper: dict) -> None:
 def testing_changes_nothing(method: str, hyper: dict) -> None:
     """Testing changes nothing, neither what is kept nor a later round."""
     spec = tiny(method, hyper=hyper, eval_points=wide(method, hyper=hyper).eval_points)
-    for _ in tested_after_every_round(spec, shorter):
+    for _ in rounds_with_tests(spec, shorter):
         pass
 
 

@@ -96,7 +96,7 @@ def ending(spec: RunSpec, backend: str, device: str = "cpu") -> tuple[dict, np.n
     return owned | tested, state.trained.numpy()
 
 
-def tested_after_every_round(spec: RunSpec, change: Callable[[Run], Run] | None = None) -> Iterator[tuple]:
+def rounds_with_tests(spec: RunSpec, change: Callable[[Run], Run] | None = None) -> Iterator[tuple]:
     """(run, state, participants) before round 1 and after every round, each tested at all points afterwards.
 
     Raises Broken if testing changes something, now or in a later round.
