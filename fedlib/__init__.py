@@ -11,6 +11,7 @@ Folders in the order in which they build on each other; each imports only from t
     measures/     numbers taken during a run: similarities, distances, traffic
     spec.py       RunSpec: everything that decides the numbers of a run
     engine/       RunSpec in, RunResult out: set-up, rounds, minibatches, backends, evaluation, checkpoints
+    checks/       whether a method keeps the contract: what `fedlib check` and the tests ask
     runs/         stored results, many runs side by side, clusters
     analysis/     from results to tables; intervals over seeds and clients
     claims/       from tables to verdicts
@@ -24,11 +25,17 @@ Folders in the order in which they build on each other; each imports only from t
 
 __version__ = "0.1.0"
 
+_AT_TOP = {  # what a notebook begins with; loads PyTorch
+    "register": "fedlib.algorithms",
+    "Dataset": "fedlib.data",
+    "load_client": "fedlib.engine.export",
+}
+
 
 def __getattr__(name: str):
-    """What is used from notebooks, imported when it is asked for: `import fedlib` needs no PyTorch."""
-    if name == "load_client":
-        from fedlib.engine.export import load_client
+    """The names of _AT_TOP, imported when they are first used: importing fedlib takes no time."""
+    if name not in _AT_TOP:
+        raise AttributeError(f"module 'fedlib' has no attribute {name!r}")
+    import importlib
 
-        return load_client
-    raise AttributeError(f"module 'fedlib' has no attribute {name!r}")
+    return getattr(importlib.import_module(_AT_TOP[name]), name)

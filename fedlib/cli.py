@@ -1,5 +1,5 @@
-"""The command line: fedlib reproduce, why, compare, report, sweep, run, export, list, methods, notebooks, data, labs,
-bench, check-gpu."""
+"""The command line: fedlib reproduce, why, compare, report, sweep, run, export, check, list, methods, notebooks, data,
+labs, bench, check-gpu."""
 
 from __future__ import annotations
 
@@ -371,7 +371,7 @@ def _list_items() -> None:
 def _list_methods() -> None:
     from fedlib import algorithms
 
-    _table("methods", {n: _first_sentence(sys.modules[algorithms.find(n).__module__]) for n in algorithms.names()})
+    _table("methods", {name: _first_sentence(algorithms.text(name)) for name in algorithms.names()})
 
 
 @app.command("methods")
@@ -391,7 +391,7 @@ def show_methods(
     from fedlib.reports.methods_table import methods_table
     from fedlib.reports.report import markdown as as_markdown
 
-    chosen = [choose("method", name, algorithms.names()) for name in names or algorithms.names()]
+    chosen = [algorithms.named(name) for name in names or algorithms.names()]
     table = methods_table(tqdm(chosen, leave=False, file=sys.stderr, unit="method"))
     if markdown:
         print(as_markdown(table))
@@ -422,6 +422,7 @@ def _list_data() -> None:
     }
     lines |= {name: "a prepared folder" for name in here if name not in DATASETS}
     lines["folder:<path>"] = "your own images, one folder a class"
+    lines["hf:<name>"] = "a data set of the Hugging Face hub, or a folder in its form (the extra 'hf')"
     _table(f"data sets (prepared ones in {root()}, set by FEDLIB_DATA)", lines)
 
 
@@ -446,13 +447,16 @@ def _table(title: str, lines: dict[str, str]) -> None:
 
 
 def _first_sentence(thing) -> str:
-    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
+    text = thing if isinstance(thing, str) else thing.__doc__ or ""
+    return " ".join(text.strip().split("\n\n")[0].split())
 
 
 @app.command()
 @_clear_errors
 def run(
-    method: Annotated[str, typer.Argument(help="A method of `fedlib list`, for example pfedsim.")],
+    method: Annotated[
+        str, typer.Argument(help="A method of `fedlib list`, for example pfedsim; or your own, FILE.py:CLASS.")
+    ],
     dataset: Annotated[str, typer.Option(help="A data set of `fedlib data`.")] = "digits",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
     join_ratio: Annotated[float, typer.Option(help="Share of the clients that take part in a round.")] = 0.5,
@@ -496,6 +500,7 @@ def run(
     from fedlib.runs.sweep import run_all
     from fedlib.spec import RunSpec
 
+    method = algorithms.named(method)
     fields = {
         "dataset": dataset, "num_clients": clients, "join_ratio": join_ratio, "rounds": rounds, "lr": lr, "seed": seed,
         "eval_every": max(1, rounds // 10),
@@ -607,6 +612,28 @@ def _value(text: str):
         return json.loads(text)
     except ValueError:
         return text
+
+
+@app.command("check")
+@_clear_errors
+def check_method(
+    method: Annotated[str, typer.Argument(help="A method of `fedlib list`, or your own, FILE.py:CLASS.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter: NAME=VALUE. Repeatable.")] = None,
+):
+    """Check that a method keeps the contract, on digits: inputs that stay, backends that agree, runs that resume.
+
+    The same questions that the tests ask fedlib's own methods; about ten seconds. Exit status 1 if something is wrong.
+    """
+    from fedlib import algorithms
+    from fedlib.checks.contract import CHECKS, check
+
+    wrong = 0
+    for asked, found in check(algorithms.named(method), _assignments(set_)):
+        print(f"{'WRONG' if found else 'ok':<6} {asked}" + (f"\n       {found}" if found else ""), flush=True)
+        wrong += bool(found)
+    print(f"{len(CHECKS) - wrong} of {len(CHECKS)} checks passed")
+    if wrong:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -727,7 +754,7 @@ def notebooks(folder: Annotated[Path, typer.Argument(help="A folder that is new 
 @_clear_errors
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="A data set, or folder:PATH for your own images. Without a name: the list.")
+        str | None, typer.Argument(help="A data set, folder:PATH for your own images, or hf:NAME. Without: the list.")
     ] = None,
     root: Annotated[
         str | None, typer.Option(help="Folder of prepared data sets (default: $FEDLIB_DATA or the user's cache).")
@@ -747,18 +774,24 @@ def data(
     dataset = load(name, root, keep=keep)
     mean, std = dataset.channel_stats
     sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
-    print(
-        f"{name}: {len(dataset.labels)} images of {dataset.shape} (channels, height, width), {len(dataset.classes)} "
-        "classes, checksum verified"
-    )
-    print(f"sha256 of the images {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
+    print(f"{name}: {len(dataset.labels)} {_form(dataset)}, {len(dataset.classes)} classes, checksum verified")
+    what = "features" if dataset.is_table else "images"
+    print(f"sha256 of the {what} {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
     print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
     if dataset.groups is not None:
         owned = dataset.groups.bincount(minlength=len(dataset.group_names)).tolist()
         shown = [f"{group} {n}" for group, n in zip(dataset.group_names, owned)]
         few = f": {', '.join(shown)}" if len(shown) <= 20 else f" of {min(owned)} to {max(owned)} samples"
         print(f"{len(shown)} groups{few}")
-    print(f"channel mean {[round(float(v), 4) for v in mean]}, std {[round(float(v), 4) for v in std]}")
+    if not dataset.is_table:
+        print(f"channel mean {[round(float(v), 4) for v in mean]}, std {[round(float(v), 4) for v in std]}")
+
+
+def _form(dataset) -> str:
+    """What a sample is."""
+    if dataset.is_table:
+        return f"samples of {dataset.shape[0]} features"
+    return f"images of {dataset.shape} (channels, height, width)"
 
 
 def _list_datasets(root: str | None) -> None:
@@ -779,6 +812,7 @@ def _list_datasets(root: str | None) -> None:
         )
     others = [name for name in here if name not in DATASETS]
     print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
+    print("  hf:NAME        a data set of the Hugging Face hub, or a folder in its form (the extra 'hf')")
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
     for name, source in DATASETS.items():
         print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")

@@ -15,6 +15,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Algorithm
 from fedlib.base import draws
 from fedlib.base.errors import BadValue, choose, like, require
+from fedlib.data.arrays import full_name
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
 from fedlib.data.split import check_split, some_of_each, split_clients
@@ -26,7 +27,7 @@ from fedlib.privacy.noise import Mechanism
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
-    *("unseen", "join_epochs"),
+    *("unseen", "join_epochs", "method_source"),
 )
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
 PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
@@ -71,11 +72,13 @@ class RunSpec:
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
     unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
     join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come
+    method_source: str = ""  # hash of the source of a method that is not fedlib's; filled in here
 
     def __post_init__(self):
         def put(name, value):
             object.__setattr__(self, name, value)
 
+        put("dataset", full_name(self.dataset) if isinstance(self.dataset, str) else self.dataset)
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(f.default, (bool, int, float, str)):
@@ -86,6 +89,7 @@ class RunSpec:
                 listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
                 require(listed, f.name, value, "a list of names")
                 put(f.name, tuple(value))
+        put("method_source", self.method_source or algorithms.source_of(self.method))
         method = self.algorithm
         put("hyper", dataclasses.asdict(method))
         choose("partition scheme", self.scheme, SCHEMES)
@@ -129,8 +133,18 @@ class RunSpec:
 
     @property
     def algorithm(self) -> Algorithm:
-        """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value."""
+        """The method with its hyper-parameters. Raises BadValue for an unknown method, hyper-parameter or value, and if
+        the method is another one now than it was when this was made."""
+        if self.method_source != (now := algorithms.source_of(self.method)):
+            raise BadValue(
+                f"method {self.method!r} is not what it was: its source, with the values that it uses, had the hash "
+                f"{self.method_source or 'none'}, now {now or 'none'}; make the RunSpec again"
+            )
         return algorithms.make(self.method, **self.hyper)
+
+    def __reduce__(self):
+        """Pickled with the method, where another process would not know it."""
+        return _with_method, (vars(self), algorithms.own.carried(self.method))
 
     @property
     def num_members(self) -> int:
@@ -188,7 +202,10 @@ class RunSpec:
 
     def but(self, **changes) -> RunSpec:
         """A copy with some fields changed."""
-        return RunSpec.from_dict({**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
+        same = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if "method" in changes:
+            del same["method_source"]
+        return RunSpec.from_dict({**same, **changes})
 
     def divide(self, dataset: Dataset) -> tuple[Partition, list[dict[str, np.ndarray]]]:
         """The partition of a data set, and every client's samples by part: train, test, val.
@@ -223,6 +240,13 @@ class RunSpec:
         if self.privacy != "none":
             parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
         return " ".join([*parts, f"seed {self.seed}"])
+
+
+def _with_method(fields: dict, method: algorithms.own.Carried | None) -> RunSpec:
+    algorithms.own.accept(method)
+    spec = object.__new__(RunSpec)
+    vars(spec).update(fields)
+    return spec
 
 
 def _leave_out(values: dict, kind: object, added: tuple[str, ...]) -> None:

@@ -35,6 +35,7 @@ from helpers import (
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
+from fedlib.checks.contract import MANY
 from fedlib.engine import backends
 from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
@@ -61,6 +62,11 @@ def test_vmap_agrees_with_serial(method, bn_stats, small_scans):
 )
 def test_vmap_agrees_with_serial_for_the_readings_of_pfedsim(hyper):
     backends_agree(wide("pfedsim", hyper={"rho": 0, **hyper}))
+
+
+def test_a_stack_without_a_minibatch_needs_no_noise():
+    """A client with one sample, alone in its stack, of a method that asks for noise."""
+    backends_agree(wide("fedgen", **MANY))
 
 
 def test_uneven_clients_are_trained_at_all():

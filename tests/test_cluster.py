@@ -3,6 +3,7 @@ some of which are killed."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -22,6 +23,9 @@ from tqdm import tqdm
 from typer.testing import CliRunner
 
 from fedlib import cli
+from fedlib.algorithms import own, register
+from fedlib.algorithms.fedavg import FedAvg
+from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.base.files import PACKAGE
 from fedlib.engine.simulate import simulate
@@ -221,6 +225,25 @@ def ensure(machines, count: int) -> list[str]:
             machines.start_worker(name, *(("--resources", "GPU=0.5") if name == "one" else ()))
     wait_for(lambda: len(machines.addresses()) == count)
     return [name for name in machines.processes if name != "scheduler"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Halved(FedAvg):
+    """FedAvg with half of the learning rate: a method that no worker can import."""
+
+    def client_update(self, model, message, client, data):
+        return local_sgd(model, message, data, lr=data.lr / 2), client
+
+
+@needs_dask
+def test_workers_get_a_method_of_ones_own(machines, store, monkeypatch):
+    monkeypatch.setattr(own, "OWN", {})
+    register(Halved)
+    spec = tiny("halved", rounds=2)
+    ensure(machines, 2)
+    done = run_all([spec], store, engine=machines.address)
+    assert exact(done[spec.id]) == exact(simulate(spec, backend="serial")) and store.get(spec).spec == spec
+    assert done[spec.id].history != simulate(tiny("fedavg", rounds=2)).history
 
 
 @needs_dask

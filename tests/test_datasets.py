@@ -215,7 +215,7 @@ FORM = "not in the prepared form.*expected images uint8"
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(images=np.zeros((6, 5, 4, 3), dtype=np.float32)), FORM),
+        (dict(images=np.zeros((6, 5, 4, 3), dtype=np.float64)), FORM),
         (dict(images=np.zeros((6, 5, 4, 3), dtype=np.int8)), FORM),
         (dict(images=np.zeros((6, 5, 4), dtype=np.uint8)), FORM),
         (dict(labels=np.zeros(12, dtype=np.int32)), FORM),

@@ -11,7 +11,7 @@ import fedlib
 
 ROOT = Path(fedlib.__file__).parent
 ORDER = [
-    *("base", "data", "models", "algorithms", "privacy", "attacks", "measures", "spec", "engine", "runs"),
+    *("base", "data", "models", "algorithms", "privacy", "attacks", "measures", "spec", "engine", "checks", "runs"),
     *("analysis", "claims", "figures", "experiments", "reports", "benchmarks", "lessons", "cli", "__main__"),
 ]
 

@@ -20,8 +20,8 @@ from helpers import (
     computed,
     exact,
     played,
+    rounds_that_leave_inputs_alone,
     same,
-    servers_of_rounds_that_leave_inputs_alone,
     theta,
     tiny,
     uneven,
@@ -910,7 +910,7 @@ def test_pfedhn_with_personal_heads_keeps_them():
 
 @pytest.mark.parametrize(("method", "hyper"), VARIANTS)
 def test_inputs_are_not_modified(method, hyper):
-    for before, after in servers_of_rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3, hyper=hyper)), 2):
+    for before, after in rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3, hyper=hyper)), 2):
         assert not same(after, before)
 
 

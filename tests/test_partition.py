@@ -45,8 +45,9 @@ CASES = {  # parameters that suit EVEN and 4 clients
     "shards": {"s": 3},
     "domain": {"clients_per_domain": 1},
     "writer": {},
+    "owners": {"owners": [k % 4 for k in range(1000)]},
 }
-DETERMINISTIC = ("domain", "writer")  # in this case: a client is a whole group
+DETERMINISTIC = ("domain", "writer", "owners")  # in this case: a client is a whole group
 
 
 def many(examples):
@@ -265,6 +266,7 @@ ONE = {
     "shards": {},
     "domain": {"clients_per_domain": 1},
     "writer": {},
+    "owners": {"owners": np.zeros(1000, dtype=int)},
 }
 
 
@@ -275,7 +277,7 @@ def test_one_client_gets_everything(scheme):
 
 
 def test_every_scheme_is_covered_here():
-    assert set(CASES) == set(ONE) == set(SCHEMES) == set(OPTIONS) | {"manual"}
+    assert set(CASES) == set(ONE) == set(SCHEMES) == set(OPTIONS) | {"manual", "owners"}
 
 
 # recorded drawings: what has been published under a seed stays --------------------------------------------------------

@@ -15,6 +15,7 @@ import torch
 from helpers import exact, tiny
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
+from fedlib.checks.plays import stop
 from fedlib.engine import checkpoint
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
@@ -485,19 +486,9 @@ def test_thirty_kills_change_no_number(tmp_path, method):
     assert numbers == numbers_of(simulate(spec))
 
 
-class Stop(Exception):
-    pass
-
-
-def stopped(spec: RunSpec, after: int):
+def stopped(spec: RunSpec, after: int, **options):
     """Leave a checkpoint of `after` rounds; its path."""
-
-    def stop(done):
-        if done == after:
-            raise Stop
-
-    with pytest.raises(Stop):
-        simulate(spec, checkpoint_every=0, progress=stop)
+    stop(spec, after, **options)
     (path,) = (checkpoint.cache_root() / "checkpoints").iterdir()
     return path
 
@@ -518,13 +509,7 @@ def test_a_stopped_run_goes_on_at_its_checkpoint(method):
 def test_a_stopped_run_goes_on_at_its_checkpoint_on_cuda(method):
     """Everything restored must be on the device where the method left it."""
     spec, seen = tiny(method, hyper={"rho": 0.25} if method == "pfedsim" else {}, rounds=4), []
-
-    def stop(done):
-        if done == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        simulate(spec, device="cuda", checkpoint_every=0, progress=stop)
+    stopped(spec, 2, device="cuda")
     result = simulate(spec, device="cuda", checkpoint_every=0, progress=seen.append)
     assert seen == [2, 3, 4] and result.final("loss") == pytest.approx(
         simulate(spec, device="cuda").final("loss"), abs=1e-4

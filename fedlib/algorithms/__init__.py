@@ -1,28 +1,86 @@
-"""One file per method. A new method is a new file here: it is found by its file name, nothing is registered by hand."""
+"""One file per method. A new method is a new file here: it is found by its file name, nothing is registered by hand.
+
+Methods can also come from elsewhere (`fedlib.algorithms.own`): `register` takes a class from a notebook's cell,
+`named` one from a file, and packages bring theirs as entry points of the group fedlib.methods.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 import re
 import sys
 
+from fedlib.algorithms import own
 from fedlib.algorithms.api import Algorithm
+from fedlib.base.carry import source_hash_of
 from fedlib.base.errors import choose, like
+
+NO_METHODS = ("api", "own")  # files of this folder
+
+
+def of_fedlib() -> list[str]:
+    """Names of the methods that come with fedlib, which are the names of the files in this folder."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in NO_METHODS and not m.ispkg)
 
 
 def names() -> list[str]:
-    """Names of all methods, which are the names of the files in this folder."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api" and not m.ispkg)
+    """Names of all methods: of fedlib's, of packages' and of those that were registered."""
+    return sorted({*of_fedlib(), *own.OWN, *own.entry_points()})
+
+
+def register(kind: type[Algorithm] | None = None, *, name: str = ""):
+    """Make a class a method of this process, and of its worker processes: register(MyMethod), or @register above it.
+
+    name: under which it is known, by default the class's in small letters. The same class can be registered again
+    after a change. Returns the class. Raises BadValue for a class that does not keep the contract
+    (`fedlib.algorithms.api`) and for a name that is taken.
+    """
+    if kind is None:
+        return lambda kind: register(kind, name=name)
+    own.add(kind, name, {*of_fedlib(), *own.entry_points()})
+    return kind
+
+
+def named(text: str) -> str:
+    """The name of a method that is given by name, or as FILE.py:CLASS, which is registered then.
+
+    Raises BadValue for an unknown name, for a file that cannot be used and for a name that is taken.
+    """
+    return own.add(own.in_file(text), "", {*of_fedlib(), *own.entry_points()}) if own.is_file(text) else _known(text)
+
+
+def _known(name: str) -> str:
+    return choose("method", name, names())
 
 
 def find(name: str) -> type[Algorithm]:
-    """The class of a method. Raises BadValue for an unknown name."""
-    module = importlib.import_module(f"{__name__}.{choose('method', name, names())}")
+    """The class of a method. Raises BadValue for an unknown name, and for a package's method that cannot be loaded."""
+    if name in own.OWN:
+        return own.OWN[name].kind
+    if _known(name) not in of_fedlib():
+        return own.of_package(name)
+    module = importlib.import_module(f"{__name__}.{name}")
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     (found,) = [each for each in classes if issubclass(each, Algorithm)]
     return found
+
+
+def source_of(name: str) -> str:
+    """16 hex digits of the hash of a method's source as it is now; "" for one of fedlib's own."""
+    if name in own.OWN:
+        return own.OWN[name].source
+    return "" if _known(name) in of_fedlib() else source_hash_of(own.of_package(name))
+
+
+def text(name: str) -> str:
+    """What a method's file says of it at its beginning, or its class where the file holds more; "" if nothing."""
+    kind = find(name)
+    module = sys.modules.get(kind.__module__)
+    whole = module is not None and kind.__module__ != "__main__"
+    return (whole and inspect.getdoc(module)) or inspect.cleandoc(vars(kind).get("__doc__") or "")
 
 
 def make(name: str, **hyper) -> Algorithm:
@@ -37,6 +95,6 @@ def make(name: str, **hyper) -> Algorithm:
 def citation(name: str) -> tuple[str, str]:
     """(place of publication with the year at its end, title) of the first paper that a method's file names, or empty
     texts."""
-    second = (sys.modules[find(name).__module__].__doc__ or "").split("\n\n")[1].replace("\n", " ")
+    second = text(name).partition("\n\n")[2].partition("\n\n")[0].replace("\n", " ")
     found = re.match(r'[^"]+"(?P<title>[^"]+?)\.?" (?P<place>.*?\b20\d\d\b)', second)
     return (found["place"], found["title"]) if found else ("", "")

@@ -26,6 +26,7 @@ import torch
 
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
+from fedlib.base.carry import is_users, packed, unpacked
 from fedlib.base.options import Options
 
 Tree = dict[str, Any]
@@ -203,8 +204,23 @@ class Algorithm(Options, ABC):
                 check_hooks(part)
         if cls.survey is not None and not cls.no_newcomers:
             cls.no_newcomers = SURVEYED
+
+    def __new__(cls, *values, **fields):
         if cls.download is Algorithm.download and cls.messages is Algorithm.messages:
             raise TypeError(f"{cls.__name__} defines neither download nor messages")
+        return super().__new__(cls)
+
+    def __reduce_ex__(self, protocol):
+        """Pickled with its class, where other processes cannot import that."""
+        if not is_users(type(self).__module__):
+            return super().__reduce_ex__(protocol)
+        return _with_fields, (packed(type(self)), vars(self))
+
+
+def _with_fields(blob: bytes, fields: dict) -> Algorithm:
+    method = object.__new__(unpacked(blob))
+    vars(method).update(fields)
+    return method
 
 
 def check_hooks(kind: type) -> None:

@@ -100,7 +100,9 @@ class AttackSpec:
 
         Raises BadValue for a data set with fewer, and as loading it does.
         """
-        number = len(load(self.dataset).labels)
+        dataset = load(self.dataset)
+        require(dataset.largest == 255, "dataset", self.dataset, "images of bytes, which an attack can be seen on")
+        number = len(dataset.labels)
         require(self.images <= number, "images", self.images, f"at most the {number} of the data set")
         shuffled = rng(0, "attacked images").permutation(number)
         return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")

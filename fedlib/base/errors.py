@@ -64,9 +64,12 @@ def require(ok: bool, field: str, value: object, accepted: str) -> None:
 def like(default: object, field: str, value: object, kinds: str = ""):
     """`value` with the type of `default`, so that 1 and 1.0 are one setting. Raises BadValue if it is of another kind.
 
-    Where the default is None, `kinds` names the types that are accepted, for example "float | str | None".
+    Where the default is None, `kinds` names the types that are accepted, for example "float | str | None";
+    "object" stands for any.
     """
     kinds = [k.strip() for k in (kinds if default is None else type(default).__name__).split("|")]
+    if "object" in kinds:
+        return value
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     finite = number and math.isfinite(value)
     if isinstance(value, bool):

@@ -1,9 +1,10 @@
-"""Image data sets: three embedded, the others prepared on disk, all as uint8 images [n, c, h, w] and int64 labels [n].
+"""Data sets: three embedded, the others prepared on disk, all as images [n, c, h, w] and int64 labels [n].
 
-The prepared form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 [n, h, w, c]), `labels.npy`
-(int64 [n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and,
-where images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups"
-in meta.json. Images are memory-mapped, so loading costs no more memory than the pages that are read.
+Images are bytes, or float32 as they are; a table of d features has "images" of d channels and one pixel. The prepared
+form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 or float32 [n, h, w, c]), `labels.npy` (int64
+[n]), `is_test.npy` (bool [n], the official split), `meta.json` (name, classes, sha256 of the image bytes) and, where
+images come in natural groups such as writers or domains, `groups.npy` (int64 [n]) and their names under "groups" in
+meta.json. Images are memory-mapped, so loading costs no more memory than the pages that are read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import torch
 from torch import Tensor
 
 from fedlib.base.errors import BadValue, DataError, choose, require
-from fedlib.base.files import user_cache
+from fedlib.base.files import cache_root, user_cache
+from fedlib.data.arrays import full_name, place_of
 from fedlib.data.looks import LOOKS, in_looks
 from fedlib.data.sources import DATASETS
 
@@ -33,9 +35,9 @@ FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 
 @dataclass(frozen=True)
 class Dataset:
-    """images: uint8 [n, c, h, w] in 0..255; labels: int64 [n] in 0..C-1; classes: C names; sha256 of the image bytes;
-    is_test: bool [n], the official split (all False where there is none); groups: int64 [n], the writer or domain of
-    every image as index into group_names, or None."""
+    """images: uint8 [n, c, h, w] in 0..255, or float32; features are float32 [n, d, 1, 1]; labels: int64 [n] in 0..C-1;
+    classes: C names; sha256 of the image bytes; is_test: bool [n], the official split (all False where there is none);
+    groups: int64 [n], the writer or domain of every image as index into group_names, or None."""
 
     name: str
     images: Tensor
@@ -51,6 +53,26 @@ class Dataset:
         if self.is_test is None:
             object.__setattr__(self, "is_test", torch.zeros(len(self.labels), dtype=torch.bool))
 
+    @classmethod
+    def from_arrays(cls, x, y, groups=None, *, name: str = "own", classes=None, is_test=None, channels: str = ""):
+        """A data set of the user's own arrays, which a run can name: RunSpec(dataset=name).
+
+        x: images [n, h, w], [n, h, w, c] or [n, c, h, w], uint8 or other numbers, or features [n, d]; y: integers [n]
+        from 0; groups: numbers or names [n], who owns a sample (see the partition schemes domain and writer); classes:
+        names of the classes; is_test: bool [n], an official test part; channels: "first" or "last", where the shape
+        leaves it open. A copy is kept in the cache folder. The name that is returned, arrays:NAME@HASH, holds a hash
+        of all this and is known in other processes of this machine, too; other arrays under the same name are another
+        data set.
+
+        Raises BadValue, naming the value, for arrays that do not fit and for a name that is taken, DataError if the
+        copy cannot be written.
+        """
+        from fedlib.data import arrays
+
+        found = arrays.checked(x, y, groups, classes, is_test, channels)
+        taken = [*DATASETS, *(known for known in available() if known not in DATASETS)]
+        return load(arrays.keep(found, name, copies("arrays"), functools.partial(_sound, name), taken))
+
     def __reduce__(self):
         """Pickled as its place, where it has one: other processes map the same file instead of getting a copy."""
         if self.place is not None:
@@ -62,10 +84,25 @@ class Dataset:
         """(channels, height, width) of one image."""
         return tuple(self.images.shape[1:])
 
+    @property
+    def largest(self) -> int:
+        """What stands for 1: 255 where images are bytes, 1 where they are numbers already."""
+        return 255 if self.images.dtype == torch.uint8 else 1
+
+    @property
+    def is_table(self) -> bool:
+        """Whether samples are features, without height and width."""
+        return self.largest == 1 and self.shape[1:] == (1, 1)
+
     @functools.cached_property
     def channel_stats(self) -> tuple[Tensor, Tensor]:
-        """Mean and std of every channel over all pixels in [0, 1], each float64 [c, 1, 1];
-        inputs are standardised with them."""
+        """Mean and std of every channel over all pixels, bytes scaled to [0, 1], each float64 [c, 1, 1];
+        inputs are standardised with them. Of numbers, the std is 1 where a channel is constant."""
+        if self.largest == 1:
+            every = self.images.double()
+            mean, std = every.mean((0, 2, 3)), every.std((0, 2, 3), correction=0)
+            std = torch.where(std > 1e-6 * mean.abs().clamp(min=1e-30), std, 1)
+            return mean.view(-1, 1, 1), std.view(-1, 1, 1)
         counts = torch.zeros(self.shape[0], 256, dtype=torch.int64)  # how often every value occurs, by channel
         for chunk in self.images.split(1024):
             for k in range(self.shape[0]):
@@ -81,10 +118,9 @@ def root() -> Path:
     return Path(os.environ["FEDLIB_DATA"]).expanduser() if os.environ.get("FEDLIB_DATA") else user_cache() / "data"
 
 
-def copies() -> Path:
-    """Where the prepared copies of users' folders lie: $FEDLIB_CACHE/folders, else in the user's cache folder."""
-    cache = os.environ.get("FEDLIB_CACHE")
-    return (Path(cache).expanduser() if cache else user_cache()) / "folders"
+def copies(kind: str = "folders") -> Path:
+    """Where the prepared copies of users' own data lie: $FEDLIB_CACHE/<kind>, else in the user's cache folder."""
+    return cache_root() / kind
 
 
 @functools.cache
@@ -119,6 +155,11 @@ EMBEDDED = {
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
+def is_own(name: str) -> bool:
+    """Whether a name is that of a user's own data, which is not in the data root."""
+    return full_name(name).startswith(("folder:", "arrays:", "hf:"))
+
+
 def available(folder: Path | str | None = None) -> list[str]:
     """Names of what is here now: the embedded data sets and the prepared folders under the data root."""
     folder = root() if folder is None else Path(folder)
@@ -127,8 +168,8 @@ def available(folder: Path | str | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dataset:
-    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or "folder:<path>",
-    a user's own images.
+    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or a user's own: "folder:<path>",
+    "hf:<name>" (`fedlib.data.hub`), or the name of `Dataset.from_arrays`.
 
     folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and
     prepared first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of
@@ -138,12 +179,17 @@ def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dat
     """
     if name in EMBEDDED:
         return EMBEDDED[name]()
+    name = full_name(name)
     if name.startswith("folder:"):
         return _load_folder(name)
+    if name.startswith("arrays:"):
+        return _open(name, place_of(name, copies("arrays")))
+    if name.startswith("hf:"):
+        return _load_hub(name)
     if not NAME.fullmatch(name):
         raise BadValue(
             f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only; folder:<path> "
-            "takes your own images"
+            "takes your own images, hf:<name> a data set of the Hugging Face hub or a folder of that form"
         )
     base = root() if folder is None else Path(folder)
     try:
@@ -163,7 +209,7 @@ def _obtain(name: str, base: Path, keep: bool) -> None:
 
     here = f"here now: {', '.join(available(base))} (in {base}; FEDLIB_DATA sets another folder)"
     try:
-        choose("dataset", name, [*DATASETS, *(set(available(base)) - set(DATASETS)), "folder:<path>"])
+        choose("dataset", name, [*DATASETS, *(set(available(base)) - set(DATASETS)), "folder:<path>", "hf:<name>"])
         obtain(name, base, functools.partial(_sound, name), keep)
     except BadValue as error:
         raise BadValue(f"{error}; {here}") from None
@@ -180,6 +226,13 @@ def _load_folder(name: str) -> Dataset:
         path, size = Path(sized[1]), sized[2]
     require(8 <= int(size) <= 1024, "dataset", name, "folder:<path>@<pixels> with 8 to 1024 pixels")
     return _open(name, copy_folder(path.resolve(), int(size), copies(), functools.partial(_sound, name)))
+
+
+def _load_hub(name: str) -> Dataset:
+    """A data set of the Hugging Face hub, or of a folder in its form, through a prepared copy."""
+    from fedlib.data.hub import copy_hub
+
+    return _open(name, copy_hub(name, copies("hub"), functools.partial(_sound, name)))
 
 
 class Damaged(DataError):
@@ -231,16 +284,19 @@ def _names(meta: dict, field: str) -> tuple[str, ...]:
 
 def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: int, groups: int) -> None:
     """Raise Damaged unless types, sizes and ranges are those of the prepared form."""
-    form = {"images": (np.uint8, 4), "labels": (np.int64, 1), "is_test": (np.bool_, 1), "groups": (np.int64, 1)}
+    numbers = np.float32 if getattr(arrays["images"], "dtype", None) == np.float32 else np.uint8
+    form = {"images": (numbers, 4), "labels": (np.int64, 1), "is_test": (np.bool_, 1), "groups": (np.int64, 1)}
     for what, array in arrays.items():
         fits = isinstance(array, np.ndarray) and (array.dtype, array.ndim) == form[what] and array.size > 0
         if not fits or len(array) != len(arrays["images"]):
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise Damaged(
                 f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; expected images "
-                "uint8 [n, h, w, c], "
+                "uint8 or float32 [n, h, w, c], "
                 "labels int64 [n], is_test bool [n] and, if there are groups, groups int64 [n], n >= 1"
             )
+    if numbers is np.float32 and not np.isfinite(arrays["images"]).all():
+        raise Damaged(f"dataset {name!r} in {path}: images.npy holds numbers that are not finite")
     for what, count in (("labels", classes), ("groups", groups)):
         if what in arrays and (arrays[what].min() < 0 or arrays[what].max() >= count):
             raise Damaged(f"dataset {name!r} in {path}: {what} must lie in 0..{count - 1}, one per image")

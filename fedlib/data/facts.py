@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedlib.base.errors import BadValue, choose
-from fedlib.data.datasets import available, load
+from fedlib.data.datasets import available, is_own, load
 from fedlib.data.looks import LOOKS
 from fedlib.data.sources import DATASETS, DOMAINS
 
@@ -23,14 +23,14 @@ def class_sizes(dataset: str) -> list[int] | None:
         return [about.images // about.classes] * about.classes
     if dataset == "mnist":
         return list(MNIST)
-    here = dataset in available() or dataset.startswith("folder:")
+    here = dataset in available() or is_own(dataset)
     return np.bincount(load(dataset).labels.numpy()).tolist() if here else None
 
 
 def known_class_sizes(dataset: str) -> list[int]:
     """Images of every class. Raises BadValue for an unknown data set,
     and for one whose classes can only be counted when it is prepared."""
-    choose("dataset", dataset, [*dict.fromkeys([*DATASETS, *available()]), *[dataset] * dataset.startswith("folder:")])
+    choose("dataset", dataset, [*dict.fromkeys([*DATASETS, *available()]), *[dataset] * is_own(dataset)])
     sizes = class_sizes(dataset)
     if sizes is None:
         raise BadValue(

@@ -69,18 +69,27 @@ def copy_folder(path: Path, size: int, base: Path, sound: Sound) -> Path:
         for file, info in images
     ]
     stem = re.sub(r"\W+", "_", path.name, flags=re.ASCII)[:40].strip("_") or "images"
-    which = f"{stem}-{_short_hash([COPIES, str(path), size])}"
-    target = base / f"{which}-{_short_hash(listing)}"
+    which = f"{stem}-{short_hash([COPIES, str(path), size])}"
+    target = base / f"{which}-{short_hash(listing)}"
+    return made_once(target, path.name, functools.partial(read_folder, {"": path}, size=size), sound, f"{which}-*")
+
+
+def made_once(target: Path, name: str, read: Callable[..., Content], sound: Sound, replaces: str = "") -> Path:
+    """`target`, the prepared form of what `read` gives, made now if it is not there (see `build`).
+
+    Two processes that ask at once do it once. replaces: a pattern of older copies beside it, which go.
+    Raises DataError.
+    """
     if not sound(target):
-        with _alone(base, which):
+        with _alone(target.parent, target.name):
             if not sound(target):
-                for old in base.glob(f"{which}-*"):
+                for old in target.parent.glob(replaces) if replaces else ():
                     shutil.rmtree(old, ignore_errors=True)
-                build(target, path.name, functools.partial(read_folder, {"": path}, size=size))
+                build(target, name, read)
     return target
 
 
-def _short_hash(thing) -> str:
+def short_hash(thing) -> str:
     return hashlib.sha256(json.dumps(thing).encode()).hexdigest()[:12]
 
 
@@ -113,9 +122,9 @@ def build(
     temporary.mkdir(parents=True)
     try:
 
-        def allocate(n: int, h: int, w: int, c: int) -> np.ndarray:
+        def allocate(n: int, h: int, w: int, c: int, dtype=np.uint8) -> np.ndarray:
             path = temporary / "images.npy"
-            images = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n, h, w, c))
+            images = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(n, h, w, c))
             if hasattr(
                 os, "posix_fallocate"
             ):  # a full disk is an OSError here, but would kill the process while images are written

@@ -1,7 +1,8 @@
 """Raw files to arrays: IDX (MNIST and its kin), CIFAR's batches, LEAF's JSON. Image files are read in `pictures.py`.
 
-A reader is `read(files, allocate) -> Content`. files: paths by name. allocate(n, h, w, c): a uint8 array to be filled
-with the images, called once. Everything that is read is checked; a reader raises DataError that names the file.
+A reader is `read(files, allocate) -> Content`. files: paths by name. allocate(n, h, w, c): a uint8 array, or one of
+another dtype, to be filled with the images, called once. Everything that is read is checked; a reader raises DataError
+that names the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fedlib.base.errors import DataError
 from fedlib.data.archives import member_names, read_members
 from fedlib.data.download import natural
 
-Allocate = Callable[[int, int, int, int], np.ndarray]
+Allocate = Callable[..., np.ndarray]
 CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)  # 62 classes, the order of NIST
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedlib.base.draws import rng
+from fedlib.base.errors import require
 from fedlib.data.batch import Batch
 from fedlib.data.datasets import Dataset
 from fedlib.privacy.noise import Mechanism, poisson_batches
@@ -19,9 +20,10 @@ TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first numb
 
 
 class Source:
-    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] and standardised per channel on
-    the fly. With pixels = "reference" they are standardised as they are, 0 to 255, with the statistics of the scaled
-    ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600 then, and a std of about 315."""
+    """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] where it holds bytes, and
+    standardised per channel on the fly. With pixels = "reference" bytes are standardised as they are, 0 to 255, with
+    the statistics of the scaled ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600
+    then, and a std of about 315."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype, pixels: str = "standardised"):
         self.dataset, self.device, self.dtype, self.pixels = dataset, device, dtype, pixels
@@ -29,7 +31,9 @@ class Source:
         if device.type != "cpu":
             self.images = self.images.contiguous().to(device)
         mean, std = dataset.channel_stats
-        self.scale = (1 / ((1 if pixels == "reference" else 255) * std)).to(device, dtype)
+        require(pixels == "standardised" or dataset.largest == 255, "pixels", pixels, "standardised for a data set of "
+                "numbers that are no bytes")  # fmt: skip
+        self.scale = (1 / ((1 if pixels == "reference" else dataset.largest) * std)).to(device, dtype)
         self.shift = (-mean / std).to(device, dtype)
 
     def __reduce__(self):

@@ -161,7 +161,7 @@ class StackedData(Differentiating):
             private = functools.partial(self._private_gradient, self.phase)
             width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
         self.phase += 1
-        return self._run(step, state, plans, width, together, start, noises if noise else None, private)
+        return self._run(step, state, plans, width, together, start, noises if noise and any(plans) else None, private)
 
     def scan(self, step, state, part: str = "train"):
         start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]

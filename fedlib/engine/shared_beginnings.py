@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.engine.checkpoint import saved_as
 from fedlib.engine.setup import Run
@@ -24,17 +25,25 @@ def beginning(spec: RunSpec) -> tuple[str, int]:
     """(key, rounds): runs with the same key do the same in their first rounds, this one up to `rounds`.
 
     The key covers everything but what comes into play later: the method that takes over, and the measures of the final
-    models. rounds is 0 where nothing is shared; so it is for measures of what travels, which no state holds.
+    models. rounds is 0 where nothing is shared; so it is for measures of what travels, which no state holds, and for a
+    warm-up that is the user's own.
     """
     method = spec.algorithm
     first, rounds = method.warm_up(Setting(spec.num_clients, spec.rounds, num_classes=0))
     if first is None:
         first, rounds = method, spec.rounds
+    named = {"method": spec.method, "method_source": spec.method_source}
+    if first is not method:
+        name = type(first).__module__.rpartition(".")[2]
+        known = name in algorithms.of_fedlib() and algorithms.find(name) is type(first)
+        named = {"method": name} if known else named
+        rounds = rounds if known else 0
     if any(measure in SEE_ROUNDS for measure in spec.measures):
         rounds = 0
-    name = type(first).__module__.rpartition(".")[2]
     each_round = [measure for measure in spec.measures if measure in ROUND_MEASURES]
-    task = spec.to_dict() | {"method": name, "hyper": dataclasses.asdict(first), "measures": each_round}
+    task = spec.to_dict() | {"hyper": dataclasses.asdict(first), "measures": each_round}
+    task.pop("method_source", None)
+    task |= {name: value for name, value in named.items() if value}
     task["validation"] = method.val_fraction
     task.pop("join_epochs", None)
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16], rounds

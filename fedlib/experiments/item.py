@@ -223,7 +223,7 @@ def _like_setting(default, name: str, value):
     """An override with the type of the setting it replaces; several names may come as "a,b"."""
     if isinstance(default, tuple):
         value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-        return tuple(choose("method", m, algorithms.names()) for m in value) if name == "methods" else value
+        return tuple(map(algorithms.named, value)) if name == "methods" else value
     value = like(default, name, value)
     require(isinstance(value, (str, bool)) or value > 0, name, value, "a positive number")
     return value

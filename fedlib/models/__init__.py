@@ -17,6 +17,7 @@ from fedlib.base.errors import choose, like
 from fedlib.models.layers import layer_rows
 from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg
 from fedlib.models.mcmahan import mcmahan_cnn
+from fedlib.models.mlp import mlp
 from fedlib.models.mobilenet import mobilenetv2
 from fedlib.models.model import Model
 from fedlib.models.resnet import resnet18, resnet34
@@ -32,6 +33,7 @@ MODELS = {
         lenet5,
         lenet_dlg,
         mcmahan_cnn,
+        mlp,
         mobilenetv2,
         resnet18,
         resnet34,

@@ -38,6 +38,8 @@ def num_features(name: str, net: nn.Module, shape: tuple[int, int, int]) -> int:
     found = _outputs(net, shape, "cpu" if small else "meta")
     if isinstance(found, int):
         return found
+    if height == width == 1:
+        raise BadValue(f"input size 1x1 is too small for {name}; for a table of features use model=mlp")
     sizes = range(1, LARGEST + 1)
     smaller = bisect_left(sizes, True, key=lambda size: isinstance(_outputs(net, (channels, size, size), "meta"), int))
     if smaller == LARGEST or min(height, width) > smaller:

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -330,7 +329,7 @@ def readings(spec: Spec) -> list[str]:
     method's own file. An option that the file does not call a reading is not among them."""
     if not isinstance(spec, RunSpec):
         return []
-    text = sys.modules[algorithms.find(spec.method).__module__].__doc__ or ""
+    text = algorithms.text(spec.method)
     section = re.search(r"^Readings.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     if not section:
         return []

@@ -21,6 +21,7 @@ from fedlib.data.partition.basic import Iid, Manual, Shards
 from fedlib.data.partition.dealing import Scheme
 from fedlib.data.partition.dirichlet import Dirichlet, dirichlet_counts, dirichlet_tries
 from fedlib.data.partition.natural import Domain, Writer
+from fedlib.data.partition.owners import Owners
 from fedlib.data.partition.pathological import PatBalanced, PatGrouped, RandomClasses, Ring
 from fedlib.data.partition.reference import DirichletReference
 
@@ -36,6 +37,7 @@ SCHEMES: dict[str, type[Scheme]] = {
     "shards": Shards,
     "domain": Domain,
     "writer": Writer,
+    "owners": Owners,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +20,7 @@ def proper_name(method: str) -> str:
 
 
 def _own_name(method: str) -> str:
-    said = sys.modules[algorithms.find(method).__module__].__doc__.partition(":")[0]
+    said = algorithms.text(method).partition(":")[0]
     return said if len(said.split()) <= 2 else ""
 
 
@@ -53,5 +52,5 @@ def lessons_of_item(notebooks: Notebooks, name: str) -> list[str]:
     """The lessons that an item's notebook links to, and that of its paper's method."""
     paper = name.split("/")[0]
     linked = re.findall(r"\.\./(lessons/\w+)\.ipynb", _text(notebooks[name])) if name in notebooks else []
-    taught = lesson_of_method(notebooks, paper) if paper in algorithms.names() else ""
+    taught = lesson_of_method(notebooks, paper) if paper in algorithms.of_fedlib() else ""
     return [lesson for lesson in dict.fromkeys([*linked, taught]) if lesson in notebooks]

@@ -29,7 +29,7 @@ KINDS = {
 
 def method_pages(site: Site, travels: bool) -> Files:
     """methods/index.html and a page for every method; travels: with what is sent, which takes a while to find out."""
-    names = algorithms.names()
+    names = algorithms.of_fedlib()
     table = methods_table(_shown(names, "method")).set_index("method") if travels else None
     rows = {name: {} if table is None else table.loc[name].to_dict() for name in names}
     order = names if table is None else list(table.index)
