@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -89,6 +91,22 @@ def test_numbers_of_all_clients_are_in_one_stack_of_the_runs_type(tmp_path):
     model = load_client(folder, 3)
     assert next(iter(model.buffers())).dtype == torch.float64
     assert (folder / NUMBERS).stat().st_size > 8 * 4 * run.work.model.num_parameters["model"]
+
+
+def test_a_client_of_data_of_ones_own_is_loaded_where_these_are_not(tmp_path):
+    draw = np.random.default_rng(0)
+    y = draw.integers(0, 3, 200)
+    x = (draw.standard_normal((200, 5)) + 3 * np.eye(5)[y]).astype(np.float32)
+    data = fedlib.Dataset.from_arrays(x, y, name="points")
+    run, folder = exported(tmp_path / "kept", "fedper", dataset=data.name, model="mlp", partition={"alpha": 5.0})
+    assert right_answers(run, load_client(folder, 2), 2) == load_client(folder, 2).about["accuracy"]
+    script = (
+        f"import fedlib, torch; m = fedlib.load_client({str(folder)!r}, 2); print(m(torch.zeros(4, 5, 1, 1)).argmax(1))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    with torch.no_grad():
+        expected = str(load_client(folder, 2)(torch.zeros(4, 5, 1, 1)).argmax(1))
+    assert done.stdout.strip() == expected, done.stderr
 
 
 def test_paths_name_nested_numbers():

@@ -34,7 +34,7 @@ from fedlib.spec import RunSpec
 
 FORMAT = 1
 NUMBERS, ABOUT = "models.safetensors", "export.json"
-NEEDED = {"format", "run", "point", "shape", "classes", "scale", "shift", "sha256", "clients"}
+NEEDED = {"format", "run", "point", "shape", "classes", "largest", "scale", "shift", "sha256", "clients"}
 
 
 def export(run: Run, state: State, folder: Path | str, point: str | None = None) -> Path:
@@ -100,6 +100,7 @@ def _about(run: Run, state: State, point: str, correct: np.ndarray) -> dict:
         "network": str(run.work.model.module),
         "shape": list(dataset.shape),
         "classes": list(dataset.classes),
+        "largest": dataset.largest,
         "scale": source.scale.flatten().tolist(),
         "shift": source.shift.flatten().tolist(),
         "data": run.data_checksum,
@@ -118,20 +119,22 @@ def _about(run: Run, state: State, point: str, correct: np.ndarray) -> dict:
 class ClientModel(nn.Module):
     """One client's trained model.
 
-    Input: images [B, c, h, w], uint8 in 0..255 or floats in 0..1. Output: class scores [B, C]. classes: names of the C
-    classes; client: its number; about: training and test samples, and accuracy on its own test data; network: what
-    takes standardised images, for plain methods an ordinary network that can be trained on.
+    Input: images [B, c, h, w], uint8 in 0..255 or floats in 0..1; floats as they were given, where the data set was
+    made of floats. Output: class scores [B, C]. classes: names of the C classes; client: its number; about: training
+    and test samples, and accuracy on its own test data; network: what takes standardised images, for plain methods an
+    ordinary network that can be trained on.
     """
 
-    def __init__(self, network: nn.Module, scale: Tensor, shift: Tensor, classes: tuple[str, ...], client: int, about):
+    def __init__(self, network: nn.Module, scale: Tensor, shift: Tensor, largest: int):
         super().__init__()
-        self.network, self.classes, self.client, self.about = network, classes, client, about
+        self.network, self.largest = network, largest
+        self.classes, self.client, self.about = (), -1, {}
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)
 
     def forward(self, images: Tensor) -> Tensor:
-        pixels = images.to(self.scale.dtype) if images.dtype == torch.uint8 else 255 * images.to(self.scale.dtype)
-        return self.network(pixels * self.scale + self.shift)
+        numbers = images.to(self.scale.dtype) * (1 if images.dtype == torch.uint8 else self.largest)
+        return self.network(numbers * self.scale + self.shift)
 
 
 class Personal(nn.Module):
@@ -155,7 +158,8 @@ class Personal(nn.Module):
 def load_client(folder: Path | str, client: int) -> ClientModel:
     """The model of client `client` (0..N-1) from the folder of an export, in evaluation mode, on the CPU.
 
-    Raises BadValue for a client that does not exist, DataError for a folder that holds no export, or a damaged one.
+    In a run with newcomers the clients are those that trained, in the order of `RunSpec.arrival`. Raises BadValue for a
+    client that does not exist, DataError for a folder that holds no export, or a damaged one.
     """
     folder = Path(folder).expanduser()
     about = read_about(folder)
@@ -174,7 +178,9 @@ def load_client(folder: Path | str, client: int) -> ClientModel:
         if plain
         else Personal(method, model.to("cpu", _dtype(theta)), theta)
     )
-    return ClientModel(network, scale, shift, classes, client, about["clients"][client]).to(_dtype(theta)).eval()
+    made = ClientModel(network, scale, shift, about["largest"]).to(_dtype(theta)).eval()
+    made.classes, made.client, made.about = classes, client, about["clients"][client]
+    return made
 
 
 def read_about(folder: Path) -> dict:
