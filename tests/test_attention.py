@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import TINY, analysed, signs, smoke_item, tiny
+from helpers import analysed, signs, smoke_item, tiny
 from PIL import Image
 from pytest import approx
 
@@ -13,6 +13,7 @@ from fedlib import models
 from fedlib.analysis import attention as analysis
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
+from fedlib.checks.plays import TINY
 from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import first_state, set_up

@@ -429,7 +429,7 @@ def test_values_out_of_range(scheme, name, value, accepted):
     assert name in str(error.value) and repr(value) in str(error.value) and accepted in str(error.value)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES.keys() - {"owners"})  # which fills its checksum in: test_own_data.py
+@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"owners"}))  # which fills its checksum in: test_own_data.py
 def test_parameters_have_defaults_and_are_completed(scheme):
     given = {"label_sets": [[0]]} if scheme == "manual" else {}
     assert checked_parameters(scheme, given) == {**parameters_of(scheme), **given}
