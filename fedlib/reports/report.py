@@ -107,9 +107,13 @@ def diverged(item: dict) -> str:
     return f"{number} of {len(item['runs'])} runs diverged and are left out." if number else ""
 
 
+def _listed(value) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def section(item: dict, to_home: str) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
-    settings = ", ".join(f"{k} = {', '.join(v) if isinstance(v, list) else v}" for k, v in item["settings"].items())
+    settings = ", ".join(f"{k} = {_listed(v)}" for k, v in item["settings"].items())
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing")
     parts = [
