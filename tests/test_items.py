@@ -515,8 +515,13 @@ def test_status_box(monkeypatch, tmp_path):
     """What the largest scale says, a verdict a line; checks of the code are left out; nothing run yet is said."""
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     box, saved = status("pfedsim/table6_rho"), report.saved_items("paper", "pfedsim/table6_rho")[0]
-    assert box.startswith("**Found so far, profile `paper`** (as in the paper; intervals over 100 clients (1 seed)): ")
+    assert box.startswith("**Found so far, profile `paper`** (settings of the paper): ")
+    assert f"The paper's main claim is **{saved['claims'][0]['verdict']}**." in box and "cannot refute" not in box
     assert all(f"| {claim['verdict']} | {claim['claim']} |" in box for claim in saved["claims"])
+    assert box.count("| 100 clients (1 seed) |") == sum("[95 % intervals" in c["evidence"] for c in saved["claims"])
+    assert "fedlib reproduce pfedsim/table6_rho --profile paper --finished" in box
+    night = status("pfedcs/table1_pathological")
+    assert "cannot refute the paper at its own settings: a third" in night and "| 3 seeds and 20 clients |" in night
     assert "2 passed" in status("fedsimsup/fig5_partitions") and "same number of classes" not in status(
         "fedsimsup/fig5_partitions"
     )

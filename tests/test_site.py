@@ -198,7 +198,12 @@ def test_the_scoreboard_has_every_claim_at_every_scale(pages):
 def test_a_claim_is_found_by_the_methods_and_the_alpha_that_it_names(pages):
     claims = json.loads((CHECKOUT / f"results/paper/{TABLE3}.json").read_text())["claims"]
     (second,) = [claim for claim in claims if claim["claim"] == "FedRep is second at Dir(0.1)."]
-    wanted = {"paper": "pfedsim", "scale": "paper: as in the paper", "verdict": second["verdict"], "point": "post"}
+    wanted = {
+        "paper": "pfedsim",
+        "scale": "paper: settings of the paper",
+        "verdict": second["verdict"],
+        "point": "post",
+    }
     wanted |= {"method": "fedrep", "alpha": "Dir(0.1)"}
     rows = [row for row in pages["index.html"].rows if all(value in row[name] for name, value in wanted.items())]
     assert any(row["alpha"] == ["Dir(0.1)"] and "fedgen" not in row["method"] for row in rows)
@@ -216,7 +221,8 @@ def test_table_3_says_claim_verdict_how_sure_and_which_command(made):
     verdicts = re.findall(r'<span class="chip [a-z ]+"><span aria-hidden="true">.</span> ([a-z ]+)</span>', box)
     assert verdicts[-len(summary["claims"]) :] == [claim["verdict"] for claim in summary["claims"]]
     value, low, high = summary["claims"][0]["margin"]
-    assert f"At the closest: {value:+.1f} [{low:+.1f}, {high:+.1f}]" in box and summary["seeds"] in box
+    assert f"Margin over the line that decides: {value:+.1f} [{low:+.1f}, {high:+.1f}]" in box
+    assert summary["seeds"] in box
     command = re.sub(r"</?span>", "", text[text.index('<pre class="command">') : text.index("</pre>")])
     assert command.endswith(f">fedlib reproduce {TABLE3} --profile paper --finished --no-notebooks")
     assert text.index("Is it true here?") < text.index("Check it yourself") < text.index("<img")
@@ -317,7 +323,7 @@ def test_own_results_are_shown_where_none_are_published(small, tmp_path):
         (tmp_path / f"home/{folder}/paper").rename(tmp_path / f"home/{folder}/own/paper")
     small(tmp_path / "site")
     text = (tmp_path / f"site/items/{TABLE3}.html").read_text()
-    assert "own/paper: as in the paper" in text and (tmp_path / f"site/figures/own/paper/{TABLE3}.png").exists()
+    assert "own/paper: settings of the paper" in text and (tmp_path / f"site/figures/own/paper/{TABLE3}.png").exists()
     assert f"fedlib why {TABLE3}</span> <span>--profile own/paper</span>" in text
 
 

@@ -19,8 +19,8 @@ from fedlib.reports.status import head
 CHECKS = "checks the claims again on the runs that come with fedlib, and trains nothing"
 MAKES = "trains what is missing, makes figure, tables and verdicts of your own, and says how they differ from these"
 ASKS = (
-    "says where these numbers come from; with a text of a row behind it, such as a method, it tells the settings, "
-    "seeds, commit, partition and accuracy over the rounds of its runs"
+    "says where these numbers come from; add a row's name, such as a method's, and it tells the settings, seeds, "
+    "commit, partition and accuracy over the rounds of that row's runs"
 )
 ABOUT_RUNS = ("run", "label", "seed", "status", "date", "seconds")  # of the stored table of runs
 
