@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -235,6 +236,16 @@ def test_a_killed_worker_process_costs_no_run(store, tmp_path):
     results = run_all(specs, store, jobs=2)
     assert killed and [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="NO PIPES OF POSIX ON THIS SYSTEM: reports were NOT tested")
+def test_a_report_is_written_as_a_whole_and_without_a_lock(monkeypatch):
+    """A pipe writes up to 512 bytes at once on every POSIX system. A lock would stay with a worker that is killed."""
+    reader, writer = worker_processes.context().Pipe(duplex=False)
+    monkeypatch.setattr(sweep, "_do", lambda progress, group: progress(10**9))
+    sweep._connect(writer)
+    sweep._job([tiny("local")] * 1000)
+    assert not hasattr(sweep._report, "_wlock") and 0 < len(os.read(reader.fileno(), 2**16)) <= 512
 
 
 def test_processes_that_are_started_afresh_do_the_same(store, monkeypatch):

@@ -168,30 +168,34 @@ def _advance(update, runs: int = 1):
 
 
 def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
-    """Do groups of runs in `count` processes, which report the rounds that they have done."""
-    queue = context().SimpleQueue()
-    listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(queue.get, None)], daemon=True)
+    """Do groups of runs in `count` processes, which report the rounds that they have done.
+
+    They report through a pipe, and not a queue, whose lock a worker that is killed at the wrong moment would keep for
+    ever: a number is so short that it is written whole or not at all.
+    """
+    reader, writer = context().Pipe(duplex=False)
+    listener = threading.Thread(target=lambda: [bar.update(n) for n in iter(reader.recv, None)], daemon=True)
     listener.start()
-    workers = WorkerProcesses(count, _connect, queue)
+    workers = WorkerProcesses(count, _connect, writer)
     try:
         results = workers.map(_job, jobs)
     finally:
         workers.stop()
-        queue.put(None)
+        writer.send(None)
         listener.join(timeout=5)
     return {id: result for group in results.values() for id, result in group.items()}
 
 
-_queue = None  # in a worker: where rounds done are sent
+_report = None  # in a worker: the pipe into which rounds done are written
 
 
-def _connect(queue) -> None:
-    global _queue
-    _queue = queue
+def _connect(writer) -> None:
+    global _report
+    _report = writer
 
 
 def _job(group: list[Spec], *what) -> Done:
-    return _do(_advance(_queue.put, len(group)), group, *what)
+    return _do(_advance(_report.send, len(group)), group, *what)
 
 
 def check_inputs(specs: Sequence[Spec]) -> None:
