@@ -168,7 +168,7 @@ def test_arrays_that_do_not_fit(changes, said):
 
 def test_what_a_table_cannot_do_is_said():
     Dataset.from_arrays(X.reshape(60, -1), Y, name="table")
-    with pytest.raises(BadValue, match="too small for lenet5_bn.*; for a table of features use model=mlp"):
+    with pytest.raises(BadValue, match="too small for lenet5_bn.*; a table of features takes model=mlp"):
         simulate(tiny("fedavg", dataset="table"))
     with pytest.raises(BadValue, match="pixels = 'reference' is not accepted; expected standardised"):
         simulate(tiny("fedavg", dataset="table", model="mlp", pixels="reference"))

@@ -87,7 +87,7 @@ def test_the_metadata_is_complete_and_invents_nothing(wheel):
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         about = message_from_string(archive.read(name).decode())
     assert about["Version"] == fedlib.__version__ and about["License-Expression"] == "MIT"
-    assert set(about.get_all("Provides-Extra")) == {"attack", "cluster", "teach", "test"}
+    assert set(about.get_all("Provides-Extra")) == {"attack", "cluster", "hf", "teach", "test"}
     always = [text for text in about.get_all("Requires-Dist") if "extra ==" not in text]
     assert len(always) > 10 and not [text for text in always if re.match("stlpips|torchsummary", text)]
     assert about.get_all("Project-URL") is None  # nobody knows one yet

@@ -38,14 +38,15 @@ def num_features(name: str, net: nn.Module, shape: tuple[int, int, int]) -> int:
     found = _outputs(net, shape, "cpu" if small else "meta")
     if isinstance(found, int):
         return found
-    if height == width == 1:
-        raise BadValue(f"input size 1x1 is too small for {name}; for a table of features use model=mlp")
     sizes = range(1, LARGEST + 1)
     smaller = bisect_left(sizes, True, key=lambda size: isinstance(_outputs(net, (channels, size, size), "meta"), int))
     if smaller == LARGEST or min(height, width) > smaller:
         raise BadValue(f"input size {height}x{width} is not accepted by {name}: {found}")
     smallest = sizes[smaller]
-    raise BadValue(f"input size {height}x{width} is too small for {name}; expected at least {smallest}x{smallest}")
+    hint = "a table of features takes model=mlp; " if height == width == 1 else ""
+    raise BadValue(
+        f"input size {height}x{width} is too small for {name}; {hint}expected at least {smallest}x{smallest}"
+    )
 
 
 def _outputs(net: nn.Module, shape: tuple[int, int, int], device: str) -> int | Exception:
