@@ -561,7 +561,7 @@ def test_names_that_are_not_hooks_are_free():
 
 def test_a_method_without_a_message_or_without_training_is_an_error():
     with pytest.raises(TypeError, match="neither download nor messages"):
-        type("Silent", (Algorithm,), {})()
+        type("Silent", (Algorithm,), {})
     with pytest.raises(TypeError, match="client_update"):
         type("Idle", (Algorithm,), {"download": lambda self, server, i: server})()
 

@@ -24,6 +24,7 @@ from fedlib import algorithms, cli
 from fedlib.algorithms import own
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
+from fedlib.algorithms.own import packages
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
@@ -91,8 +92,8 @@ def nothing_registered(monkeypatch, tmp_path):
         monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
     yield
-    own.entry_points.cache_clear()
-    own.of_package.cache_clear()
+    packages.entry_points.cache_clear()
+    packages.of_package.cache_clear()
 
 
 @pytest.fixture
@@ -179,8 +180,8 @@ def package(tmp_path, monkeypatch):
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         lines = [f"{method} = {place}" for method, place in methods.items()]
         (info / "entry_points.txt").write_text("[fedlib.methods]\n" + "\n".join(lines) + "\n")
-        own.entry_points.cache_clear()
-        own.of_package.cache_clear()
+        packages.entry_points.cache_clear()
+        packages.of_package.cache_clear()
 
     (tmp_path / "site").mkdir()
     (tmp_path / "site/halfway_package.py").write_text(FILE)

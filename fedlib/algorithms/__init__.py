@@ -7,6 +7,7 @@ Methods can also come from elsewhere (`fedlib.algorithms.own`): `register` takes
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -15,20 +16,20 @@ import sys
 
 from fedlib.algorithms import own
 from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.own import files, packages
 from fedlib.base.carry import source_hash_of
 from fedlib.base.errors import choose, like
 
-NO_METHODS = ("api", "own")  # files of this folder
 
-
-def of_fedlib() -> list[str]:
-    """Names of the methods that come with fedlib, which are the names of the files in this folder."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in NO_METHODS and not m.ispkg)
+@functools.cache
+def of_fedlib() -> tuple[str, ...]:
+    """Names of the methods that come with fedlib, which are the names of the files in this folder; looked up once."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api" and not m.ispkg))
 
 
 def names() -> list[str]:
     """Names of all methods: of fedlib's, of packages' and of those that were registered."""
-    return sorted({*of_fedlib(), *own.OWN, *own.entry_points()})
+    return sorted({*of_fedlib(), *own.OWN, *packages.entry_points()})
 
 
 def register(kind: type[Algorithm] | None = None, *, name: str = ""):
@@ -40,7 +41,7 @@ def register(kind: type[Algorithm] | None = None, *, name: str = ""):
     """
     if kind is None:
         return lambda kind: register(kind, name=name)
-    own.add(kind, name, {*of_fedlib(), *own.entry_points()})
+    own.add(kind, name, {*of_fedlib(), *packages.entry_points()})
     return kind
 
 
@@ -49,7 +50,9 @@ def named(text: str) -> str:
 
     Raises BadValue for an unknown name, for a file that cannot be used and for a name that is taken.
     """
-    return own.add(own.in_file(text), "", {*of_fedlib(), *own.entry_points()}) if own.is_file(text) else _known(text)
+    if not files.is_file(text):
+        return _known(text)
+    return own.add(files.in_file(text), "", {*of_fedlib(), *packages.entry_points()})
 
 
 def _known(name: str) -> str:
@@ -61,7 +64,7 @@ def find(name: str) -> type[Algorithm]:
     if name in own.OWN:
         return own.OWN[name].kind
     if _known(name) not in of_fedlib():
-        return own.of_package(name)
+        return packages.of_package(name)
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     (found,) = [each for each in classes if issubclass(each, Algorithm)]
@@ -72,7 +75,7 @@ def source_of(name: str) -> str:
     """16 hex digits of the hash of a method's source as it is now; "" for one of fedlib's own."""
     if name in own.OWN:
         return own.OWN[name].source
-    return "" if _known(name) in of_fedlib() else source_hash_of(own.of_package(name))
+    return "" if _known(name) in of_fedlib() else source_hash_of(packages.of_package(name))
 
 
 def text(name: str) -> str:

@@ -15,8 +15,6 @@ Letters in shapes: N all clients, K participants of a round, C classes, d featur
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +22,14 @@ from typing import Any, Protocol
 
 import torch
 
+from fedlib.algorithms.parts.hooks import absent, check_hooks
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
-from fedlib.base.carry import is_users, packed, unpacked
+from fedlib.base.carry import Travelling, is_arriving
 from fedlib.base.options import Options
 
 Tree = dict[str, Any]
 SURVEYED = "all clients report once, at the end of the warm-up, and a newcomer is not there"
-CLOSE = 0.8  # names as alike as this (difflib) are taken for a misspelt hook
 
 
 @dataclass(frozen=True)
@@ -77,17 +75,7 @@ class ClientData(Protocol):
         """
 
 
-class absent:
-    """A hook that a method may define and that is None where it does not."""
-
-    def __init__(self, hook):
-        self.hook, self.__doc__ = hook, hook.__doc__
-
-    def __get__(self, method, kind) -> None:
-        return None
-
-
-class Algorithm(Options, ABC):
+class Algorithm(Options, Travelling, ABC):
     """Base of all methods. Evaluation points are the codes glob, recv, agg, post and ft(k) of `fedlib.engine.evaluate`.
 
     A method defines the first six, `download` or `messages` being enough; the engine calls all of them, so what follows
@@ -201,45 +189,9 @@ class Algorithm(Options, ABC):
         super().__init_subclass__(**options)
         for part in cls.__mro__:
             if part is cls or not (issubclass(part, Algorithm) or part in Algorithm.__mro__):  # its mixins too
-                check_hooks(part)
+                check_hooks(part, Algorithm)
+        silent = cls.download is Algorithm.download and cls.messages is Algorithm.messages
+        if silent and not is_arriving():
+            raise TypeError(f"{cls.__name__} defines neither download nor messages")
         if cls.survey is not None and not cls.no_newcomers:
             cls.no_newcomers = SURVEYED
-
-    def __new__(cls, *values, **fields):
-        if cls.download is Algorithm.download and cls.messages is Algorithm.messages:
-            raise TypeError(f"{cls.__name__} defines neither download nor messages")
-        return super().__new__(cls)
-
-    def __reduce_ex__(self, protocol):
-        """Pickled with its class, where other processes cannot import that."""
-        if not is_users(type(self).__module__):
-            return super().__reduce_ex__(protocol)
-        return _with_fields, (packed(type(self)), vars(self))
-
-
-def _with_fields(blob: bytes, fields: dict) -> Algorithm:
-    method = object.__new__(unpacked(blob))
-    vars(method).update(fields)
-    return method
-
-
-def check_hooks(kind: type) -> None:
-    """Raise TypeError if a class defines something under nearly a hook's name, or a hook with other parameters."""
-    hooks = {name: value for name, value in vars(Algorithm).items() if not name.startswith("_")}
-    hooks = {name: value.hook if isinstance(value, absent) else value for name, value in hooks.items()}
-    plain = [name for name, value in hooks.items() if not callable(value)]
-    fields = inspect.get_annotations(kind)
-    for name, value in vars(kind).items():
-        if name in hooks and name not in plain:
-            expected, found = _spoken(name, hooks[name]), _spoken(name, value)
-            if found != expected:
-                raise TypeError(f"{kind.__name__}.{found} is not accepted; the hook is {expected}")
-        elif name not in hooks and not name.startswith("_"):
-            # a field is a hyper-parameter, named after the paper; it can be mistaken for a hook that is a value
-            near = difflib.get_close_matches(name, plain if name in fields else hooks, 1, CLOSE)
-            if near:
-                raise TypeError(f"{kind.__name__}.{name} looks like the hook {near[0]!r}; if it is not, rename it")
-
-
-def _spoken(name: str, hook) -> str:
-    return f"{name}({', '.join(inspect.signature(hook).parameters)})" if callable(hook) else f"{name} = {hook!r}"

@@ -17,6 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack
+from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -31,6 +32,8 @@ INSTALLED = tuple(
     Path(place).resolve()
     for place in (*map(sysconfig.get_path, PLACES), *site.getsitepackages(), site.getusersitepackages())
 )
+
+_arriving = ContextVar("_arriving", default=False)
 
 
 @functools.cache
@@ -71,10 +74,34 @@ def packed(kind: type) -> bytes:
         return cloudpickle.dumps(kind)
 
 
+class Travelling:
+    """An object that is pickled with its class, where other processes cannot import that."""
+
+    def __reduce_ex__(self, protocol):
+        if not is_users(type(self).__module__):
+            return super().__reduce_ex__(protocol)
+        return _with_fields, (packed(type(self)), vars(self))
+
+
+def _with_fields(blob: bytes, fields: dict) -> Any:
+    made = object.__new__(unpacked(blob))
+    vars(made).update(fields)
+    return made
+
+
 @functools.lru_cache(maxsize=64)
 def unpacked(blob: bytes) -> type:
     """The class of `packed`; always the same one in a process."""
-    return pickle.loads(blob)
+    token = _arriving.set(True)
+    try:
+        return pickle.loads(blob)
+    finally:
+        _arriving.reset(token)
+
+
+def is_arriving() -> bool:
+    """Whether a class is being unpacked, which makes it empty at first; it was checked where it was defined."""
+    return _arriving.get()
 
 
 class _Parts:

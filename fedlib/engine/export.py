@@ -125,12 +125,13 @@ class ClientModel(nn.Module):
     ordinary network that can be trained on.
     """
 
-    def __init__(self, network: nn.Module, scale: Tensor, shift: Tensor, largest: int):
+    def __init__(self, network: nn.Module, exported: dict, client: int):
+        """network: of the client; exported: what the folder says of itself, of `read_about`."""
         super().__init__()
-        self.network, self.largest = network, largest
-        self.classes, self.client, self.about = (), -1, {}
-        self.register_buffer("scale", scale)
-        self.register_buffer("shift", shift)
+        self.network, self.largest, self.classes = network, exported["largest"], tuple(exported["classes"])
+        self.client, self.about = client, exported["clients"][client]
+        for name in ("scale", "shift"):  # by channel
+            self.register_buffer(name, torch.tensor(exported[name]).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
         numbers = images.to(self.scale.dtype) * (1 if images.dtype == torch.uint8 else self.largest)
@@ -166,9 +167,8 @@ def load_client(folder: Path | str, client: int) -> ClientModel:
     count = len(about["clients"])
     number = isinstance(client, int) and not isinstance(client, bool) and 0 <= client < count
     require(number, "client", client, f"an integer from 0 to {count - 1}")
-    spec, shape, classes = RunSpec.from_dict(about["run"]), tuple(about["shape"]), tuple(about["classes"])
-    model, method = models.build(spec.model, shape, len(classes), seed=spec.seed, **spec.model_options), spec.algorithm
-    scale, shift = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("scale", "shift"))
+    spec, shape, classes = RunSpec.from_dict(about["run"]), tuple(about["shape"]), len(about["classes"])
+    model, method = models.build(spec.model, shape, classes, seed=spec.seed, **spec.model_options), spec.algorithm
     theta = _one_client(folder, client)
     plain = is_generic(method, about["point"]) or type(method).predict is Algorithm.predict
     if plain and not set(theta) >= set(model.theta0):
@@ -178,9 +178,7 @@ def load_client(folder: Path | str, client: int) -> ClientModel:
         if plain
         else Personal(method, model.to("cpu", _dtype(theta)), theta)
     )
-    made = ClientModel(network, scale, shift, about["largest"]).to(_dtype(theta)).eval()
-    made.classes, made.client, made.about = classes, client, about["clients"][client]
-    return made
+    return ClientModel(network, about, client).to(_dtype(theta)).eval()
 
 
 def read_about(folder: Path) -> dict:
