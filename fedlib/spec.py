@@ -27,7 +27,7 @@ from fedlib.privacy.noise import Mechanism
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
-    *("unseen", "join_epochs", "method_source"),
+    *("unseen", "join_epochs", "method_source", "holdout"),
 )
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
 PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
@@ -72,6 +72,9 @@ class RunSpec:
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
     unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
     join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come
+    holdout: float = (
+        0.0  # share of each training part kept for validation, whatever the method; 0: where it needs one
+    )
     method_source: str = ""  # hash of the source of a method that is not fedlib's; filled in here
 
     def __post_init__(self):
@@ -102,6 +105,7 @@ class RunSpec:
         choose("batch_order", self.batch_order, ORDERS)
         for measure in self.measures:
             check_measure(measure, method)
+        self._check_validation(method)
         for name in ("num_clients", "rounds", "local_epochs", "batch_size", "eval_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
         for name in ("seed", "partition_seed"):
@@ -122,6 +126,13 @@ class RunSpec:
             if code not in method.points or point == "ft":
                 accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
+
+    def _check_validation(self, method: Algorithm) -> None:
+        own = method.val_fraction
+        accepted = f"{own:g}, which the method takes, or 0" if own else "a number from 0 to below 1"
+        require(0 <= self.holdout < 1 and self.holdout in (0, own or self.holdout), "holdout", self.holdout, accepted)
+        none = "validation" in self.measures and not self.validation
+        require(not none, "holdout", 0, "a number above 0 where the measure 'validation' is taken")
 
     def _check_newcomers(self, method: Algorithm) -> None:
         all_but_one = f"a number from 0 to {self.num_clients - 1}, so that a client is left to train"
@@ -145,6 +156,11 @@ class RunSpec:
     def __reduce__(self):
         """Pickled with the method, where another process would not know it."""
         return _with_method, (vars(self), algorithms.own.carried(self.method))
+
+    @property
+    def validation(self) -> float:
+        """Share of each training part that is kept for validation: `holdout`, else what the method needs."""
+        return self.holdout or self.algorithm.val_fraction
 
     @property
     def num_members(self) -> int:
@@ -224,7 +240,7 @@ class RunSpec:
             labels,
             self.partition_seed,
             self.test_fraction,
-            val_fraction=self.algorithm.val_fraction,
+            val_fraction=self.validation,
             stratified=self.stratified,
             test_distribution=self.test_distribution,
             halves=partition.halves,

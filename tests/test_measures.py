@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fedlib.algorithms.fedsimsup import FedSimSup
 from fedlib.base import tree
 from fedlib.base.draws import participants
 from fedlib.base.errors import BadValue
+from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.shared_beginnings import beginning, leaders
 from fedlib.engine.simulate import simulate, simulate_together, watched, watched_round
@@ -393,3 +395,46 @@ def test_classifiers_of_fedavgs_clients_are_their_uploads():
     distances = simulate(spec).arrays["head_distances"]
     there = ~np.isnan(distances[:, range(4), range(4)])
     assert (there.sum(1) == 2).all() and (np.nanmax(distances, (1, 2)) > 0).all()  # two of four take part
+
+
+# validation -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_holdout_is_the_same_for_every_method_and_nobody_trains_on_it():
+    """Methods that need a validation part take that one; the test part stays."""
+    plain, held = (set_up(tiny("fedavg", holdout=share)) for share in (0.0, 0.2))
+    own = [set_up(tiny(method, holdout=0.2)) for method in ("pfedsv", "fedfomo", "local")]
+    for i, (before, parts) in enumerate(zip(plain.work.parts, held.work.parts)):
+        assert "val" not in before and len(parts["val"]) == max(1, round(0.2 * len(before["train"])))
+        assert sorted([*parts["val"], *parts["train"]]) == list(before["train"])
+        assert np.array_equal(parts["test"], before["test"])
+        assert all(np.array_equal(run.work.parts[i][part], parts[part]) for run in own for part in parts)
+    assert held.sizes.sum() < plain.sizes.sum()
+    assert tiny("fedavg").id == tiny("fedavg", holdout=0.0).id != tiny("fedavg", holdout=0.2).id
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedavg_ft", "pfedsim", "fedsimsup", "pfedsv"])
+def test_validation_accuracy_is_that_of_the_models_that_are_tested(method):
+    """Tested on these samples in place of their test parts, the clients get as many right."""
+    spec = tiny(method, holdout=0.2, measures=("validation",))
+    measured, (run, state) = simulate(spec), [*watched(spec)][-1]
+    parts = [{**own, "test": own["val"]} for own in run.work.parts]
+    elsewhere = replace(run, work=replace(run.work, parts=parts))
+    correct, _ = evaluate(elsewhere, state, run.points(state)[0])
+    assert measured.arrays["val_correct"].tolist() == correct.sum(1).tolist()
+    assert measured.arrays["val_tests"].tolist() == [len(own["val"]) for own in parts]
+    assert measured.history == simulate(spec.but(measures=())).history
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "said"),
+    [
+        ("fedavg", {"holdout": 1.0}, "holdout = 1.0 .* from 0 to below 1"),
+        ("fedavg", {"holdout": -0.1}, "holdout = -0.1"),
+        ("fedfomo", {"holdout": 0.3}, "holdout = 0.3 .* 0.2, which the method takes, or 0"),
+        ("fedavg", {"measures": ("validation",)}, "holdout = 0 .* above 0 where the measure 'validation'"),
+    ],
+)
+def test_validation_parts_that_cannot_be_are_refused(method, wrong, said):
+    with pytest.raises(BadValue, match=said):
+        tiny(method, **wrong)

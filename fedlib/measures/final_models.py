@@ -5,6 +5,7 @@ run: `fedlib.engine.setup.Run`; thetas: all clients' models [N, ...], at the hea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations_with_replacement
 
@@ -85,19 +86,38 @@ def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
     which is `test_distribution="global"` without a second training.
 
     common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
+    Raises BadValue as `counted_on`.
+    """
+    pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
+    correct = counted_on(run, thetas, "common_test", [pool] * run.setting.num_clients)
+    labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
+    return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
+
+
+def validation(run, thetas: dict) -> dict[str, np.ndarray]:
+    """Every client's model on its own validation part, which it was not trained on.
+
+    val_correct and val_tests int64 [N]: correct predictions and samples. Raises BadValue as `counted_on`.
+    """
+    parts = [own["val"] for own in run.work.parts]
+    correct = counted_on(run, thetas, "validation", parts)
+    return {"val_correct": correct.sum(1), "val_tests": np.array([len(own) for own in parts])}
+
+
+def counted_on(run, thetas: dict, measure: str, samples: Sequence[np.ndarray]) -> np.ndarray:
+    """Correct predictions of every client's model by class, int64 [N, C], on samples of its own choice, N index arrays.
+
     Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own
     `predict`.
     """
-    require(not run.groups, "measure", "common_test", "a method whose clients have one network")
+    require(len(set(run.groups)) <= 1, "measure", measure, "a method whose clients all have the same network")
     generic = "glob" in run.spec.eval_points[:1] and run.method.generic_model is not None
-    require(not generic, "eval_points", run.spec.eval_points, "personal models first, for the measure common_test")
-    pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
+    require(not generic, "eval_points", run.spec.eval_points, f"personal models first, for the measure {measure}")
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
-    for i in range(run.setting.num_clients):
+    for i, own in enumerate(samples):
         scores = partial(run.method.predict, run.work.model, tree.rows(thetas, i))
-        correct[i] = count_correct(scores, run.data_of(i, test=pool), run.setting.num_classes)[0].cpu().numpy()
-    labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
-    return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
+        correct[i] = count_correct(scores, run.data_of(i, test=own), run.setting.num_classes)[0].cpu().numpy()
+    return correct
 
 
 def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
@@ -121,5 +141,6 @@ FINAL_MEASURES = {
     "client_similarity": client_similarity,
     "model_distances": model_distances,
     "common_test": common_test,
+    "validation": validation,
     "attention": attention,
 }
