@@ -351,7 +351,7 @@ def test_a_committed_notebook_is_complete(path):
     assert "@@" not in text
     if guide:
         assert "".join(cells[0]["source"]).startswith("# Guide: ") and "**Purpose.**" in "".join(cells[0]["source"])
-        assert len(cells) <= 25 and "/tmp/" not in path.read_text()
+        assert len(cells) <= 15 and "/tmp/" not in path.read_text()
     else:
         purpose = "**Question.**" if path.stem == "notes" else "**Claim.**"
         assert (purpose in text or lesson) and "## Exercises" in text
