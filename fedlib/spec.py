@@ -72,9 +72,7 @@ class RunSpec:
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
     unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
     join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come
-    holdout: float = (
-        0.0  # share of each training part kept for validation, whatever the method; 0: where it needs one
-    )
+    holdout: float = 0.0  # share of each training part kept for validation, whatever the method; 0: where it needs one
     method_source: str = ""  # hash of the source of a method that is not fedlib's; filled in here
 
     def __post_init__(self):

@@ -34,7 +34,7 @@ class AccuracyTable:
     of the settings; row_of, column_of: where a printed cell belongs (None: nowhere)."""
 
     paper: str
-    numbers: tuple[str, ...]  # of the printed tables; a cell that is in several counts once
+    numbers: tuple[str | tuple[str, str], ...]  # of its printed tables, or (paper, number); each cell counts once
     columns: tuple[str, ...] | Callable[[dict], tuple[str, ...]]  # of the settings, where they differ
     task: Callable[[dict, str], dict]
     rows: Callable[[dict], dict[str, dict]]
@@ -101,7 +101,10 @@ class AccuracyTable:
 
     def printed(self, s: dict) -> pd.DataFrame:
         """The paper's readable cells that belong to a row and a column: row, column, value, std."""
-        cells = pd.concat([paper_table(self.paper, number) for number in self.numbers])
+        places = [(self.paper, number) if isinstance(number, str) else number for number in self.numbers]
+        if not places:
+            return pd.DataFrame(columns=["row", "column", "value", "std"])
+        cells = pd.concat([paper_table(*place) for place in places])
         cells = cells.dropna(subset=["value", "dataset"])
         cells = cells if self.dataset(s) is None else only(cells, dataset=self.dataset(s))
         places = {"row": self.row_of, "column": self.column_of}

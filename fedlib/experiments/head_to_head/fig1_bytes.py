@@ -1,0 +1,77 @@
+"""Figure 1: accuracy against what travels: the curves, and what every method reaches with FedAvg's bytes."""
+
+import numpy as np
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.readings import Reading
+from fedlib.analysis.tables import rows_of
+from fedlib.analysis.traffic import network_size
+from fedlib.base.draws import num_participants
+from fedlib.claims import below, in_columns, ours
+from fedlib.engine.result import RunResult
+from fedlib.experiments.head_to_head import task
+from fedlib.experiments.head_to_head.table2_accuracy import BYTES, best_of
+from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR
+
+
+def sent(r: RunResult) -> np.ndarray:
+    """Megabytes that a client has received and sent after every round, [T]: the mean over all clients."""
+    turns = num_participants(r.spec.num_members, r.spec.join_ratio) / r.spec.num_members  # of a client in a round
+    return np.cumsum(r.arrays["traffic"].sum(1)) * turns * BYTES / 1e6
+
+
+def of_fedavg(r: RunResult) -> float:
+    """Megabytes of a client in a whole run of FedAvg: its network down and up in every turn."""
+    turns = r.spec.rounds * num_participants(r.spec.num_members, r.spec.join_ratio) / r.spec.num_members
+    return 2 * network_size(r.spec)["model"] * turns * BYTES / 1e6
+
+
+def within_fedavgs_bytes(r: RunResult, column: str = "") -> list[Reading]:
+    """The last accuracy that was measured before a client had sent and received more than FedAvg's whole run does."""
+    values = r.arrays["client_accuracy"]
+    there = np.flatnonzero(~np.isnan(values[:, 0]) & (sent(r) <= of_fedavg(r) * (1 + 1e-9)))
+    if not len(there):
+        return []
+    own = values[there[-1]]
+    return [Reading(r.point, True, float(own.mean()), own, np.ones(len(own)), {"round": int(there[-1]) + 1})]
+
+
+def curve(r: RunResult) -> pd.DataFrame:
+    """One row an evaluated round: round, MB, accuracy in percent, and FedAvg's MB in a whole run."""
+    values = r.arrays["client_accuracy"].mean(1)
+    there = np.flatnonzero(~np.isnan(values))
+    own = {"round": there + 1, "MB": sent(r)[there], "accuracy": 100 * values[there], "budget": of_fedavg(r)}
+    return pd.DataFrame(own)
+
+
+TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the accuracies with FedAvg's bytes: curves, the mean over seeds by task, method and round."""
+    every = rows_of(found, ("method", "task", "seed"), curve)
+    curves = every.groupby(["task", "method", "round"], sort=False)[["MB", "accuracy", "budget"]].mean().reset_index()
+    tables = TABLE.analyse(s, found)
+    return {**tables, "compare": task.unprinted(tables["compare"]), "curves": curves}
+
+
+ITEM = TABLE.item(
+    title="Head to head, Figure 1: accuracy against bytes",
+    claim="With as many bytes as FedAvg sends in all its rounds the methods that download several models are behind.",
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    draft=True,
+    settings=task.SETTINGS,
+    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
+    analyse=analyse,
+    figure=lambda tables: figures.by_bytes(tables["curves"], tables["curves"].groupby("task")["budget"].first()),
+    claims=(
+        ours("With as many bytes as FedAvg sends pFedSV and FedFomo, which download several models, are below "
+             "FedAvg + FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
+        ours("With as many bytes pFedSV that sends classifiers only (D+C) is above whole pFedSV on every task.",
+             below(["pfedsv"], [CLASSIFIERS_ONLY])),
+        ours("With as many bytes the best of the four is above FedAvg + FT on every task.",
+             in_columns(best_of(FOUR, ["fedavg_ft"]), (*FOUR, "fedavg_ft"))),
+    ),
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""Figure 2: accuracy against images per client, and where each method stops paying."""
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import columns_read, differences
+from fedlib.claims import below, ours
+from fedlib.claims.checks import changes, gap
+from fedlib.engine.result import RunResult
+from fedlib.experiments.head_to_head import task
+from fedlib.experiments.head_to_head.task import FOUR, SUP
+from fedlib.experiments.item import per_profile
+from fedlib.figures.looks import proper
+
+TITLE = "{} images".format
+BASES = ("local", "fedavg_ft")
+
+
+def with_images(s: dict, column: str) -> dict:
+    """FedSimSup's task, in which all clients have two classes and equally much: so many training images each (without
+    the validation part), and always as many test images."""
+    own, n = task.with_rates(s, SUP), int(column.split()[0])
+    each = n / (1 - s["holdout"]) + s["tests"]
+    return own | {"images": round(own["num_clients"] * each), "test_fraction": s["tests"] / each}
+
+
+CURVE = task.table(
+    with_images, columns=lambda s: tuple(TITLE(n) for n in s["sizes"]), numbers=(),
+    seeds=lambda s, row, column: task.repeated(s, row, SUP),
+)  # fmt: skip
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the accuracies: pays, up to how many images each method is above training alone and above FedAvg + FT."""
+    tables = CURVE.analyse(s, found)
+    shown = tables["cells"]
+    shown = shown.assign(images=shown["column"].str.split().str[0].astype(int))
+    leads = [differences(tables, row, "local")[0].assign(row=row) for row in dict.fromkeys(shown["row"])]
+    over = pd.concat([lead[["column", "row", "difference", "low", "high"]] for lead in leads] or [pd.DataFrame()])
+    over = over.rename(columns={"difference": "lead", "low": "lead_low", "high": "lead_high"})
+    return {
+        **tables,
+        "cells": shown.merge(over, "left", ["column", "row"]) if len(over) else shown,
+        "compare": task.unprinted(tables["compare"]),
+        "pays": pays(tables),
+    }
+
+
+def pays(tables) -> pd.DataFrame:
+    """One row a method: up to how many images it is above training alone, and above FedAvg + FT, with every smaller
+    size; "not told apart" where an interval reaches 0, from there on nothing is said."""
+    lines = []
+    for row in dict.fromkeys(tables["tidy"]["row"]):
+        line = {"method": row}
+        for base in BASES:
+            line[f"above {proper(base)} up to"] = "" if row == base else _up_to(differences(tables, row, base)[0])
+        lines.append(line)
+    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)} up to" for base in BASES)])
+
+
+def _up_to(found: pd.DataFrame) -> str:
+    """The last size of those, from the smallest on, at which a difference is above 0, and what comes then."""
+    last = "nowhere"
+    for line in found.itertuples():
+        if line.low <= 0:
+            then = "below it" if line.high < 0 else "not told apart"
+            return f"{last}; {then} at {line.column}"
+        last = line.column
+    return f"{last}, the most" if len(found) else "not run"
+
+
+def first_to_last(tables):
+    """The lead of the best of the four over training alone falls from the fewest images to the most."""
+    return changes({"best of the four": lambda m: m[list(FOUR)].max(axis=1, skipna=False) - m["local"]}, -1,
+                   (*FOUR, "local"))(tables)  # fmt: skip
+
+
+def at_end(which: int, check):
+    """A check in the first column, of fewest images, or in the last."""
+    return lambda tables: check(columns=columns_read(tables)[which:][:1])(tables)
+
+
+ITEM = CURVE.item(
+    title="Head to head, Figure 2: images per client",
+    claim="The fewer images clients have, the more they gain from each other.",
+    smaller=task.SMALLER + "; 10 to 80 training images of a client instead of 20 to 500, and 40 test images instead of "
+    "100",
+    smaller_overnight=task.SMALLER_OVERNIGHT + "; three seeds",
+    draft=True,
+    settings=per_profile(
+        task.SETTINGS, sizes=[("10",), ("10", "40", "80"), ("20", "50", "100", "200", "500")], tests=[40, 40, 100],
+        overnight=dict(seeds=3),
+    ),
+    minutes={"smoke": 0.1, "quick": 0.4, "overnight": 30, "paper": 3000},
+    analyse=analyse,
+    figure=lambda tables: figures.by_images(tables["cells"]),
+    shown={"pays": "Up to how many training images a method is above training alone, and above FedAvg + FT"},
+    claims=(
+        ours("The lead of the best of the four over training alone falls from the fewest images to the most.",
+             first_to_last),
+        ours("So does FedAvg + FT's.",
+             changes({"FedAvg + FT": gap("fedavg_ft", ["local"])}, -1, ("fedavg_ft", "local"))),
+        ours("With the fewest images every one of the four and FedAvg + FT are above training alone.",
+             at_end(0, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
+        ours("With the most images they still are.",
+             at_end(-1, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
+    ),
+)  # fmt: skip

@@ -1,0 +1,199 @@
+"""Notes: which method should I use, and when? Every sentence of the answer is a claim with a verdict."""
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import means
+from fedlib.claims import Verdict, apart, below, best, decided, in_columns, not_tested, ours
+from fedlib.claims.verdicts import in_words
+from fedlib.engine.result import RunResult
+from fedlib.experiments.head_to_head import (
+    fig1_bytes,
+    fig2_images,
+    fig3_worst,
+    fig4_newcomers,
+    table1_rates,
+    table2_accuracy,
+    task,
+)
+from fedlib.experiments.head_to_head.fig2_images import at_end
+from fedlib.experiments.head_to_head.fig3_worst import WORST
+from fedlib.experiments.head_to_head.fig4_newcomers import AFTER, TAKING
+from fedlib.experiments.head_to_head.table2_accuracy import average_lead
+from fedlib.experiments.head_to_head.task import FOUR
+from fedlib.experiments.item import Item, Runs
+from fedlib.figures.looks import proper
+
+PARTS = {
+    "rates": table1_rates, "accuracy": table2_accuracy, "bytes": fig1_bytes, "images": fig2_images,
+    "worst": fig3_worst, "newcomers": fig4_newcomers,
+}  # fmt: skip
+ENOUGH = 2  # points: less is not worth a more complicated method; a line of ours
+
+
+def settings_of(part: str, s: dict) -> dict:
+    """The settings of another item at this scale, with as many seeds as are asked for here."""
+    own, usual = PARTS[part].ITEM.settings[s["scale"]], task.SETTINGS[s["scale"]]["seeds"]
+    return own if s["seeds"] == usual else own | {"seeds": s["seeds"]}
+
+
+def runs(s: dict) -> Runs:
+    """The runs of all other items; many are the same."""
+    return {
+        (part, *key): spec
+        for part, module in PARTS.items()
+        for key, spec in module.ITEM.runs(settings_of(part, s)).items()
+    }
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """tidy: that of every part; compare: one row a method, the answer at a glance; hidden: the tables of the parts."""
+    tables = {}
+    for part, module in PARTS.items():
+        own = {key[1:]: r for key, r in found.items() if key[0] == part}
+        own = own if module.ITEM.diverging else {key: r for key, r in own.items() if r.status == "finished"}
+        made = module.ITEM.analyse(settings_of(part, s), own)
+        tables |= {f"_{part}.{name}": frame for name, frame in made.items()}
+    tidy = pd.concat([tables[f"_{part}.tidy"].assign(part=part) for part in PARTS], ignore_index=True)
+    names = ["part", "column", "row", "seed", "point", "accuracy"]
+    return {**tables, "tidy": tidy[names], "compare": task.unprinted(at_a_glance(tables))}
+
+
+def of(part: str, tables) -> dict[str, pd.DataFrame]:
+    """The tables of a part."""
+    start = f"_{part}."
+    return {name.removeprefix(start): frame for name, frame in tables.items() if name.startswith(start)}
+
+
+def at_a_glance(tables) -> pd.DataFrame:
+    """Leads over FedAvg + FT on the average over the tasks: in accuracy, with FedAvg's bytes, of the worst tenth; up to
+    how many images it beats training alone; what a newcomer has after an epoch."""
+    accuracy, images = of("accuracy", tables), of("images", tables)
+    ahead = images["pays"].set_index("method") if len(images["pays"]) else pd.DataFrame()
+    costs = accuracy["costs"].groupby("method")["bytes, FedAvg = 1"].mean()
+    lines = []
+    for row in dict.fromkeys(accuracy["tidy"]["row"]):
+        line = {"method": row}
+        for title, part, where in (
+            ("accuracy", "accuracy", {}), ("with FedAvg's bytes", "bytes", {}), ("the worst tenth", "worst", WORST),
+        ):  # fmt: skip
+            margin = None if row == "fedavg_ft" else average_lead(of(part, tables), row, "fedavg_ft", **where)[0]
+            line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
+        beaten = [name for name in ahead.columns if proper("local") in name]
+        line["above training alone up to"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
+        line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
+        lines.append(line)
+    return pd.DataFrame(lines, columns=None if lines else ["method"])
+
+
+# checks ---------------------------------------------------------------------------------------------------------------
+
+
+def seen_in(part: str, check):
+    """A check of another item's tables."""
+    return lambda tables: check(of(part, tables))
+
+
+def average(leads, part: str = "accuracy", sign: int = 1, by: float = 0, **where):
+    """A check of leads (row, other) on the average over the tasks: each above `by` points, or below with sign -1."""
+
+    def check(tables) -> Verdict:
+        margins, said = {}, []
+        for row, other in leads:
+            lead, lacks = average_lead(of(part, tables), row, other, **where)
+            if lead is None:
+                return not_tested(lacks)
+            margins[f"{row} over {other}"] = sign * (lead - by)
+            said.append(f"{row} {apart(lead)} over {other}")
+        return decided(margins, f"{', '.join(said)}" + (f"; the line of {by:g} is ours" if by else ""))
+
+    return check
+
+
+def one_leads(tables) -> Verdict:
+    """The best of the four, on the average over the tasks, is above the other three."""
+    m, columns = means(of("accuracy", tables)), task.TASKS
+    lacking = [f"{row} ({column})" for row in FOUR for column in columns if (column, row) not in m]
+    if lacking:
+        return not_tested(f"without {', '.join(lacking)}")
+    mean = {row: sum(m[column][row] for column in columns) / len(columns) for row in FOUR}
+    first, *others = sorted(FOUR, key=lambda row: -mean[row].iloc[0])
+    margins = {f"{first} over {other}": mean[first] - mean[other] for other in others}
+    said = ", ".join(f"{apart(margin)} over {name.split()[-1]}" for name, margin in margins.items())
+    return decided(margins, f"{first} {mean[first].iloc[0]:.1f} %, {said}")
+
+
+def little_left(m):
+    """A judge: with this many images nobody is more than ENOUGH points above training alone."""
+    margins = {row: ENOUGH - (m[row] - m["local"]) for row in m.columns.drop("local")}
+    rival = m.iloc[0].drop("local").idxmax()
+    return margins, f"{rival} {apart(m[rival] - m['local'])} over local; the line of {ENOUGH} is ours"
+
+
+COMPARED = (*FOUR, "fedavg_ft", "local")
+CLAIMS = (
+    ours("A simple method is enough: on the average over the four tasks none of the four is more than 2 points above "
+         "FedAvg + FT.", average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)),
+    ours("Training alone is not enough: on the average over the tasks FedAvg + FT is more than 2 points above it.",
+         average([("fedavg_ft", "local")], by=ENOUGH)),
+    ours("One model for all is not enough: on the average FedAvg without fine-tuning is below training alone.",
+         average([("local", "fedavg")])),
+    ours("Sharing all but the classifier is as good as fine-tuning: on the average FedPer and FedRep are less than 2 "
+         "points below FedAvg + FT.", average([("fedavg_ft", "fedper"), ("fedavg_ft", "fedrep")], sign=-1, by=ENOUGH)),
+    ours("If it is to be one of the four, one of them is above the other three on the average over the tasks.",
+         one_leads),
+    ours("With few images work together: with the fewest FedAvg + FT and all of the four are above training alone.",
+         seen_in("images", at_end(0, lambda columns: below(["local"], COMPARED[:-1], columns=columns)))),
+    ours("With many it matters little: with the most nobody of the four, nor FedAvg + FT, is more than 2 points above "
+         "training alone.",
+         seen_in("images", at_end(-1, lambda columns: in_columns(
+             little_left, COMPARED, columns=columns, among=COMPARED)))),
+    ours("Where bytes count take FedAvg + FT: with FedAvg's bytes none of the four is above it on the average.",
+         average([("fedavg_ft", row) for row in FOUR], "bytes")),
+    ours("For the clients that are worst off, too: on the average over the tasks the worst tenth has more of FedAvg + "
+         "FT than of training alone.", average([("fedavg_ft", "local")], "worst", **WORST)),
+    ours("For clients that come later: after one epoch they are best off with FedAvg's model.",
+         seen_in("newcomers", best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER))),
+    ours("It does not hang on the point of the test: where the four are tested after local training, none of them is "
+         "more than 2 points above FedAvg + FT either.",
+         lambda tables: average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)(after_training(tables))),
+    ours("It does not hang on the learning rate: with the rate that suits FedAvg + FT best each of the four loses less "
+         "than 2 points.", seen_in("rates", table1_rates.at_a_rate_of_another)),
+)  # fmt: skip
+
+
+def after_training(tables) -> dict[str, pd.DataFrame]:
+    """The tables with the four tested after local training, and all others as before."""
+    found = dict(tables)
+    for name in ("_accuracy.tidy", "_accuracy._clients"):
+        frame = tables[name]
+        four = frame["row"].isin(FOUR)
+        found[name] = frame.assign(headline=frame["headline"].where(~four, frame["point"] == "post"))
+    return found
+
+
+def answer(tables) -> str:
+    """Every sentence with its verdict and its numbers, as a list in Markdown."""
+    lines = []
+    for claim in CLAIMS:
+        v = claim.check(tables)
+        lines.append(f"* *{in_words(v.status, claim.kind).capitalize()}:* {claim.text} ({v.evidence})")
+    return "\n".join(["", *lines])
+
+
+ITEM = Item(
+    title="Head to head: which method, and when",
+    claim=CLAIMS[0].text,
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    draft=True,
+    settings=task.SETTINGS,
+    minutes={"smoke": 0.3, "quick": 3, "overnight": 180, "paper": 30000},
+    runs=runs,
+    analyse=analyse,
+    diverging=True,
+    partial=True,
+    figure=lambda tables: figures.leads(of("accuracy", tables)["_by_task"]),
+    answer=answer,
+    claims=CLAIMS,
+)

@@ -1,0 +1,128 @@
+"""Table 1: every method's learning rate, chosen from one grid by the validation parts."""
+
+import numpy as np
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import means
+from fedlib.analysis.readings import Reading
+from fedlib.claims import Verdict, apart, decided, implementation, not_tested, ours, verdict
+from fedlib.engine.result import RunResult
+from fedlib.experiments.head_to_head import task
+from fedlib.experiments.head_to_head.task import FOUR
+from fedlib.experiments.item import per_profile
+
+AT = " at "
+LEAST = 2  # points of validation accuracy
+
+
+def on_validation(r: RunResult, column: str = "") -> list[Reading]:
+    """Accuracy on the validation part, of the models that are tested first; mean over clients."""
+    if r.status != "finished":
+        return []
+    values = r.arrays["val_correct"] / r.arrays["val_tests"]
+    return [Reading(r.point, True, float(values.mean()), values, np.ones(len(values)))]
+
+
+def every_rate(s: dict) -> dict[str, dict]:
+    """Every method with every rate of the grid."""
+    return {f"{name}{AT}{rate:g}": own | {"lr": rate} for name, own in task.rows(s).items() for rate in s["rates"]}
+
+
+TABLE = task.table(
+    task.conditions, rows=every_rate, numbers=(), read=on_validation,
+    seeds=lambda s, row, column: min(1, task.repeated(s, row.partition(AT)[0], column)),
+)  # fmt: skip
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """chosen: by task and method the accuracy with every rate, in percent, the best rate and the one in use (`whole`:
+    all rates were tried); compare: the rates in use beside those that the papers print for all their methods."""
+    tables = TABLE.analyse(s, found)
+    m = means(tables)
+    lines = []
+    for column in dict.fromkeys(column for _, column, _ in found):
+        for name in (name for name in s["methods"] if task.runs_in(name, column)):
+            tried = [rate for rate in s["rates"] if (f"{name}{AT}{rate:g}", column, 0) in found]
+            own = {rate: m[key].iloc[0] for rate in tried if (key := (column, f"{name}{AT}{rate:g}")) in m}
+            if own:
+                shown = {f"{r:g}": f"{own[r]:.1f}" if r in own else "diverged" for r in tried}
+                best = {"best": max(own, key=own.get), "in use": task.rate(s, column, name)}
+                lines.append({"task": column, "method": name, **shown, **best, "whole": len(tried) == len(s["rates"])})
+    names = ["task", "method", *(f"{rate:g}" for rate in s["rates"]), "best", "in use", "whole"]
+    chosen = pd.DataFrame(lines, columns=names).fillna("")
+    return {**tables, "chosen": chosen, "compare": beside_the_papers(chosen)}
+
+
+def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:
+    """The rates in use, one row a method, one column a task, and the papers' own."""
+    columns = list(dict.fromkeys(chosen["task"]))
+    wide = chosen.set_index(["method", "task"])["in use"].unstack().reindex(dict.fromkeys(chosen["method"]))
+    compare = pd.DataFrame({"method": wide.index})
+    for column in columns:
+        compare[f"{column}: ours"] = ["" if rate != rate else f"{rate:g}" for rate in wide[column]]
+        compare[f"{column}: paper, all methods"] = f"{task.at_scale('paper', column)['lr']:g}"
+    return compare
+
+
+def as_chosen(tables) -> Verdict:
+    chosen = tables["chosen"]
+    if not len(chosen) or not chosen["whole"].all():
+        return not_tested("not all rates of the grid were run")
+    same = chosen["best"] == chosen["in use"]
+    others = [f"{line['task']}, {line['method']}" for _, line in chosen[~same].iterrows()]
+    return verdict(same.all(), f"{same.sum()} of {len(chosen)}" + (f"; not {', '.join(others)}" if others else ""))
+
+
+def inside(tables) -> Verdict:
+    """No rate in use is the smallest or the largest of the grid."""
+    chosen = tables["chosen"]
+    if not len(chosen) or not chosen["whole"].all():
+        return not_tested("not all rates of the grid were run")
+    grid = [float(name) for name in chosen.columns[2:-3]]
+    ends = {end: chosen[chosen["in use"] == rate] for end, rate in (("smallest", grid[0]), ("largest", grid[-1]))}
+    said = [f"{len(own)} of {len(chosen)} are the {end}" for end, own in ends.items()]
+    return verdict(not any(map(len, ends.values())), ", ".join(said))
+
+
+def at_a_rate_of_another(tables) -> Verdict:
+    """With FedAvg + FT's rate every one of the four methods is less than LEAST points below its best."""
+    m, chosen = means(tables), tables["chosen"].set_index(["task", "method"])
+    margins, said = {}, []
+    for column in dict.fromkeys(key[0] for key in chosen.index):
+        for name in FOUR:
+            if any((column, other) not in chosen.index for other in (name, "fedavg_ft")):
+                return not_tested(f"without {name} and fedavg_ft ({column})")
+            own, other = chosen["best"][column, name], chosen["best"][column, "fedavg_ft"]
+            if own != other:
+                there = (column, f"{name}{AT}{other:g}")
+                if there not in m:  # it diverged
+                    return verdict(False, f"{column}: {name} diverges with {other:g}")
+                loss = m[column, f"{name}{AT}{own:g}"] - m[there]
+                margins[f"{column}: {name}"] = LEAST - loss
+                said.append(f"{column}: {name} {apart(-loss)} with {other:g} instead of {own:g}")
+    if not margins:
+        return verdict(True, "all have FedAvg + FT's rate")
+    return decided(margins, f"{'; '.join(said)}; the line of {LEAST} points is ours")
+
+
+ITEM = TABLE.item(
+    title="Head to head, Table 1: learning rates",
+    claim="Every method has the learning rate that suits it best, chosen from one grid on data that it is not tested "
+    "on.",
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    draft=True,
+    settings=per_profile(task.SETTINGS, seeds=1),
+    minutes={"smoke": 0.1, "quick": 1.5, "overnight": 45, "paper": 6000},
+    analyse=analyse,
+    diverging=True,
+    figure=lambda tables: figures.rates(tables["chosen"]),
+    shown={"chosen": "Accuracy on the validation parts, %, by rate; the best rate and the one in use"},
+    claims=(
+        implementation("The rates in use are those that do best on the validation parts.", as_chosen),
+        ours("No rate in use lies at an end of the grid.", inside),
+        ours("With the rate that suits FedAvg + FT best each of the four papers' methods loses less than 2 points.",
+             at_a_rate_of_another),
+    ),
+)  # fmt: skip

@@ -1,0 +1,132 @@
+"""Table 2: the four papers' methods on each other's tasks, beside simple methods, under equal conditions."""
+
+import pandas as pd
+
+from fedlib.analysis.accuracies import columns_read, differences, means, without
+from fedlib.claims import Verdict, apart, below, decided, in_columns, not_tested, ours, within
+from fedlib.claims.checks import on_shared_seeds
+from fedlib.engine.result import RunResult
+from fedlib.experiments.head_to_head import task
+from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, OWNERS, SPLIT
+from fedlib.figures.looks import proper
+
+TABLE = task.table(task.with_rates)
+BYTES = 4  # of a number in float32
+
+
+def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
+    """What a method costs in a task, one row each: megabytes down and up of a client's turn on average, both together
+    and the seconds of training a sample as ratios to FedAvg's of the same seeds (means over seeds)."""
+    lines = []
+    for (row, column, seed), r in found.items():
+        turns = r.arrays["traffic"].mean(0) * BYTES / 1e6
+        lines.append((column, row, seed, *turns, turns.sum(), r.seconds["per_sample"]))
+    frame = pd.DataFrame(lines, columns=["task", "method", "seed", "MB down", "MB up", "MB", "seconds"])
+    base = frame[frame["method"] == "fedavg"].set_index(["task", "seed"])
+    if not len(base):
+        return pd.DataFrame(columns=["task", "method", "MB down", "MB up", "bytes, FedAvg = 1", "time, FedAvg = 1"])
+    keys = pd.MultiIndex.from_frame(frame[["task", "seed"]])
+    for name, title in (("MB", "bytes, FedAvg = 1"), ("seconds", "time, FedAvg = 1")):
+        frame[title] = frame[name].to_numpy() / base[name].reindex(keys).to_numpy()
+    shown = ["MB down", "MB up", "bytes, FedAvg = 1", "time, FedAvg = 1"]
+    return frame.groupby(["task", "method"], sort=False)[shown].mean().round(3).reset_index()
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """Besides the accuracies: costs; leads, every method's over FedAvg + FT and over training alone; _by_task, those
+    over FedAvg + FT task by task: column, row, difference, low, high."""
+    tables = TABLE.analyse(s, found)
+    by_task = [differences(tables, row, "fedavg_ft")[0].assign(row=row) for row in s["methods"] if row != "fedavg_ft"]
+    return {**tables, "costs": costs(found), "leads": leads(tables), "_by_task": pd.concat(by_task)}
+
+
+def leads(tables) -> pd.DataFrame:
+    """By row, averaged over the tasks: its lead over FedAvg + FT and over training alone, in points, with intervals."""
+    columns, lines = columns_read(tables), []
+    for row in dict.fromkeys(tables["tidy"]["row"]):
+        line = {"method": row}
+        for other in ("fedavg_ft", "local"):
+            margin, _ = average_lead(tables, row, other)
+            line[f"above {proper(other)}"] = "" if margin is None or row == other else apart(margin)
+        lines.append(line)
+    titles = ["method", *(f"above {proper(other)}" for other in ("fedavg_ft", "local"))]
+    return pd.DataFrame(lines, columns=titles if columns else ["method"])
+
+
+def average_lead(tables, row: str, other: str, **where) -> tuple[pd.Series | None, str]:
+    """Draws of a row's lead over another on the average over the tasks, or None and what is missing; where: as in
+    `means`."""
+    compared, _ = on_shared_seeds(tables, (row, other))
+    m, columns = means(compared, **where), columns_read(tables, **where)
+    if lacks := without(m, (row, other), columns) or ("" if columns else "nothing was run"):
+        return None, lacks
+    return sum(m[column][row] - m[column][other] for column in columns) / len(columns), ""
+
+
+def at_home(**where):
+    """A check that each of the four is above all other rows on the task of its own paper."""
+
+    def check(tables) -> Verdict:
+        compared, over = on_shared_seeds(tables)
+        m, columns, margins, said = means(compared, **where), columns_read(tables, **where), {}, []
+        for column, own in OWNERS.items():
+            if column not in columns or own not in m[column]:
+                return not_tested(f"without {own} ({column})")
+            others = m[column].drop(columns=own)
+            if not others.shape[1]:
+                return not_tested(f"{column}: nothing to compare with")
+            rival = others.iloc[0].idxmax()
+            margins |= {f"{column}: {name}": m[column][own] - others[name] for name in others}
+            said.append(f"{column}: {own} {apart(m[column][own] - others[rival])} against the best other, {rival}")
+        return decided(margins, "; ".join(said), over)
+
+    return check
+
+
+def best_of(rows, others):
+    """A judge: the best of some rows is above every one of the others."""
+
+    def judge(m):
+        lead = m[list(rows)].max(axis=1, skipna=False)
+        margins = {other: lead - m[other] for other in others}
+        rival = m.iloc[0][list(others)].idxmax()
+        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} against {rival}"
+
+    return judge
+
+
+HOME = ours("Each of the four is the most accurate method on the task of its own paper.", at_home())
+ABOVE_TUNED = tuple(
+    ours(f"{proper(row)} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR
+)  # fmt: skip
+SPLITS_BEATEN = ours(
+    "On every task the best of the four is above FedPer and FedRep.",
+    in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT)),
+)
+ITEM = TABLE.item(
+    title="Head to head, Table 2: four methods on each other's tasks",
+    claim=HOME.text,
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    draft=True,
+    settings=task.SETTINGS,
+    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
+    analyse=analyse,
+    shown={
+        "leads": "Leads on the average over the tasks, in points",
+        "costs": "What a client's turn costs, in megabytes and beside FedAvg; times are of runs side by side, so rough",
+        "points": "At every point that was evaluated, %",
+    },
+    claims=(
+        HOME,
+        *ABOVE_TUNED,
+        ours("Each of the four is above training alone on every task.", below(["local"], FOUR)),
+        SPLITS_BEATEN,
+        ours("FedAvg, one model for all, is below training alone on every task.", below(["fedavg"], ["local"])),
+        ours("FedAvg + FT is above training alone on every task.", below(["local"], ["fedavg_ft"])),
+        ours("pFedSV that sends classifiers only (D+C) is within a point of pFedSV on every task.",
+             within(["pfedsv", CLASSIFIERS_ONLY], 1)),
+        ours("After local training (`post`), too, each of the four is the best on the task of its own paper.",
+             at_home(point="post")),
+    ),
+)  # fmt: skip

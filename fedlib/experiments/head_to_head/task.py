@@ -1,0 +1,153 @@
+"""What the items of the head-to-head share: the four papers' tasks, twelve rows, and the conditions that are equal.
+
+A task is a column of a paper's own table, with the paper's clients, network and rounds at the same scale. Equal for all
+methods are: the clients and their samples; a validation part, a fifth of every training part, that nobody trains on;
+local epochs; batches; the grid of learning rates, from which each method gets its own by that validation part; the
+points of evaluation.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.analysis.readings import last_round
+from fedlib.experiments.accuracy_table import AccuracyTable
+from fedlib.experiments.fedsimsup import task as fedsimsup
+from fedlib.experiments.fedsimsup.table2_pathological import COLUMNS as FEW_CLASSES
+from fedlib.experiments.item import per_profile
+from fedlib.experiments.pfedcs import task as pfedcs
+from fedlib.experiments.pfedsim import task as pfedsim
+from fedlib.experiments.pfedsv import task as pfedsv
+
+SIM, SUP, CS, SV = "pFedSim's task", "FedSimSup's task", "PFedCS's task", "pFedSV's task"
+OWNERS = {SIM: "pfedsim", SUP: "fedsimsup", CS: "pfedcs", SV: "pfedsv"}  # whose task it is
+TASKS = tuple(OWNERS)
+FOUR, CLASSIFIERS_ONLY = tuple(OWNERS.values()), "pfedsv, D+C"
+SPLIT = ("fedper", "fedrep")
+SIMPLE = ("local", "fedavg_ft", *SPLIT)
+ROWS = ("local", "fedavg", "fedavg_ft", "fedbn", *SPLIT, "fedfomo", *FOUR, CLASSIFIERS_ONLY)
+SMOKED = ("local", "fedavg_ft", "pfedsim", "pfedsv")  # in smoke, which must be quick
+FIRST_POINT = {"local": "post", "fedavg": "glob", "fedper": "recv", "fedrep": "recv", "fedbn": "recv", "pfedcs": "recv"}
+NORMALISED = (SIM,)  # tasks whose network has batch norm; elsewhere FedBN is FedAvg
+
+SHRUNK = {
+    SIM: {"images": 20_000, "min_size": 10, "rounds": 60},
+    SUP: {"images": 20_000, "min_size": 10, "rounds": 60},
+    CS: {"images": 20_000, "min_size": 10, "rounds": 12, "batch_size": 32, "width": 0.125},
+    SV: {"images": 10_000, "min_size": 10, "rounds": 20, "width": 0.125},
+}  # overnight, of the papers' settings
+SETTINGS = per_profile(
+    scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
+    local_epochs=[1, 5, 5],
+    rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None],
+    overnight=dict(scale="overnight"),
+)  # fmt: skip
+SMALLER = (
+    "digits (16x16) in place of CIFAR, with the clients and rounds of the papers' quick profiles (20, 10, 20 and 10 "
+    "clients; 15, 15, 8 and 6 rounds); three rates instead of four; one seed instead of five"
+)
+SMALLER_OVERNIGHT = (
+    "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
+    "FedSimSup's clients) and 12 instead of 200 (PFedCS's, with batches of 32 instead of 100); CNNs with an eighth of "
+    "the channels and units; clients of at least 10 images instead of 40"
+)
+
+
+PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
+EVALUATIONS = 5  # about, of a run
+MEASURES = ("validation", "client_accuracy", "traffic")
+
+
+def at_scale(scale: str, column: str) -> dict:
+    """A paper's task at a scale: fields of a run, parameters of its scheme, options of its model."""
+    profile, own = ("paper", SHRUNK[column]) if scale == "overnight" else (scale, {})
+    if column == SIM:
+        task = pfedsim.of_column(pfedsim.SETTINGS[profile], "Dir(0.1)")
+    elif column == SUP:
+        task = fedsimsup.of_column(fedsimsup.SETTINGS[profile], FEW_CLASSES["cifar10, 2 classes, 50"])
+    elif column == CS:
+        task = pfedcs.of_column(pfedcs.SETTINGS[profile], pfedcs.PATHOLOGICAL["cifar100, 10 classes"])
+    else:
+        task = pfedsv.at_scale(pfedsv.SETTINGS[profile], "few", "ring")
+    task |= own
+    return task | {"eval_every": max(1, task["rounds"] // EVALUATIONS)}
+
+
+def conditions(s: dict, column: str) -> dict:
+    """What all runs of a column have in common."""
+    return (
+        at_scale(s["scale"], column) | {name: s[name] for name in ("holdout", "local_epochs")} | {"measures": MEASURES}
+    )
+
+
+def rows(s: dict) -> dict[str, dict]:
+    """The methods, each tested first as its client gets the model, then after local training.
+
+    Training alone gets nothing, and is tested after training only; FedAvg + FT after a round's epochs of fine-tuning.
+    """
+    tuned = {"k": s["local_epochs"], "eval_points": (f"ft({s['local_epochs']})", "glob")}
+    found = {}
+    for name in s["methods"]:
+        method, _, variant = name.partition(", ")
+        points = tuple(dict.fromkeys((FIRST_POINT.get(method, "agg"), "post")))
+        found[name] = {"method": method, "eval_points": points} | ({"variant": variant} if variant else {})
+    return {name: own | tuned if own["method"] == "fedavg_ft" else own for name, own in found.items()}
+
+
+@cache
+def chosen_rates() -> dict[tuple[str, str, str], float]:
+    """Learning rates by scale, column and row: what `table1_rates` finds in the stored runs, written down."""
+    with (Path(__file__).parent / "rates.csv").open(encoding="utf-8", newline="") as file:
+        return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
+
+
+def rate(s: dict, column: str, name: str) -> float:
+    """The learning rate of a row: chosen at this scale. Smoke takes quick's, and the papers' settings the night's."""
+    scale = {"smoke": "quick", "paper": "overnight"}.get(s["scale"], s["scale"])
+    return chosen_rates()[scale, column, name]
+
+
+def with_rates(s: dict, column: str, **more) -> dict:
+    """The task of a column, with every row's own learning rate; more: other fields of its runs."""
+    rates = {name: {"lr": rate(s, column, name)} for name in s["methods"] if runs_in(name, column)}
+    return conditions(s, column) | more | {"rows": rates}
+
+
+def runs_in(name: str, column: str) -> bool:
+    """Whether a row is run in a column: FedBN only where the network has batch norm, for it is FedAvg elsewhere."""
+    return name != "fedbn" or column in NORMALISED
+
+
+def repeated(s: dict, name: str, column: str) -> int:
+    """Seeds of a cell."""
+    return s["seeds"] if runs_in(name, column) else 0
+
+
+def column_of(cell) -> str | None:
+    """Where a printed cell belongs: every paper has its own task."""
+    printed = {
+        SIM: {"paper": "pfedsim", "dataset": "cifar10", "partition_param": 0.1},
+        SUP: {"paper": "fedsimsup", "dataset": "cifar10", "partition_param": 2, "clients": 50},
+        CS: {"paper": "pfedcs", "dataset": "cifar100", "partition_param": 10},
+        SV: {"paper": "pfedsv", "dataset": "cifar10", "clients": 10},
+    }
+    return next((name for name, own in printed.items() if all(cell[key] == own[key] for key in own)), None)
+
+
+def table(task: Callable[[dict, str], dict], **more) -> AccuracyTable:
+    """A table of the twelve rows on the four tasks, means over clients; task: of a column; more: what is otherwise."""
+    given = dict(
+        paper="head_to_head", numbers=PRINTED, columns=TASKS, rows=rows, column_of=column_of, dataset=lambda s: None,
+        read=last_round("client_mean"), seeded=("seed", "partition_seed"), seeds=repeated,
+    )  # fmt: skip
+    return AccuracyTable(task=task, **given | more)
+
+
+def unprinted(compare: pd.DataFrame) -> pd.DataFrame:
+    """A table of what no paper has."""
+    return compare.assign(paper="not in any of the four")
