@@ -12,9 +12,11 @@ import pkgutil
 import re
 from importlib import import_module
 
+from fedlib import algorithms
 from fedlib.base.errors import choose
 from fedlib.experiments.item import PROFILES, Item, OpenItem
 from fedlib.experiments.paper_numbers import paper_table
+from fedlib.figures.looks import proper_name
 
 FILES = re.compile(r"(fig|table)s?\d\w*|notes")  # other files of a paper's folder are what its items share
 
@@ -41,6 +43,16 @@ def find(name: str) -> Item:
     return dataclasses.replace(module.ITEM, name=name)
 
 
+def about(folder: str) -> tuple[str, str, str]:
+    """(name, title, place of publication) of a folder of items: of the paper, or of a comparison of our own, which has
+    no place."""
+    if folder in algorithms.of_fedlib():
+        place, title = algorithms.citation(folder)
+        return proper_name(folder), title, place
+    title = import_module(f"{__name__}.{folder}").__doc__.strip().rstrip(".")
+    return title.partition(":")[0], title, ""
+
+
 def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
     """Open an item by name; the environment variable FEDLIB_PROFILE wins. Raises BadValue for unknown names."""
     return OpenItem(find(name), os.environ.get("FEDLIB_PROFILE") or profile, **options)
@@ -62,4 +74,15 @@ def stored(name: str, profile: str) -> OpenItem | None:
     return item if item.can_be_shown else None
 
 
-__all__ = ["PROFILES", "Item", "OpenItem", "at_paper_scale", "find", "names", "open_item", "paper_table", "stored"]
+__all__ = [
+    "PROFILES",
+    "Item",
+    "OpenItem",
+    "about",
+    "at_paper_scale",
+    "find",
+    "names",
+    "open_item",
+    "paper_table",
+    "stored",
+]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.algorithms import citation
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
+from fedlib.experiments import about
 
 SCOREBOARD = """# Scoreboard
 
@@ -211,14 +211,13 @@ def page(paper: str) -> str:
 def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     """items: one a table or figure; telling: those whose answers are shown,
     also in quick where the paper's runs are not all there."""
-    place, title = citation(paper)
+    name, title, place = about(paper)
     return [
-        f"# What could be reproduced of {title.partition(':')[0]}",
-        f"*{title}. {place}.* A report of fedlib, written by `fedlib report {paper}`: every number comes from a stored "
-        "run, and every claim is checked by a function on these runs. A claim is undecided where a 95 % interval, over "
-        "seeds and clients, reaches over"
-        ' its line. "(Ours)" marks questions that we asked beyond the paper, "(Check)" what holds by construction and'
-        " tests this code.",
+        f"# What could be reproduced of {name}" if place else f"# {name}",
+        f"*{title}.{f' {place}.' if place else ''}* A report of fedlib, written by `fedlib report {paper}`: every "
+        "number comes from a stored run, and every claim is checked by a function on these runs. A claim is undecided "
+        'where a 95 % interval, over seeds and clients, reaches over its line. "(Ours)" marks questions that we asked '
+        'beyond the paper, "(Check)" what holds by construction and tests this code.',
         summed_up(items),
         *_answers(telling),
         "## Scoreboard",

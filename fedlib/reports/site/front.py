@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from fedlib.algorithms import citation
+from fedlib.experiments import about
 from fedlib.reports.report import SCALES, margin, summed_up
 from fedlib.reports.site.facts import Saved, Shown
 from fedlib.reports.site.frame import TEMPLATES, Files, Site
@@ -52,9 +52,9 @@ def _papers(site: Site) -> list[dict]:
         own = [shown for shown in site.items.values() if shown.paper == paper]
         best = [shown.best.summary for shown in own if shown.best]
         notes = next((shown.best for shown in own if shown.item.name.endswith("/notes") and shown.best), None)
-        place, title = citation(paper)
+        name, title, place = about(paper)
         found.append({
-            "name": own[0].item.title.split()[0].strip(":"), "title": title, "place": place, "items": own,
+            "name": name, "title": title, "place": place, "items": own,
             "summed_up": summed_up(best) if best else "Nothing was run yet.",
             "answer": _first_sentences(notes.summary.get("answer", "")) if notes else "", "notes": notes,
             "claims": sum(len(item["claims"]) for item in best if item["profile"] == "paper"),

@@ -15,7 +15,7 @@ from fedlib.analysis.run_ids import COLUMN
 from fedlib.reports.site.facts import Saved, Shown
 
 COLUMNS = {
-    "paper": "pfedsim, fedsimsup, pfedcs or pfedsv",
+    "paper": "pfedsim, fedsimsup, pfedcs, pfedsv, or head_to_head, our own comparison of them",
     "item": "the table or figure: fedlib reproduce ITEM makes it",
     "profile": "the scale, with changed settings behind a +",
     "dataset": "that we used; the paper's number may be of another one",
