@@ -216,13 +216,14 @@ def _by_rule(ax, t: np.ndarray, lines: Mapping[str, Sequence[float]]) -> None:
 def who_has_my_digits(
     relevance: np.ndarray,
     common: np.ndarray,
-    game: tuple[Sequence[str], np.ndarray, np.ndarray, np.ndarray],
+    game: tuple[Sequence[str], np.ndarray, np.ndarray, np.ndarray, int],
     accuracy: Mapping[str, np.ndarray],
 ) -> Figure:
     """What clients have learned about each other, one game of the last round, and accuracies.
 
     relevance: [N, N], nan for pairs that never met; common: share of labels in common [N, N]; game: names of the
-    players, their exact Shapley values, estimates and standard errors; accuracy: fractions [seeds, T] by method.
+    players, their exact Shapley values, estimates, standard errors and the number of orders;
+    accuracy: fractions [seeds, T] by method.
     """
     figure, ((matrix, shares), (values, curves)) = axes_of(9.5, 8, 2, 2)
     rounds = np.arange(1, next(iter(accuracy.values())).shape[1] + 1)
@@ -261,8 +262,10 @@ def _relevance_by_share(ax, relevance: np.ndarray, common: np.ndarray) -> None:
     ax.legend(loc="upper left")
 
 
-def _one_game(ax, names: Sequence[str], exact: np.ndarray, estimate: np.ndarray, error: np.ndarray) -> None:
-    places, orders = range(len(names)), 3 * len(names)
+def _one_game(
+    ax, names: Sequence[str], exact: np.ndarray, estimate: np.ndarray, error: np.ndarray, orders: int
+) -> None:
+    places = range(len(names))
     ax.errorbar(places, estimate, 2 * error, fmt="_", ms=12, capsize=4, color="#D55E00", label=f"{orders} orders")
     ax.plot(places, exact, "o", color="#0072B2", label="exact")
     ax.axhline(0, color="grey", lw=0.8)
