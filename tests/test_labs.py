@@ -32,6 +32,7 @@ SOLUTION, HIDDEN = (
     re.compile(rf" *### BEGIN {what}\n(.*?)### END {what}", re.S) for what in ("SOLUTION", "HIDDEN TESTS")
 )
 POINTS = 20  # of every lab
+LINES = 20  # of a cell at most, if students read it: tests may be longer, for most of them is hidden
 
 
 @cache
@@ -94,6 +95,13 @@ def test_labs_and_wrong_solutions_belong_together():
         assert {exercise for exercise, *_ in wrong} == exercises and len(wrong) >= 8
         points = sum(about(cell).get("points", 0) for cell in cells(lab))
         assert points == POINTS, f"{lab} has {points} points; every lab has {POINTS}"
+
+
+@pytest.mark.parametrize("lab", sorted(WRONG))
+def test_a_cell_that_students_read_fits_on_the_screen(lab):
+    read = [cell for cell in cells(lab) if not about(cell).get("grade")]
+    longest = max(read, key=lambda cell: len(source(cell).splitlines()))
+    assert len(source(longest).splitlines()) <= LINES, source(longest)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +190,14 @@ def test_links_of_a_released_lab_lead_somewhere(course, lab):
 def test_the_solution_gets_full_marks_and_nothing_gets_none(grades, lab):
     assert grades.loc[("solver", lab)].tolist() == [POINTS, POINTS, ""]
     assert grades.loc[("idler", lab)].tolist() == [0, POINTS, ""]
+
+
+@pytest.mark.parametrize("lab", sorted(WRONG))
+def test_a_solved_lab_runs_without_errors_and_draws_its_figure(course, grades, lab):
+    graded = json.loads((course / "autograded" / "solver" / lab / f"{lab}.ipynb").read_text())
+    outputs = [output for cell in graded["cells"] for output in cell.get("outputs", ())]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
 
 
 def test_feedback_shows_what_was_lost(course, grades):
