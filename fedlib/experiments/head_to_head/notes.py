@@ -1,9 +1,12 @@
 """Notes: which method should I use, and when? Every sentence of the answer is a claim with a verdict."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import means
+from fedlib.analysis.uncertainty import units
 from fedlib.claims import Verdict, apart, below, best, decided, in_columns, not_tested, ours
 from fedlib.claims.verdicts import in_words
 from fedlib.engine.result import RunResult
@@ -90,8 +93,14 @@ def at_a_glance(tables) -> pd.DataFrame:
 
 
 def seen_in(part: str, check):
-    """A check of another item's tables."""
-    return lambda tables: check(of(part, tables))
+    """A check of another item's tables, whose intervals are over what they are over there."""
+
+    def elsewhere(tables) -> Verdict:
+        own = of(part, tables)
+        v = check(own)
+        return replace(v, over=v.over or units(own))
+
+    return elsewhere
 
 
 def average(leads, part: str = "accuracy", sign: int = 1, by: float = 0, **where):
@@ -100,19 +109,19 @@ def average(leads, part: str = "accuracy", sign: int = 1, by: float = 0, **where
     def check(tables) -> Verdict:
         margins, said = {}, []
         for row, other in leads:
-            lead, lacks = average_lead(of(part, tables), row, other, **where)
+            lead, lacks = average_lead(tables, row, other, **where)
             if lead is None:
                 return not_tested(lacks)
             margins[f"{row} over {other}"] = sign * (lead - by)
             said.append(f"{row} {apart(lead)} over {other}")
         return decided(margins, f"{', '.join(said)}" + (f"; the line of {by:g} is ours" if by else ""))
 
-    return check
+    return seen_in(part, check)
 
 
 def one_leads(tables) -> Verdict:
     """The best of the four, on the average over the tasks, is above the other three."""
-    m, columns = means(of("accuracy", tables)), task.TASKS
+    m, columns = means(tables), task.TASKS
     lacking = [f"{row} ({column})" for row in FOUR for column in columns if (column, row) not in m]
     if lacking:
         return not_tested(f"without {', '.join(lacking)}")
@@ -141,7 +150,7 @@ CLAIMS = (
     ours("Sharing all but the classifier is as good as fine-tuning: on the average FedPer and FedRep are less than 2 "
          "points below FedAvg + FT.", average([("fedavg_ft", "fedper"), ("fedavg_ft", "fedrep")], sign=-1, by=ENOUGH)),
     ours("If it is to be one of the four, one of them is above the other three on the average over the tasks.",
-         one_leads),
+         seen_in("accuracy", one_leads)),
     ours("With few images work together: with the fewest FedAvg + FT and all of the four are above training alone.",
          seen_in("images", at_end(0, lambda columns: below(["local"], COMPARED[:-1], columns=columns)))),
     ours("With many it matters little: with the most nobody of the four, nor FedAvg + FT, is more than 2 points above "

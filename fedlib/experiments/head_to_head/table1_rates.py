@@ -1,5 +1,7 @@
 """Table 1: every method's learning rate, chosen from one grid by the validation parts."""
 
+import csv
+
 import numpy as np
 import pandas as pd
 
@@ -52,6 +54,16 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     names = ["task", "method", *(f"{rate:g}" for rate in s["rates"]), "best", "in use", "whole"]
     chosen = pd.DataFrame(lines, columns=names).fillna("")
     return {**tables, "chosen": chosen, "compare": beside_the_papers(chosen)}
+
+
+def write_down(s: dict, chosen: pd.DataFrame) -> None:
+    """Put the best rates of whole grids in place of those in use: after its runs, before those of the other items."""
+    whole = chosen[chosen["whole"]]
+    found = {(s["scale"], line["task"], line["method"]): line["best"] for line in whole.to_dict("records")}
+    with task.RATES.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["scale", "column", "row", "rate"])
+        table.writerows((*key, f"{rate:g}") for key, rate in {**task.chosen_rates(), **found}.items())
 
 
 def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:

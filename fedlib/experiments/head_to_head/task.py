@@ -36,11 +36,14 @@ FIRST_POINT = {"local": "post", "fedavg": "glob", "fedper": "recv", "fedrep": "r
 NORMALISED = (SIM,)  # tasks whose network has batch norm; elsewhere FedBN is FedAvg
 
 SHRUNK = {
-    SIM: {"images": 20_000, "min_size": 10, "rounds": 60},
-    SUP: {"images": 20_000, "min_size": 10, "rounds": 60},
-    CS: {"images": 20_000, "min_size": 10, "rounds": 12, "batch_size": 32, "width": 0.125},
-    SV: {"images": 10_000, "min_size": 10, "rounds": 20, "width": 0.125},
-}  # overnight, of the papers' settings
+    "quick": {SIM: {"rounds": 9}, SUP: {"rounds": 9}},
+    "overnight": {
+        SIM: {"images": 20_000, "min_size": 10, "rounds": 60},
+        SUP: {"images": 20_000, "min_size": 10, "rounds": 60},
+        CS: {"images": 20_000, "min_size": 10, "rounds": 12, "batch_size": 32, "width": 0.125},
+        SV: {"images": 10_000, "min_size": 10, "width": 0.125},
+    },
+}  # by scale, of the papers' settings (quick: of their quick profiles)
 SETTINGS = per_profile(
     scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
     local_epochs=[1, 5, 5],
@@ -49,7 +52,7 @@ SETTINGS = per_profile(
 )  # fmt: skip
 SMALLER = (
     "digits (16x16) in place of CIFAR, with the clients and rounds of the papers' quick profiles (20, 10, 20 and 10 "
-    "clients; 15, 15, 8 and 6 rounds); three rates instead of four; one seed instead of five"
+    "clients; 9, 9, 8 and 6 rounds); three rates instead of four; one seed instead of five"
 )
 SMALLER_OVERNIGHT = (
     "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
@@ -61,11 +64,12 @@ SMALLER_OVERNIGHT = (
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
+RATES = Path(__file__).parent / "rates.csv"
 
 
 def at_scale(scale: str, column: str) -> dict:
     """A paper's task at a scale: fields of a run, parameters of its scheme, options of its model."""
-    profile, own = ("paper", SHRUNK[column]) if scale == "overnight" else (scale, {})
+    profile = "paper" if scale == "overnight" else scale
     if column == SIM:
         task = pfedsim.of_column(pfedsim.SETTINGS[profile], "Dir(0.1)")
     elif column == SUP:
@@ -74,7 +78,7 @@ def at_scale(scale: str, column: str) -> dict:
         task = pfedcs.of_column(pfedcs.SETTINGS[profile], pfedcs.PATHOLOGICAL["cifar100, 10 classes"])
     else:
         task = pfedsv.at_scale(pfedsv.SETTINGS[profile], "few", "ring")
-    task |= own
+    task |= SHRUNK.get(scale, {}).get(column, {})
     return task | {"eval_every": max(1, task["rounds"] // EVALUATIONS)}
 
 
@@ -102,7 +106,7 @@ def rows(s: dict) -> dict[str, dict]:
 @cache
 def chosen_rates() -> dict[tuple[str, str, str], float]:
     """Learning rates by scale, column and row: what `table1_rates` finds in the stored runs, written down."""
-    with (Path(__file__).parent / "rates.csv").open(encoding="utf-8", newline="") as file:
+    with RATES.open(encoding="utf-8", newline="") as file:
         return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
 
 
