@@ -36,24 +36,25 @@ def rates(chosen: pd.DataFrame) -> Figure:
 
 
 @styled
-def by_bytes(curves: pd.DataFrame, budgets: pd.Series) -> Figure:
+def by_bytes(curves: pd.DataFrame) -> Figure:
     """Accuracy against what a client has sent and received so far, one panel a task, the mean over seeds.
 
-    curves: task, method, round, MB (logarithmic axis), accuracy in percent; budgets: by task the megabytes that FedAvg
-    needs, a dotted line. What sends nothing is a level line at its last accuracy.
+    curves: task, method, share (of the bytes of FedAvg's whole run, a dotted line on a logarithmic axis), accuracy in
+    percent. What sends nothing is a level line at its last accuracy.
     """
     figure, axes = _panels(curves["task"])
-    for ax, (task, own) in zip(axes, curves.groupby("task", sort=False)):
+    for ax, (_, own) in zip(axes, curves.groupby("task", sort=False)):
         drawn = _looks(curves["method"], own["method"].unique())
         for (colour, marker), (_, line) in zip(drawn, own.groupby("method", sort=False)):
-            if not line["MB"].any():
-                ax.axhline(line["accuracy"].iloc[-1], color=colour, linestyle="--", linewidth=1)
+            if line["share"].any():
+                ax.plot(line["share"], line["accuracy"], color=colour, marker=marker, markersize=4, linewidth=1)
             else:
-                ax.plot(line["MB"], line["accuracy"], color=colour, marker=marker, markersize=4, linewidth=1)
-        if task in budgets.index:
-            ax.axvline(budgets[task], color="black", linestyle=":", linewidth=1)
+                ax.axhline(line["accuracy"].iloc[-1], color=colour, linestyle="--", linewidth=1)
+        ax.axvline(1, color="black", linestyle=":", linewidth=1)
         ax.set_xscale("log")
-        ax.set(xlabel="megabytes sent and received, a client")
+        ax.set_xticks(ticks := [0.1, 0.2, 0.5, 1, 2, 5], [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
+        ax.set(xlabel="bytes, FedAvg's whole run = 1")
     axes[0].set_ylabel("accuracy, %, mean over clients")
     return _with_legend(figure, curves["method"])
 

@@ -38,11 +38,12 @@ def within_fedavgs_bytes(r: RunResult, column: str = "") -> list[Reading]:
 
 
 def curve(r: RunResult) -> pd.DataFrame:
-    """One row an evaluated round: round, MB, accuracy in percent, and FedAvg's MB in a whole run."""
+    """One row an evaluated round: round, MB so far, its share of the MB of FedAvg's whole run, accuracy in percent."""
     values = r.arrays["client_accuracy"].mean(1)
     there = np.flatnonzero(~np.isnan(values))
-    own = {"round": there + 1, "MB": sent(r)[there], "accuracy": 100 * values[there], "budget": of_fedavg(r)}
-    return pd.DataFrame(own)
+    megabytes = sent(r)[there]
+    share = megabytes / of_fedavg(r)
+    return pd.DataFrame({"round": there + 1, "MB": megabytes, "share": share, "accuracy": 100 * values[there]})
 
 
 TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
@@ -51,7 +52,7 @@ TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the accuracies with FedAvg's bytes: curves, the mean over seeds by task, method and round."""
     every = rows_of(found, ("method", "task", "seed"), curve)
-    curves = every.groupby(["task", "method", "round"], sort=False)[["MB", "accuracy", "budget"]].mean().reset_index()
+    curves = every.groupby(["task", "method", "round"], sort=False)[["MB", "share", "accuracy"]].mean().reset_index()
     tables = TABLE.analyse(s, found)
     return {**tables, "compare": task.unprinted(tables["compare"]), "curves": curves}
 
@@ -65,7 +66,7 @@ ITEM = TABLE.item(
     settings=task.SETTINGS,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,
-    figure=lambda tables: figures.by_bytes(tables["curves"], tables["curves"].groupby("task")["budget"].first()),
+    figure=lambda tables: figures.by_bytes(tables["curves"]),
     claims=(
         ours("With as many bytes as FedAvg sends pFedSV and FedFomo, which download several models, are below "
              "FedAvg + FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
