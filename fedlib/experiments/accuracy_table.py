@@ -127,4 +127,5 @@ class AccuracyTable:
             "shown": EXTRAS,
             "made_of": lambda table, key: len(key) == 3,  # row, column, seed: keys of other tables have more parts
         }
-        return Item(**{**given, "figure": lambda tables: figures.accuracies(tables["cells"]), "table": self} | about)
+        printed = self if self.numbers else None
+        return Item(**{**given, "figure": lambda tables: figures.accuracies(tables["cells"]), "table": printed} | about)
