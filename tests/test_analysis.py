@@ -565,17 +565,22 @@ def test_downloads_are_what_the_engine_counts(variant):
     sent = int(result.arrays["downloads"][:2].sum())
     by_hand = sent * size["model"] if variant == "D" else 3 * 5 * size["extractor"] + sent * size["head"]
     assert result.communication["down"]["floats"] == by_hand == traffic.counted_down(result) and sent > 0
+    assert traffic.counted(result) == {"engine": by_hand, "downloads": by_hand}
+    got = traffic.models_by_round(result, 3)
+    assert got["round"].tolist() == [1, 2, 3] and 5 * got["models"][:2].sum() == approx(sent)
     assert (result.arrays["downloads"].sum(2) <= 2).all()
     plain = RunResult(tiny("fedavg", model="lenet5", join_ratio=1.0), "finished")
     assert traffic.counted_down(plain) == 3 * 4 * size["model"]
+    assert traffic.models_by_round(plain, 20)["models"].tolist() == [1.0] * 20  # as if it were longer
 
 
 def test_numbers_that_would_travel_with_other_networks():
     """Two rounds of ten clients, 80 models down in all; a network of 100 numbers, of which 40,
     10 or none are personal."""
-    downloads = pd.DataFrame({"method": ["C", "D", "one"], "seed": 0, "models": [80, 80, 20]})
+    a_client = [("C", 3.0), ("C", 5.0), ("D", 3.0), ("D", 5.0), ("one", 1.0), ("one", 1.0)]
+    per_round = pd.DataFrame(a_client, columns=["method", "models"]).assign(seed=0, round=[1, 2] * 3)
     networks = pd.DataFrame([("net", 100, 0.4, 0.1, 0.0)], columns=["network", "parameters", "p", "q", "r"])
-    found = traffic.sent_by_network(downloads, networks, ("p", "q", "r"), 20, split="C").set_index(
+    found = traffic.sent_by_network(per_round, 10, networks, ("p", "q", "r"), split="C").set_index(
         ["method", "reading"]
     )
     assert found["up"].unique() == [2000] and found.loc[("D", "p"), "down"] == 8000
