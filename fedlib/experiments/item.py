@@ -84,6 +84,11 @@ def per_profile(settings: dict[str, dict] | None = None, /, overnight: dict | No
     return {profile: made[profile] for profile in PROFILES if profile in made}
 
 
+def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
+    """Settings by profile without these, which an item has no use for."""
+    return {p: {name: value for name, value in own.items() if name not in names} for p, own in settings.items()}
+
+
 class OpenItem:
     """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
 

@@ -11,7 +11,7 @@ from fedlib.claims import Claim, Verdict, apart, decided, not_tested, ours
 from fedlib.data.facts import shape_and_classes
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Item, Runs, leaving_out, per_profile
 from fedlib.measures.attention import NETWORKS, stride_of_maps
 from fedlib.spec import RunSpec
 
@@ -110,8 +110,7 @@ ITEM = Item(
     title="FedSimSup Figure 4: where the model and its supervisor look",
     claim="The personalised model attends to scattered details, the supervisor to the whole object.",
     settings=per_profile(
-        {profile: {name: value for name, value in own.items() if name not in ("few", "repeats", "methods")}
-         for profile, own in task.SETTINGS.items()},
+        leaving_out(task.SETTINGS, "few", "repeats", "methods"),
         overnight=dict(seeds=3), dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),
     smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 20 clients of which "
