@@ -415,6 +415,16 @@ def test_statistics_of_a_partition():
     assert found["largest_class"] == approx(10 / 12) and (found["mean_size"], found["std_size"]) == (4, 0)
 
 
+def test_sizes_are_drawn_with_and_without_cap_for_every_alpha():
+    """Every draw deals out all 1,797 images; what the cap takes from the largest client it gives to others."""
+    found = partitions.size_statistics(("digits",), 5, (0.1, 10.0), 3, 10)
+    assert found.groupby(["alpha", "cap"])["seed"].agg(list).tolist() == [[0, 1, 2]] * 4
+    assert found["mean_size"].unique() == [1797 / 5] and set(found["cell"]) == {"digits, 0.1", "digits, 10"}
+    assert found["relative"].tolist() == approx((found["std_size"] * 5 / 1797).tolist())
+    spread = found.groupby(["alpha", "cap"])["relative"].mean()
+    assert spread[0.1, True] < spread[0.1, False] and spread[10.0, True] < spread[0.1, True]
+
+
 def test_drawn_partitions_are_those_of_runs():
     kinds = {
         "b": {"scheme": "dirichlet", "alpha": 0.5, "min_size": 10},
