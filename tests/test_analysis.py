@@ -101,6 +101,10 @@ def test_pairs_groups_and_texts():
         "g": ["b", "a"],
         "mean": [2, 5],
     }
+    means = tables.mean_stds({"x": "mean (std) of x", "y": "of y"})
+    shown = tables.described(frame.assign(y=2.0), "g", **means)
+    assert shown.loc[0].tolist() == ["b", "2.000 (1.414)", "2.000 (0.000)"] and shown.loc[1, "of y"] == "2.000"
+    assert list(tables.described(frame[:0], "g", **means).columns) == ["g", "mean (std) of x", "of y"]
     assert tables.only(frame, g="b", x=3.0).index.tolist() == [2]
     assert (tables.span([3, 3]), tables.span([1, 4]), tables.span([1, 2], ".1f")) == (
         "3",
@@ -109,6 +113,7 @@ def test_pairs_groups_and_texts():
     )
     assert (tables.mean_std([0.5]), tables.mean_std([1, 3])) == ("0.500", "2.000 (1.414)")
     assert tables.mean_std([0.001]) == "0.001" and tables.listed(pd.Series({"a": 1.26, "b": 2})) == "a 1.3, b 2.0"
+    assert tables.named(pd.Series({"a": 1.26, "b": 2}), "+.1f") == "+1.3 (a), +2.0 (b)"
     assert tables.spearman([1, 2, 3], [1, 3, 2]) == approx(0.5)
 
 

@@ -20,6 +20,7 @@ from fedlib.claims import (
     both,
     changes,
     decided,
+    each_apart,
     falls,
     gap,
     in_order,
@@ -197,6 +198,8 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 def test_evidence_names_rival_interval_and_what_is_not_told_apart():
     v = best("a")(tables(TABLE, spread=3.0))
     assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best other, b; two:" in v.evidence
+    gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
+    assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
     assert v.evidence.endswith("not told apart from b") and v.closest.value == pytest.approx(1.0)
     assert (
         "the line of 15 is ours: below 19.0 reproduced, above 19.0 not"

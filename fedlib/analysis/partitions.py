@@ -48,6 +48,20 @@ def _of_dirichlet(dataset: str, num_clients: int, alpha: float, seeds: int, cap:
     return drawn.assign(dataset=dataset, alpha=alpha, cell=f"{dataset}, {alpha:g}", cap=cap)
 
 
+def beside_draws(partitions: Mapping[str, dict], dataset: str, num_clients: int, draws: int) -> pd.DataFrame:
+    """Is the first draw of each partition an ordinary one? One row a partition: ours, the percentage of all samples
+    that belong to the most frequent class of their client; partition 1, of the second draw; mean and std over `draws`
+    draws; z, how many stds ours is above the mean.
+
+    Who has little else than one class is easy to serve with a model of its own.
+    """
+    drawn = statistics_by_title(partitions, dataset, num_clients, range(draws))
+    share = 100 * drawn.pivot(index="partition", columns="seed", values="largest_class").loc[list(partitions)]
+    over = {"mean": share.mean(1), "std": share.std(1, ddof=1)}
+    found = pd.DataFrame({"ours": share[0], "partition 1": share[1], **over})
+    return found.assign(z=(found["ours"] - found["mean"]) / found["std"])
+
+
 def drawn_counts(partitions: Mapping[str, dict], dataset: str, num_clients: int) -> pd.DataFrame:
     """What a figure of partitions shows, the draws with seed 0: one row a panel, client and class."""
     sizes, lines = known_class_sizes(dataset), []
