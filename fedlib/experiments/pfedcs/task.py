@@ -6,6 +6,7 @@ from fedlib.analysis.readings import last_round
 from fedlib.claims import Claim, across_columns, apart, below, best, like_the_paper, ours
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.paper_numbers import partition_of
 
 METHODS = (
     "fedavg", "fedprox", "perfedavg", "fedfomo", "fedamp", "clusterfl", "fesem", "fedper", "fedbabu", "fedrod",
@@ -86,8 +87,7 @@ def table(
         return tuple(name for name in columns if "images" not in s or name in overnight)
 
     def column_of(cell) -> str:
-        value = f"{cell['partition_param']:g}"
-        return f"{cell['dataset']}, " + (f"Dir({value})" if cell["partition"] == "dirichlet" else f"{value} classes")
+        return f"{cell['dataset']}, {partition_of(cell)}"
 
     def used(s: dict) -> dict:
         return {name: in_time(own, s) for name, own in rows.items() if own["method"] in s["methods"]}
