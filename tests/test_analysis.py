@@ -101,6 +101,10 @@ def test_pairs_groups_and_texts():
         "g": ["b", "a"],
         "mean": [2, 5],
     }
+    means = tables.mean_stds({"x": "mean (std) of x", "y": "of y"})
+    shown = tables.described(frame.assign(y=2.0), "g", **means)
+    assert shown.loc[0].tolist() == ["b", "2.000 (1.414)", "2.000 (0.000)"] and shown.loc[1, "of y"] == "2.000"
+    assert list(tables.described(frame[:0], "g", **means).columns) == ["g", "mean (std) of x", "of y"]
     assert tables.only(frame, g="b", x=3.0).index.tolist() == [2]
     assert (tables.span([3, 3]), tables.span([1, 4]), tables.span([1, 2], ".1f")) == (
         "3",
@@ -109,6 +113,7 @@ def test_pairs_groups_and_texts():
     )
     assert (tables.mean_std([0.5]), tables.mean_std([1, 3])) == ("0.500", "2.000 (1.414)")
     assert tables.mean_std([0.001]) == "0.001" and tables.listed(pd.Series({"a": 1.26, "b": 2})) == "a 1.3, b 2.0"
+    assert tables.named(pd.Series({"a": 1.26, "b": 2}), "+.1f") == "+1.3 (a), +2.0 (b)"
     assert tables.spearman([1, 2, 3], [1, 3, 2]) == approx(0.5)
 
 
@@ -415,6 +420,16 @@ def test_statistics_of_a_partition():
     assert found["largest_class"] == approx(10 / 12) and (found["mean_size"], found["std_size"]) == (4, 0)
 
 
+def test_sizes_are_drawn_with_and_without_cap_for_every_alpha():
+    """Every draw deals out all 1,797 images; what the cap takes from the largest client it gives to others."""
+    found = partitions.size_statistics(("digits",), 5, (0.1, 10.0), 3, 10)
+    assert found.groupby(["alpha", "cap"])["seed"].agg(list).tolist() == [[0, 1, 2]] * 4
+    assert found["mean_size"].unique() == [1797 / 5] and set(found["cell"]) == {"digits, 0.1", "digits, 10"}
+    assert found["relative"].tolist() == approx((found["std_size"] * 5 / 1797).tolist())
+    spread = found.groupby(["alpha", "cap"])["relative"].mean()
+    assert spread[0.1, True] < spread[0.1, False] and spread[10.0, True] < spread[0.1, True]
+
+
 def test_drawn_partitions_are_those_of_runs():
     kinds = {
         "b": {"scheme": "dirichlet", "alpha": 0.5, "min_size": 10},
@@ -565,17 +580,22 @@ def test_downloads_are_what_the_engine_counts(variant):
     sent = int(result.arrays["downloads"][:2].sum())
     by_hand = sent * size["model"] if variant == "D" else 3 * 5 * size["extractor"] + sent * size["head"]
     assert result.communication["down"]["floats"] == by_hand == traffic.counted_down(result) and sent > 0
+    assert traffic.counted(result) == {"engine": by_hand, "downloads": by_hand}
+    got = traffic.models_by_round(result, 3)
+    assert got["round"].tolist() == [1, 2, 3] and 5 * got["models"][:2].sum() == approx(sent)
     assert (result.arrays["downloads"].sum(2) <= 2).all()
     plain = RunResult(tiny("fedavg", model="lenet5", join_ratio=1.0), "finished")
     assert traffic.counted_down(plain) == 3 * 4 * size["model"]
+    assert traffic.models_by_round(plain, 20)["models"].tolist() == [1.0] * 20  # as if it were longer
 
 
 def test_numbers_that_would_travel_with_other_networks():
     """Two rounds of ten clients, 80 models down in all; a network of 100 numbers, of which 40,
     10 or none are personal."""
-    downloads = pd.DataFrame({"method": ["C", "D", "one"], "seed": 0, "models": [80, 80, 20]})
+    a_client = [("C", 3.0), ("C", 5.0), ("D", 3.0), ("D", 5.0), ("one", 1.0), ("one", 1.0)]
+    per_round = pd.DataFrame(a_client, columns=["method", "models"]).assign(seed=0, round=[1, 2] * 3)
     networks = pd.DataFrame([("net", 100, 0.4, 0.1, 0.0)], columns=["network", "parameters", "p", "q", "r"])
-    found = traffic.sent_by_network(downloads, networks, ("p", "q", "r"), 20, split="C").set_index(
+    found = traffic.sent_by_network(per_round, 10, networks, ("p", "q", "r"), split="C").set_index(
         ["method", "reading"]
     )
     assert found["up"].unique() == [2000] and found.loc[("D", "p"), "down"] == 8000

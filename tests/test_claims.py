@@ -13,12 +13,14 @@ from fedlib.claims import (
     UNDECIDED,
     Claim,
     Verdict,
+    across_columns,
     below,
     best,
     beyond,
     both,
     changes,
     decided,
+    each_apart,
     falls,
     gap,
     in_order,
@@ -50,6 +52,17 @@ def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int =
 
 
 TABLE = {"one": {"a": 90.0, "b": 85.0, "c": 50.0}, "two": {"a": 80.0, "b": 79.0, "c": 60.0}}
+
+
+def lead_on_average(by: float):
+    """a over b is 3 points, the mean of 5 and 1, with the evidence which columns there are."""
+
+    def judge(columns):
+        return {"b": sum(m["a"] - m["b"] for m in columns.values()) / len(columns) - by}, " and ".join(columns)
+
+    return judge
+
+
 HOLD = [
     best("a"),
     best("a", ("b", "c"), columns=["one"]),
@@ -66,6 +79,7 @@ HOLD = [
     both(best("a"), falls("a")),
     negated(best("b")),
     best("a", point="post"),
+    across_columns(lead_on_average(2.9), ("a", "b")),
 ]
 FAIL = [
     best("b"),
@@ -79,6 +93,7 @@ FAIL = [
     changes({"a over b": gap("a", ["b"])}, 1),
     both(best("a"), best("b")),
     negated(best("a")),
+    across_columns(lead_on_average(3.1), ("a", "b"), two="tasks"),
 ]
 
 
@@ -116,6 +131,9 @@ def test_one_seed_without_clients_decides_nothing(check):
         (both(best("a"), place("d", 2)), "without d"),
         (negated(best("d")), "without d"),
         (best("a", point="agg"), "nothing was run"),
+        (across_columns(lead_on_average(0), ("a", "d")), "without d"),
+        (across_columns(lead_on_average(0), point="agg"), "nothing was run"),
+        (across_columns(lead_on_average(0), two="tasks", point="agg"), "needs two tasks"),
         (like_the_paper(0.8), "fewer than three rows"),
     ],
 )
@@ -180,6 +198,8 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 def test_evidence_names_rival_interval_and_what_is_not_told_apart():
     v = best("a")(tables(TABLE, spread=3.0))
     assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best other, b; two:" in v.evidence
+    gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
+    assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
     assert v.evidence.endswith("not told apart from b") and v.closest.value == pytest.approx(1.0)
     assert (
         "the line of 15 is ours: below 19.0 reproduced, above 19.0 not"

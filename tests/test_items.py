@@ -23,6 +23,7 @@ from fedlib import cli, figures
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
 from fedlib.experiments import PROFILES, OpenItem, at_paper_scale, find, names, open_item
+from fedlib.experiments.item import joined, leaving_out, part, runs_of
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.reports import notebooks, report
 from fedlib.reports.saved import save
@@ -132,6 +133,25 @@ def test_the_paper_profile_has_the_papers_settings(name):
     specs = opened(name, "paper").specs
     for field, value in STATED[name].items():
         assert values(specs, field) == (value if isinstance(value, set) else {value}), field
+
+
+def test_runs_by_row_and_seed_are_joined_and_taken_apart():
+    rows = {"own": {"method": "fedper"}, "tuned": {"method": "fedper", "head_epochs": 1, "batch_size": 8}}
+    runs = runs_of({"dataset": "digits", "alpha": 0.5, "seeds": 9}, rows, 2)
+    assert list(runs) == [("own", 0), ("tuned", 0), ("own", 1), ("tuned", 1)]
+    assert {(spec.seed, spec.partition_seed, spec.partition["alpha"]) for spec in runs.values()} == {
+        (0, 0, 0.5),
+        (1, 1, 0.5),
+    }
+    assert (runs["tuned", 1].hyper["head_epochs"], runs["tuned", 1].batch_size) == (1, 8)
+    both = joined({"a": runs, 0.1: {("own", 0): runs["own", 0]}})
+    assert len(both) == 5 and part(both, "a") == runs and list(part(both, 0.1)) == [("own", 0)]
+    assert part(both, "own") == {}
+
+
+def test_settings_that_are_left_out():
+    small = {"quick": {"a": 1, "b": 2}, "paper": {"a": 3}}
+    assert leaving_out(small, "b", "c") == {"quick": {"a": 1}, "paper": {"a": 3}} and "b" in small["quick"]
 
 
 def test_paper_settings_that_go_together():

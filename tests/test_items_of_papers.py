@@ -466,7 +466,7 @@ def test_runs_with_one_thing_changed_are_among_the_readings():
 
 def test_our_partition_beside_other_draws():
     s = find(NOTES).settings["smoke"]
-    found, item = sim_notes.largest_classes(s), find(NOTES)
+    found, item = notes(strong)["draws"], find(NOTES)
     (spec,) = [spec for key, spec in item.runs(s).items() if key == ("table", "local", "Dir(0.1)", 0)]
     counts = spec.divide(load("digits"))[0].counts
     assert found["ours"].iloc[0] == approx(100 * counts.max(1).sum() / 1797)

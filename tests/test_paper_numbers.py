@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
 from fedlib.analysis.accuracies import means
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.experiments import find, names
+from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as PFEDSV1
 from fedlib.experiments.pfedsv.task import OWN
 
@@ -78,3 +80,9 @@ def _sign(status: str) -> str:
 
 def test_all_tables_of_accuracies_are_here():
     assert {name for name in names() if find(name).table} == {name for name, *_ in PRINTED}
+
+
+def test_printed_cells_say_how_their_data_are_divided():
+    cells = pd.concat([paper_table("pfedcs", number) for number in ("1", "2")])
+    found = {partition_of(cell) for _, cell in cells.iterrows() if cell["dataset"] == "cifar10"}
+    assert found == {"2 classes", "3 classes", "4 classes", "Dir(0.01)", "Dir(0.05)", "Dir(0.1)"}

@@ -36,10 +36,13 @@ def described(
     """One row a group, in the order of the frame: its name or names,
     and what each function makes of the group's rows."""
     names = [by] if isinstance(by, str) else list(by)
-    groups = frame.groupby(names, sort=False)
-    return pd.DataFrame(
-        [dict(zip(names, key)) | {name: of(own) for name, of in columns.items()} for key, own in groups]
-    )
+    lines = [(*key, *(of(own) for of in columns.values())) for key, own in frame.groupby(names, sort=False)]
+    return pd.DataFrame(lines, columns=[*names, *columns])
+
+
+def mean_stds(titles: Mapping[str, str]) -> dict[str, Callable[[pd.DataFrame], str]]:
+    """For `described`: `mean_std` of columns; titles: what they are to be called, by name."""
+    return {title: (lambda own, name=name: mean_std(own[name])) for name, title in titles.items()}
 
 
 def only(frame: pd.DataFrame, **values) -> pd.DataFrame:
@@ -67,6 +70,11 @@ def span(values: Iterable[float], form: str = ".0f") -> str:
 def listed(series: pd.Series, form: str = ".1f") -> str:
     """ "a 12.3, b 4.5"."""
     return ", ".join(f"{name} {value:{form}}" for name, value in series.items())
+
+
+def named(series: pd.Series, form: str = ".1f") -> str:
+    """ "12.3 (a), 4.5 (b)"."""
+    return ", ".join(f"{value:{form}} ({name})" for name, value in series.items())
 
 
 def spearman(a, b) -> float:

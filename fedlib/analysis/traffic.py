@@ -37,26 +37,39 @@ def counted_down(r: RunResult) -> int:
     )
 
 
+def counted(r: RunResult) -> dict[str, int]:
+    """Numbers sent down in a run: as the engine counted them, and by `counted_down`."""
+    return {"engine": r.communication["down"]["floats"], "downloads": counted_down(r)}
+
+
+def models_by_round(r: RunResult, rounds: int) -> pd.DataFrame:
+    """Models that a client gets in each of so many rounds, mean over clients: round, models. One, where the run has no
+    `downloads`: there everybody gets the same."""
+    sent = r.arrays["downloads"].sum((1, 2)) / r.spec.num_clients if "downloads" in r.arrays else [1.0] * rounds
+    return pd.DataFrame({"round": range(1, rounds + 1), "models": sent})
+
+
 def sent_by_network(
-    downloads: pd.DataFrame, networks: pd.DataFrame, readings: Sequence[str], turns: int, split: str
+    per_round: pd.DataFrame, clients: int, networks: pd.DataFrame, readings: Sequence[str], split: str
 ) -> pd.DataFrame:
     """Numbers up, down and in total over a run, by network, reading, method and seed;
     and total and down as multiples of what they would be with one model for all (total_ratio, down_ratio).
 
-    downloads: method, seed, models (sent down over the run); networks: network, parameters, and under each reading the
-    share of its parameters that is personal; turns: clients times rounds; split: the method whose clients download only
-    the personal part of others, where the rest is one for all.
+    per_round: `models_by_round` of methods and seeds; clients: how many train, upload and then download in a round, all
+    of them as in the paper; networks: network, parameters, and under each reading the share of its parameters that is
+    personal; split: the method whose clients download only the personal part of others, where the rest is one for all.
     """
-    lines = []
+    groups = per_round.groupby(["method", "seed"], sort=False)["models"]
+    runs, lines = groups.agg(["sum", "size"]).mul(clients).reset_index(), []
     for network in networks.to_dict("records"):
         size = network["parameters"]
-        for reading, run in product(readings, downloads.itertuples()):
-            up, down = turns * size, run.models * size
-            if run.method == split:
+        for reading, run in product(readings, runs.to_dict("records")):
+            up, down = run["size"] * size, run["sum"] * size
+            if run["method"] == split:
                 down = up * (1 - network[reading]) + down * network[reading]
             sent = {"up": up, "down": down, "total": up + down}
             ratios = {"total_ratio": (up + down) / (2 * up), "down_ratio": down / up}
-            about = {"network": network["network"], "reading": reading, "method": run.method, "seed": run.seed}
+            about = {"network": network["network"], "reading": reading, "method": run["method"], "seed": run["seed"]}
             lines.append({**about, **sent, **ratios})
     return pd.DataFrame(lines)
 

@@ -2,6 +2,7 @@
 # ruff: noqa: F401 (these names are for others)
 
 from fedlib.claims.checks import (
+    across_columns,
     below,
     best,
     both,
@@ -17,7 +18,7 @@ from fedlib.claims.checks import (
     rises,
     within,
 )
-from fedlib.claims.judges import apart, at_place, beyond, close, first, in_order, under
+from fedlib.claims.judges import apart, at_place, beyond, close, each_apart, first, in_order, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,

@@ -20,6 +20,7 @@ from fedlib.claims.verdicts import (
     REPRODUCED,
     UNDECIDED,
     Check,
+    Margins,
     Tables,
     Verdict,
     decided,
@@ -62,6 +63,30 @@ def in_columns(
     return check
 
 
+AcrossColumns = Callable[[Mapping[str, pd.DataFrame]], tuple[Margins, str]]  # of draws by row, by column in order
+
+
+def across_columns(judge: AcrossColumns, needs: Sequence[str] = (), two: str = "", **where) -> Check:
+    """A check that `judge` holds of all columns together, on the seeds that the rows it needs have in common; not
+    tested if one of these rows is missing in a column, or everything; where: as in `means`.
+
+    two: what the columns are, in the plural, where at least two are needed.
+    """
+
+    def check(tables: Tables) -> Verdict:
+        compared, over = on_shared_seeds(tables, needs)
+        found, columns = means(compared, **where), columns_read(tables, **where)
+        if lacks := without(found, needs, columns):
+            return not_tested(lacks)
+        there = {column: found[column] for column in columns if column in found}
+        if len(there) < (2 if two else 1):
+            return not_tested(f"needs two {two}" if two else "nothing was run")
+        margins, text = judge(there)
+        return decided(margins, text, over)
+
+    return check
+
+
 def on_shared_seeds(tables: Tables, rows: Sequence[str] = ()) -> tuple[Tables, str]:
     """`in_common`, and what intervals are over, if that is less than in the tables."""
     compared = in_common(tables, rows)
@@ -94,19 +119,13 @@ Number = Callable[[pd.DataFrame], pd.Series]  # of one column's draws by row
 def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (), **where) -> Check:
     """From the first column to the last all of these numbers rise (sign 1) or fall (-1)."""
 
-    def check(tables: Tables) -> Verdict:
-        compared, over = on_shared_seeds(tables, needs)
-        found = means(compared, **where)
-        columns = columns_read(tables, **where)
-        if (lacks := without(found, needs, columns)) or len(columns) < 2:
-            return not_tested(lacks or "needs two columns")
-        a, b = found[columns[0]], found[columns[-1]]
+    def judge(columns):
+        (here, a), *_, (there, b) = columns.items()
         moved = {name: of(b) - of(a) for name, of in numbers.items()}
         texts = [f"{name} {of(a).iloc[0]:.1f}, {apart(moved[name])}" for name, of in numbers.items()]
-        evidence = f"{columns[0]} to {columns[-1]}: {', '.join(texts)}"
-        return decided({name: sign * change for name, change in moved.items()}, evidence, over)
+        return {name: sign * change for name, change in moved.items()}, f"{here} to {there}: {', '.join(texts)}"
 
-    return check
+    return across_columns(judge, needs, two="columns", **where)
 
 
 def falls(*rows: str, **where) -> Check:

@@ -26,6 +26,11 @@ def apart(margin: pd.Series, form: str = ".1f") -> str:
     return Interval.of(margin).text(f"+{form}")
 
 
+def each_apart(margins: Margins, form: str = ".1f") -> str:
+    """ "+1.2 [0.3, 2.1] (a), -0.5 [-0.9, 0.1] (b)": differences with their intervals, and what they are of."""
+    return ", ".join(f"{apart(margin, form)} ({name})" for name, margin in margins.items())
+
+
 def first(row, form: str = ".1f") -> Judge:
     """The row is above every other one."""
 

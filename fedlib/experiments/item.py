@@ -84,6 +84,31 @@ def per_profile(settings: dict[str, dict] | None = None, /, overnight: dict | No
     return {profile: made[profile] for profile in PROFILES if profile in made}
 
 
+def runs_of(task: dict, rows: dict[str, dict], seeds: int) -> Runs:
+    """Runs by row and seed, which draws the partition, too. task: what they have in common; rows: by name the method
+    with its hyper-parameters or fields of the run (`RunSpec.of_task`)."""
+    return {
+        (name, seed): RunSpec.of_task({**task, "seed": seed, "partition_seed": seed}, **how)
+        for seed in range(seeds)
+        for name, how in rows.items()
+    }
+
+
+def joined(parts: dict[str, Runs]) -> Runs:
+    """Runs of several kinds as those of one item: their kind comes first in each key. `part` gives one kind back."""
+    return {(kind, *key): spec for kind, runs in parts.items() for key, spec in runs.items()}
+
+
+def part(found: Found, kind: Hashable) -> Found:
+    """The results of one kind of what was `joined`, by the keys that they had before."""
+    return {key[1:]: r for key, r in found.items() if key[0] == kind}
+
+
+def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
+    """Settings by profile without these, which an item has no use for."""
+    return {p: {name: value for name, value in own.items() if name not in names} for p, own in settings.items()}
+
+
 class OpenItem:
     """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
 

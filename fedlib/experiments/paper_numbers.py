@@ -24,6 +24,12 @@ def printed_cells(paper: str, table: str) -> pd.DataFrame:
     return pd.read_csv(_path(paper, table), dtype=str, keep_default_na=False)
 
 
+def partition_of(cell: pd.Series) -> str:
+    """How the data of a printed cell are divided, as names of columns say it: "Dir(0.1)" or "4 classes"."""
+    value = f"{cell['partition_param']:g}"
+    return f"Dir({value})" if cell["partition"] == "dirichlet" else f"{value} classes"
+
+
 def _path(paper: str, table: str) -> Path:
     name = table if table.startswith("fig") else f"table{table}"
     path = Path(__file__).parent / "paper_tables" / f"{paper}_{name}.csv"

@@ -1,7 +1,5 @@
 """Figure 4: where the personalised model and its supervisor look, on many images and in numbers."""
 
-from itertools import product
-
 import pandas as pd
 
 from fedlib import figures
@@ -11,9 +9,8 @@ from fedlib.claims import Claim, Verdict, apart, decided, not_tested, ours
 from fedlib.data.facts import shape_and_classes
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Item, Runs, leaving_out, per_profile, runs_of
 from fedlib.measures.attention import NETWORKS, stride_of_maps
-from fedlib.spec import RunSpec
 
 MODEL, NEW_MODEL = "FedSimSup: model", "LeNet-5, untrained"
 SUPERVISOR, NEW_SUPERVISOR = "FedSimSup: supervisor", "a sixth of it, untrained"
@@ -42,10 +39,8 @@ def runs(s: dict) -> Runs:
     """By method and seed. Raises BadValue for data whose images are too small."""
     stride_of_maps("lenet5", *shape_and_classes(s["dataset"]))
     column = task.of_column(s, {"clients": "100"}) | {"measures": ("attention",)}
-    return {
-        (name, seed): RunSpec.of_task({**column, "seed": seed, "partition_seed": seed}, method, model=network)
-        for seed, (name, (method, network, _)) in product(range(s["seeds"]), RUNS.items())
-    }
+    rows = {name: {"method": method, "model": network} for name, (method, network, _) in RUNS.items()}
+    return runs_of(column, rows, s["seeds"])
 
 
 def analyse(s: dict, found: dict[tuple[str, int], RunResult]) -> dict[str, pd.DataFrame]:
@@ -110,8 +105,7 @@ ITEM = Item(
     title="FedSimSup Figure 4: where the model and its supervisor look",
     claim="The personalised model attends to scattered details, the supervisor to the whole object.",
     settings=per_profile(
-        {profile: {name: value for name, value in own.items() if name not in ("few", "repeats", "methods")}
-         for profile, own in task.SETTINGS.items()},
+        leaving_out(task.SETTINGS, "few", "repeats", "methods"),
         overnight=dict(seeds=3), dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),
     smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 20 clients of which "

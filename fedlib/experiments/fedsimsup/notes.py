@@ -16,7 +16,7 @@ from fedlib.claims.choices import ahead, less_accurate, matter
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.fedsimsup.table1_dirichlet import TABLE
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Item, Runs, joined, part, per_profile
 from fedlib.spec import RunSpec
 
 WIDER = 141  # hidden units with which LeNet-5 has as many parameters as LeNet-5 (120) and its supervisor together
@@ -97,19 +97,15 @@ def bases(s: dict) -> list[RunSpec]:
 
 
 def runs(s: dict) -> Runs:
-    parts = {
-        "choice": SENSITIVITY.runs(s, bases(s)),
-        "rate": RATES.runs(s),
-        **{rate: STABLE.runs({**s, "lr": rate}) for rate in (RATE, s["lr"])},
-    }
-    return {(part, *key): spec for part, own in parts.items() for key, spec in own.items()}
+    stable = {rate: STABLE.runs({**s, "lr": rate}) for rate in (RATE, s["lr"])}
+    return joined({"choice": SENSITIVITY.runs(s, bases(s)), "rate": RATES.runs(s), **stable})
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the effects: parts, what the lead over FedRep consists of; rates, of the baselines that nearly fail;
     secrets, what label counts tell."""
     finished = {key: r for key, r in found.items() if r.status == "finished"}
-    choices, rates = ({key[1:]: r for key, r in finished.items() if key[0] == part} for part in ("choice", "rate"))
+    choices = part(finished, "choice")
     effects = SENSITIVITY.effects(choices)
     paper = only(TABLE.printed({**s, "methods": task.METHODS}), row="fedsimsup").set_index("column")["value"]
     printed = {f"Dir({s['alpha']:g})": paper.get(COLUMN["cifar10"].format(s["alpha"]))}
@@ -117,7 +113,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         **effects,
         "compare": SENSITIVITY.compared(effects, s["dataset"], {k: v for k, v in printed.items() if v == v}),
         **ARMS.tables({((choice, method), seed): r for (choice, _, method, seed), r in choices.items()}),
-        "rates": RATES.analyse(s, rates)["compare"],
+        "rates": RATES.analyse(s, part(finished, "rate"))["compare"],
         "secrets": label_secrets(
             [r.arrays["counts"] for key, r in choices.items() if (key[0], key[2]) == (BASE, "fedsimsup")]
         ),
@@ -127,8 +123,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 def goes_into(table: str, key: tuple) -> bool:
     """Which runs a table is made of: training at two rates, baselines with other rates, one thing changed."""
-    part = key[0]
-    return isinstance(part, float) if table == "stability" else part == ("rate" if table == "rates" else "choice")
+    kind = key[0]
+    return isinstance(kind, float) if table == "stability" else kind == ("rate" if table == "rates" else "choice")
 
 
 worse = partial(less_accurate, "fedsimsup")

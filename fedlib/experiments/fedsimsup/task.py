@@ -7,6 +7,7 @@ from fedlib.claims import Claim, Verdict, below, best, decided, gap, like_the_pa
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
+from fedlib.experiments.paper_numbers import partition_of
 
 METHODS = (
     "local", "fedavg", "fedprox", "perfedavg", "fedrep", "fedproto", "fedpac", "fedsimsup",
@@ -71,9 +72,7 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
     def column_of(cell) -> str | None:
         if cell["dataset"] == "femnist":
             return WRITERS
-        value = f"{cell['partition_param']:g}"
-        share = f"Dir({value})" if cell["partition"] == "dirichlet" else f"{value} classes"
-        return f"{cell['dataset']}, {share}, {cell['clients']}"
+        return f"{cell['dataset']}, {partition_of(cell)}, {cell['clients']}"
 
     return AccuracyTable(
         "fedsimsup", (number,), shown, lambda s, column: of_column(s, columns[column]),

@@ -4,11 +4,10 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.groups import groups_of, row_scaled, same_classes, seen_by_round, size_effect
-from fedlib.analysis.tables import by_pair, described, mean_std, only, rows_of
+from fedlib.analysis.tables import by_pair, described, mean_stds, only, rows_of
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Item, per_profile, runs_of
 from fedlib.experiments.pfedcs import task
-from fedlib.spec import RunSpec
 
 KEPT = ("head_distances", "head_moves")
 TRAININGS = {  # the paper does not say which
@@ -18,16 +17,17 @@ TRAININGS = {  # the paper does not say which
     "training alone": {"method": "local", "measures": KEPT},
 }
 
+NUMBERS = {
+    "silhouette": "ours: silhouette",
+    "auc": "ours: AUC",
+    "nearest": "ours: nearest client has the same classes",
+}
+
 
 def runs(s: dict) -> dict:
-    """By training and seed, which draws the partition, too."""
-    of = {**s, "scheme": "pat_grouped", "classes_per_client": 2}
-    return {
-        (name, seed): RunSpec.of_task({**of, "seed": seed, "partition_seed": seed}, **how)
-        for seed in range(s["seeds"])
-        for name, how in TRAININGS.items()
-        if how["method"] in s["methods"]
-    }
+    """By training and seed."""
+    rows = {name: how for name, how in TRAININGS.items() if how["method"] in s["methods"]}
+    return runs_of({**s, "scheme": "pat_grouped", "classes_per_client": 2}, rows, s["seeds"])
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
@@ -42,9 +42,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     ]  # fmt: skip
     rounds = rows_of(found, ("training", "seed"), seen_by_round)
     ends = rounds[rounds["round"].isin(list(shown))].assign(after=lambda t: t["round"].map("round {}".format))
-    numbers = {"silhouette": "silhouette", "auc": "AUC", "nearest": "nearest client has the same classes"}
-    means = {f"ours: {title}": (lambda own, name=name: mean_std(own[name])) for name, title in numbers.items()}
-    compare = described(ends, ["training", "after"], **{"paper (no numbers)": in_words, **means})
+    compare = described(ends, ["training", "after"], **{"paper (no numbers)": in_words, **mean_stds(NUMBERS)})
     groups = pd.DataFrame({"group": groups_of(first.arrays["counts"])}).rename_axis("client").reset_index()
     effect = rows_of(found, ("training", "seed"), lambda r: {"size_effect": size_effect(r)})
     return {

@@ -10,11 +10,11 @@ from fedlib import figures
 from fedlib.analysis.arms import Arms, lead_of
 from fedlib.analysis.groups import seen_by_round
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
-from fedlib.analysis.tables import described, mean_std, only, rows_of
+from fedlib.analysis.tables import described, mean_stds, only, rows_of
 from fedlib.claims import Verdict, beyond, both, not_tested, ours, over_seeds
 from fedlib.claims.choices import ahead, less_accurate, matter
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Item, Runs, joined, part, per_profile, runs_of
 from fedlib.experiments.pfedcs import task
 from fedlib.experiments.pfedcs.fig1_distances import KEPT
 from fedlib.experiments.pfedcs.table1_pathological import TABLE
@@ -56,7 +56,13 @@ PER = {"method": "fedper", "eval_points": ("recv", "post", "ft(1)"), "ft_part": 
 CONTROLS = {"plain": PER, "tuned": {**PER, "head_epochs": 1}}  # FedPer; with heads tuned before they are trained
 WATCHED = {"method": "pfedcs", "beta": 1.0, "rounds": 10, "measures": KEPT}  # by a curious server
 SERVER_SEEDS = 3  # at least: these runs are short
-
+LEAKS = {
+    "auc": "twins by distance, AUC",
+    "rand": "groups found, adjusted Rand index",
+    "class_auc": "classes by class vectors, AUC",
+    "sets": "clients whose classes are all known",
+}
+MADE_OF = {"leak": ("server",), "server": ("server",), "parts": ("choice", "control")}  # all others: of choices
 
 WHOLE, POST = "PFedCS", "PFedCS after local training"
 ARMS = Arms(
@@ -83,44 +89,31 @@ def bases(s: dict) -> list[RunSpec]:
 
 
 def runs(s: dict) -> Runs:
-    own = {**task.of_column(s, task.PATHOLOGICAL[s["column"]])}
-    more = {"control": CONTROLS, "server": {"watched": {**WATCHED, "rounds": min(10, s["rounds"])}}}
-    return {("choice", *key): spec for key, spec in SENSITIVITY.runs(s, bases(s)).items()} | {
-        (part, name, seed): RunSpec.of_task({**own, "seed": seed, "partition_seed": seed}, **how)
-        for part, rows in more.items() for name, how in rows.items()
-        for seed in range(max(task.trials(s), SERVER_SEEDS if part == "server" else 0))
-    }  # fmt: skip
+    own = task.of_column(s, task.PATHOLOGICAL[s["column"]])
+    watched = {"watched": {**WATCHED, "rounds": min(10, s["rounds"])}}
+    return joined({
+        "choice": SENSITIVITY.runs(s, bases(s)),
+        "control": runs_of(own, CONTROLS, task.trials(s)),
+        "server": runs_of(own, watched, max(task.trials(s), SERVER_SEEDS)),
+    })  # fmt: skip
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the effects: parts, FedPer's variants and PFedCS's at both points; leak, what the server sees."""
-    choices = {key[1:]: r for key, r in found.items() if key[0] == "choice"}
+    choices, watched = part(found, "choice"), part(found, "server")
     effects = SENSITIVITY.effects(choices)
     paper = only(TABLE.printed({**s, "methods": task.METHODS}), row="pfedcs", column=s["column"])["value"].tolist()
     printed = dict.fromkeys(effects["tidy"]["task"], paper[0]) if paper else {}
     own = {(name, seed): r for (name, _, method, seed), r in choices.items() if method == "pfedcs"}
-    controls = {key[1:]: r for key, r in found.items() if key[0] == "control"}
-    watched = {key[2:]: r for key, r in found.items() if key[0] == "server"}
-    leak = rows_of(watched, ("seed",), seen_by_round)
-    shown = leak[leak["round"].isin([1, 2, leak["round"].max()])] if len(leak) else leak
+    leak = rows_of({key[1:]: r for key, r in watched.items()}, ("seed",), seen_by_round)
+    ends = leak[leak["round"].isin([1, 2, leak["round"].max()])] if len(leak) else pd.DataFrame(columns=["round"])
     return {
         **effects,
         "compare": SENSITIVITY.compared(effects, s.get("dataset") or s["column"].split(",")[0], printed),
-        **ARMS.tables(own | controls),
+        **ARMS.tables(own | part(found, "control")),
         "leak": leak,
-        "server": described(shown, "round", **{
-            title: (lambda own, name=name: mean_std(own[name])) for name, title in LEAKS.items()
-        }) if len(leak) else pd.DataFrame(columns=["round", *LEAKS.values()]),
-    }  # fmt: skip
-
-
-MADE_OF = {"leak": ("server",), "server": ("server",), "parts": ("choice", "control")}  # all others: of choices
-LEAKS = {
-    "auc": "twins by distance, AUC",
-    "rand": "groups found, adjusted Rand index",
-    "class_auc": "classes by class vectors, AUC",
-    "sets": "clients whose classes are all known",
-}
+        "server": described(ends, "round", **mean_stds(LEAKS)),
+    }
 
 
 worse = partial(less_accurate, "pfedcs")
@@ -135,9 +128,8 @@ def known(value: str, line: float, text: str):
             return not_tested(f"needs {SERVER_SEEDS} runs that are watched")
         last = leak[leak["round"] == leak["round"].max()].assign(what=value)
         v = over_seeds("last", value, "what", beyond(value, line, form=".2f"))({"last": last})
-        return replace(
-            v, evidence=f"{v.evidence}, over {last['seed'].nunique()} seeds", margins={}
-        )  # of runs of its own
+        evidence = f"{v.evidence}, over {last['seed'].nunique()} seeds"
+        return replace(v, evidence=evidence, margins={})  # of runs of its own
 
     return ours(text, check)
 

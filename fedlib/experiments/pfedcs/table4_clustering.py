@@ -1,7 +1,7 @@
 """Table 4: how clients are grouped; and how many with the same classes are found."""
 
 from fedlib.analysis.groups import searched
-from fedlib.analysis.tables import described, mean_std, rows_of
+from fedlib.analysis.tables import described, mean_stds, rows_of
 from fedlib.claims import Claim, below, best, not_tested, ours, over_seeds, under, within
 from fedlib.experiments.accuracy_table import EXTRAS
 from fedlib.experiments.pfedcs.task import PATHOLOGICAL, PFEDCS, item, table
@@ -16,8 +16,9 @@ TABLE = table("4", {name: PATHOLOGICAL[name] for name in COLUMNS}, ROWS, lambda 
 def analyse(s: dict, found: dict) -> dict:
     """Besides the accuracies: search, one row a run, who was found; twins, its means over seeds."""
     search = rows_of(found, ("row", "column", "seed"), searched)
-    shares = {name: (lambda own, name=name: mean_std(own[name])) for name in search.columns[3:]}
-    return {**TABLE.analyse(s, found), "search": search, "twins": described(search, ["column", "row"], **shares)}
+    shares = {name: name for name in search.columns[3:]}
+    twins = described(search, ["column", "row"], **mean_stds(shares))
+    return {**TABLE.analyse(s, found), "search": search, "twins": twins}
 
 
 def more_found(tables):

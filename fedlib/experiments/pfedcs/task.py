@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from fedlib.analysis.accuracies import columns_read, means, without
 from fedlib.analysis.readings import last_round
-from fedlib.claims import Claim, below, best, decided, like_the_paper, not_tested, ours
-from fedlib.claims.checks import on_shared_seeds
-from fedlib.claims.judges import apart
+from fedlib.claims import Claim, across_columns, apart, below, best, like_the_paper, ours
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.paper_numbers import partition_of
 
 METHODS = (
     "fedavg", "fedprox", "perfedavg", "fedfomo", "fedamp", "clusterfl", "fesem", "fedper", "fedbabu", "fedrod",
@@ -89,8 +87,7 @@ def table(
         return tuple(name for name in columns if "images" not in s or name in overnight)
 
     def column_of(cell) -> str:
-        value = f"{cell['partition_param']:g}"
-        return f"{cell['dataset']}, " + (f"Dir({value})" if cell["partition"] == "dirichlet" else f"{value} classes")
+        return f"{cell['dataset']}, {partition_of(cell)}"
 
     def used(s: dict) -> dict:
         return {name: in_time(own, s) for name, own in rows.items() if own["method"] in s["methods"]}
@@ -114,23 +111,15 @@ def item(table: AccuracyTable, title: str, minutes: tuple[float, ...], *claims: 
 def leads_on_average(by: float):
     """A check that on the average over the columns PFedCS is above every other method of the paper by more."""
 
-    def check(tables):
-        compared, over = on_shared_seeds(tables, METHODS)
-        found = means(compared)
-        columns = columns_read(tables)
-        if lacks := without(found, METHODS, columns):
-            return not_tested(lacks)
-        m = {row: sum(found[column][row] for column in columns) / len(columns) for row in METHODS}
+    def judge(columns):
+        m = sum(rows[list(METHODS)] for rows in columns.values()) / len(columns)
         leads = {row: m["pfedcs"] - m[row] for row in METHODS if row != "pfedcs"}
         rival = min(leads, key=lambda row: leads[row].iloc[0])
-        text = (
-            f"mean of {len(columns)} columns: pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} against the best"
-        )
-        return decided(
-            {row: lead - by for row, lead in leads.items()}, f"{text} other, {rival}; the line of {by:g} is ours", over
-        )
+        found = f"pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} against the best other, {rival}"
+        text = f"mean of {len(columns)} columns: {found}; the line of {by:g} is ours"
+        return {row: lead - by for row, lead in leads.items()}, text
 
-    return check
+    return across_columns(judge, METHODS)
 
 
 EVERY = {method: {"method": method} for method in SHOWN} | {"pfedcs": PFEDCS}

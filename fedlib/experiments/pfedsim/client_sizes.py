@@ -1,12 +1,10 @@
-"""Table 4: the data sets' numbers and the clients' sizes, drawn again; Figure 3 shows them too. Nothing is trained."""
+"""Table 4: the data sets' numbers and the clients' sizes, printed and drawn; Figure 3 shows them too."""
 
-import functools
 from collections.abc import Iterable
-from itertools import product
 
 import pandas as pd
 
-from fedlib.analysis.partitions import drawn_statistics
+from fedlib.analysis.partitions import size_statistics
 from fedlib.analysis.tables import only, span
 from fedlib.claims import Claim, Verdict, every_row, implementation, not_tested, ours, over_seeds, verdict
 from fedlib.data import DATASETS
@@ -16,23 +14,15 @@ from fedlib.experiments.pfedsim.task import ALPHAS
 CLIENTS = 100
 
 
+def drawn_sizes(datasets: Iterable[str], s: dict) -> pd.DataFrame:
+    """The clients' sizes of Table 4, drawn `seeds` times: `size_statistics`."""
+    return size_statistics(datasets, CLIENTS, ALPHAS, s["seeds"], s["min_size"])
+
+
 def printed_sizes() -> pd.DataFrame:
     """Table 4's means and stds of the clients' sizes: dataset, alpha, value, std."""
     cells = only(paper_table("pfedsim", "4"), metric="samples_per_client")
     return cells.rename(columns={"partition_param": "alpha"})[["dataset", "alpha", "value", "std"]]
-
-
-def size_statistics(datasets: Iterable[str], seeds: int, min_size: int) -> pd.DataFrame:
-    """Clients' sizes and classes in `seeds` draws for every alpha, with and without cap, one draw a row."""
-    cells = product(ALPHAS, datasets, (True, False))
-    frame = pd.concat(_drawn(dataset, alpha, seeds, cap, min_size) for alpha, dataset, cap in cells)
-    return frame.assign(relative=frame["std_size"] / frame["mean_size"])
-
-
-@functools.cache  # two items show the same draws
-def _drawn(dataset: str, alpha: float, seeds: int, cap: bool, min_size: int) -> pd.DataFrame:
-    drawn = drawn_statistics(dataset, CLIENTS, "dirichlet", range(seeds), alpha=alpha, cap=cap, min_size=min_size)
-    return drawn.assign(dataset=dataset, alpha=alpha, cell=f"{dataset}, {alpha:g}", cap=cap)
 
 
 def printed_std_inside(stats: pd.DataFrame, cap: bool) -> dict[str, bool]:

@@ -9,7 +9,7 @@ from fedlib.claims import Claim, Verdict, both, fact, in_order, ours, over_seeds
 from fedlib.data.facts import known_class_sizes
 from fedlib.data.partition import draw_counts
 from fedlib.experiments.item import Item, per_profile
-from fedlib.experiments.pfedsim.client_sizes import OF_TABLE_4, printed_sizes, printed_std_inside, size_statistics
+from fedlib.experiments.pfedsim.client_sizes import CLIENTS, OF_TABLE_4, drawn_sizes, printed_sizes, printed_std_inside
 from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET
 
 AGAIN, SEED = "the paper's clients, drawn again", 42  # the seed of the reference code
@@ -17,8 +17,8 @@ DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose cl
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
-    """tidy: the counts that are drawn; stats: `size_statistics`; again: stds of the paper's own clients."""
-    stats, lines, again = size_statistics(s["datasets"], s["seeds"], s["min_size"]), [], []
+    """tidy: the counts that are drawn; stats: `drawn_sizes`; again: stds of the paper's own clients."""
+    stats, lines, again = drawn_sizes(s["datasets"], s), [], []
     kinds = {title: {"scheme": "dirichlet", "alpha": alpha, "min_size": 40} for title, alpha in DIRICHLET.items()}
     for cell in printed_sizes().query("dataset in @DATA").itertuples():
         line = {
@@ -40,9 +40,9 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
 
 
 def drawn_again(dataset: str, alpha: float) -> float:
-    """Standard deviation of the sizes of pFedSim's own 100 clients."""
+    """Standard deviation of the sizes of pFedSim's own clients."""
     sizes = known_class_sizes(dataset)
-    return float(draw_counts(sizes, 100, "dirichlet_reference", SEED, alpha=alpha).sum(1).std())
+    return float(draw_counts(sizes, CLIENTS, "dirichlet_reference", SEED, alpha=alpha).sum(1).std())
 
 
 def is_the_papers_draw(tables) -> Verdict:

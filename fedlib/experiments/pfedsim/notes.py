@@ -6,15 +6,15 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import differences
-from fedlib.analysis.partitions import statistics_by_title
+from fedlib.analysis.partitions import beside_draws
 from fedlib.analysis.read_off import FAR, by_rule, far_cells, fit, leads
 from fedlib.analysis.readings import RULES
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
-from fedlib.claims import Verdict, apart, decided, every_row, not_tested, ours, verdict
+from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, ours, verdict
 from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Item, Runs, joined, part, per_profile
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
 from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, SETTINGS, SMALLER
 
@@ -76,12 +76,13 @@ PARTS = {"table": TABLE.runs, "changed": changed, "mixing": MIXING.runs, "again"
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without partners; draws."""
-    table, changed, mixing, again = ({key[1:]: r for key, r in found.items() if key[0] == part} for part in PARTS)
+    table, changed, mixing, again = (part(found, kind) for kind in PARTS)
     effects, printed = SENSITIVITY.effects(changed), TABLE.printed(s)
     rules = by_rule(lambda read: replace(TABLE, read=read).read_off(s, table))
     place, margins = leads(rules, "pfedsim", s["methods"])
     comparable, (alone, gains) = s["dataset"] == PRINTED, differences(MIXING.read_off(s, mixing), "pfedsim", ALONE)
     paper = only(printed, row="pfedsim").set_index("column")["value"].to_dict()
+    kinds = {c: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for c, a in DIRICHLET.items()}
     return {
         **effects,
         "compare": SENSITIVITY.compared(effects, s["dataset"], paper),
@@ -91,23 +92,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "_mixing": gains,
         "fit": fit(rules if comparable else {}, printed),
         "cells": far_cells(printed if comparable else printed[:0], table, again),
-        "draws": largest_classes(s),
+        "draws": beside_draws(kinds, s["dataset"], s["num_clients"], DRAWS).rename_axis("column").reset_index(),
     }
-
-
-def largest_classes(s: dict) -> pd.DataFrame:
-    """Percent of all samples that belong to the most frequent class of their client:
-    our partitions against DRAWS draws.
-
-    Who has little else than one class is easy to serve with a model of its own.
-    """
-    kinds = {c: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for c, a in DIRICHLET.items()}
-    drawn = statistics_by_title(kinds, s["dataset"], s["num_clients"], range(DRAWS))
-    share = 100 * drawn.pivot(index="partition", columns="seed", values="largest_class").loc[list(kinds)]
-    found = pd.DataFrame(
-        {"ours": share[0], "partition 1": share[1], "mean": share.mean(1), "std": share.std(1, ddof=1)}
-    )
-    return found.assign(z=(found["ours"] - found["mean"]) / found["std"]).rename_axis("column").reset_index()
 
 
 # claims --------------------------------------------------------------------------------------------------------------
@@ -147,14 +133,10 @@ def mixing_helps(tables) -> Verdict:
     found = tables["_mixing"]
     if len(found.columns) < len(DIRICHLET):
         return not_tested("without the runs without partners")
-    return decided(dict(found.items()), f"mixing brings {brought(found)} points")
+    return decided(dict(found.items()), f"mixing brings {each_apart(found, '.2f')} points")
 
 
-def brought(found: pd.DataFrame) -> str:
-    return ", ".join(f"{apart(gain, '.2f')} ({column})" for column, gain in found.items())
-
-
-def beside_draws(found: pd.DataFrame) -> str:
+def in_stds(found: pd.DataFrame) -> str:
     rows = found.itertuples()
     texts = (f"{r.column}: {r.ours:.1f} % against {r.mean:.1f} ({r.std:.1f}), {r.z:+.1f} std" for r in rows)
     return f"{'; '.join(texts)} (2 std is a line of ours)"
@@ -179,9 +161,9 @@ def answer(tables) -> str:
         kind, share = "easy" if r.z > 0 else "uncommonly mixed", f"{r.ours:.0f} % of the samples are of their client's"
         mean = f"the mean of {DRAWS} draws is {r.mean:.0f} % ({r.z:+.1f} std)"
         sentences.append(f"Our partition at {r.column} is an {kind} one: {share} largest class, {mean}.")
-    if len(tables["_mixing"]):
+    if len(mixing := tables["_mixing"]):
         over = "over clients that train on alone after the same rounds of FedAvg"
-        sentences.append(f"Mixing extractors by similarity brings {brought(tables['_mixing'])} points {over}.")
+        sentences.append(f"Mixing extractors by similarity brings {each_apart(mixing, '.2f')} points {over}.")
     return " ".join([*sentences, SENSITIVITY.in_words(tables)])
 
 
@@ -192,7 +174,7 @@ ITEM = Item(
     settings=per_profile(SETTINGS, methods=[SMOKED, METHODS, METHODS], alpha=0.1, again=[False, False, True]),
     minutes={"smoke": 1, "quick": 1, "paper": 60},
     partial=True,
-    runs=lambda s: {(part, *key): spec for part, runs in PARTS.items() for key, spec in runs(s).items()},
+    runs=lambda s: joined({kind: runs(s) for kind, runs in PARTS.items()}),
     analyse=analyse,
     made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
@@ -215,6 +197,6 @@ ITEM = Item(
              mixing_helps),
         ours("Our partitions are ordinary draws: the share of the clients' largest classes is within 2 std of the "
              "mean.",
-             every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", beside_draws)),
+             every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", in_stds)),
     ),
 )  # fmt: skip

@@ -3,11 +3,12 @@
 from fedlib.claims import Claim, below, best, both, changes, falls, gap, like_the_paper, ours, place, rises
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
+from fedlib.experiments.paper_numbers import partition_of
 from fedlib.experiments.pfedsim import task
 from fedlib.experiments.pfedsim.task import METHODS, OTHERS, PERSONAL, SINGLE_MODEL
 
 DIR01 = {"columns": ("Dir(0.1)",)}
-TABLE = AccuracyTable("pfedsim", ("3",), tuple(task.DIRICHLET), task.of_column, task.every_method, task.column_of)
+TABLE = AccuracyTable("pfedsim", ("3",), tuple(task.DIRICHLET), task.of_column, task.every_method, partition_of)
 
 ITEM = TABLE.item(
     title="pFedSim Table 3: accuracy of twelve methods",

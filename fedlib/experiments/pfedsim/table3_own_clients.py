@@ -10,9 +10,9 @@ from fedlib.analysis.tables import only
 from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
 from fedlib.experiments.item import per_profile
-from fedlib.experiments.paper_numbers import paper_table
+from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim.fig3_partitions import SEED
-from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO
+from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, SETTINGS, SMALLER, every_method
 
 REFERENCE, PROPER = "reference", "proper"
@@ -66,11 +66,7 @@ def seeds(s: dict, row: str, column: str) -> int:
 
 def column_of(cell) -> str:
     """A printed cell stands beside the reference reading, which is nearest to what was printed."""
-    return f"{REFERENCE}, Dir({cell['partition_param']:g})"
-
-
-def row_of(cell) -> str:
-    return cell["method"] if cell["table"] == 3 else RHO[float(cell["rho"])]
+    return f"{REFERENCE}, {partition_of(cell)}"
 
 
 TABLE = AccuracyTable("pfedsim", ("3", "6"), tuple(COLUMNS), task_of, rows, column_of, row_of, seeds=seeds)

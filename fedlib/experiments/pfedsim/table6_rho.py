@@ -11,16 +11,8 @@ from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours, 
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
-from fedlib.experiments.paper_numbers import paper_table
-from fedlib.experiments.pfedsim.task import (
-    DIRICHLET,
-    OVERNIGHT,
-    SETTINGS,
-    SMALLER,
-    SMALLER_OVERNIGHT,
-    column_of,
-    of_column,
-)
+from fedlib.experiments.paper_numbers import paper_table, partition_of
+from fedlib.experiments.pfedsim.task import DIRICHLET, OVERNIGHT, SETTINGS, SMALLER, SMALLER_OVERNIGHT, of_column
 
 RHO = {rho: f"pfedsim, rho = {rho:g}" for rho in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}
 REFERENCES = ("local", "fedper")  # FedAvg is rho = 1
@@ -36,7 +28,7 @@ def row_of(cell) -> str:
     return cell["method"] if cell["table"] == 3 else RHO[float(cell["rho"])]
 
 
-TABLE = AccuracyTable("pfedsim", ("6", "3"), tuple(DIRICHLET), of_column, rows, column_of, row_of)
+TABLE = AccuracyTable("pfedsim", ("6", "3"), tuple(DIRICHLET), of_column, rows, partition_of, row_of)
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
@@ -49,7 +41,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 def beside_paper(shown: pd.DataFrame) -> pd.DataFrame:
     cells = only(paper_table("pfedsim", "6"), dataset="cifar10")
-    paper = {(column_of(cell), float(cell["rho"])): cell["value"] for _, cell in cells.iterrows()}
+    paper = {(partition_of(cell), float(cell["rho"])): cell["value"] for _, cell in cells.iterrows()}
     return shown.assign(**{"paper, CIFAR-10": [paper.get(key, np.nan) for key in zip(shown["column"], shown["rho"])]})
 
 

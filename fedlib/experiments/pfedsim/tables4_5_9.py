@@ -24,16 +24,11 @@ NETWORKS = {
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
-    """stats: `size_statistics`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
+    """stats: `drawn_sizes`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
     here = [dataset for dataset in s["datasets"] if class_sizes(dataset)]
-    stats, facts = (
-        client_sizes.size_statistics(here, s["seeds"], s["min_size"]),
-        client_sizes.public_facts(s["datasets"]),
-    )
-    compare, layers = (
-        client_sizes.table4(stats, facts),
-        pd.concat([layers_of(number) for number in PRINTED], ignore_index=True),
-    )
+    stats, facts = client_sizes.drawn_sizes(here, s), client_sizes.public_facts(s["datasets"])
+    compare = client_sizes.table4(stats, facts)
+    layers = pd.concat([layers_of(number) for number in PRINTED], ignore_index=True)
     for number, own in layers.groupby("table"):
         other, table = own[own["verdict"] != "same"], f"Table {number}"
         compare += [(table, f"layer {row.layer}", row.printed, row.ours, row.verdict) for row in other.itertuples()]

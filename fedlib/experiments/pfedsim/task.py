@@ -31,11 +31,6 @@ def of_column(s: dict, column: str) -> dict:
     return {**s, "alpha": DIRICHLET[column]}
 
 
-def column_of(cell) -> str:
-    """The column of a printed cell."""
-    return f"Dir({cell['partition_param']:g})"
-
-
 def every_method(s: dict) -> dict[str, dict]:
     """The rows of a table of methods. Per-FedAvg's beta, from the appendix, is a tenth of the learning rate."""
     own = {"perfedavg": {"beta": round(s["lr"] / 10, 12)}}

@@ -4,7 +4,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.relevance import mean_auc, ranks_of_others, relevant_of
-from fedlib.analysis.tables import by_pair, described, mean_std, only, rows_of
+from fedlib.analysis.tables import by_pair, described, mean_std, named, only, rows_of
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
@@ -97,7 +97,7 @@ def answer(tables) -> str:
     last, parts = only(tables["aucs"], last=True), []
     for measure in (DISTANCE, COSINE):
         means = only(last, measure=measure).groupby("training", sort=False)["auc"].mean()
-        parts.append(f"the {measure} with {', '.join(f'{auc:.2f} ({training})' for training, auc in means.items())}")
+        parts.append(f"the {measure} with {named(means, '.2f')}")
     return f"Who shares a label is found by {' and by '.join(parts)}, in AUC (guessing: 0.5)."
 
 

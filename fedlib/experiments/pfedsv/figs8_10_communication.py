@@ -3,8 +3,8 @@
 import pandas as pd
 
 from fedlib import figures
+from fedlib.analysis import traffic
 from fedlib.analysis.tables import only, rows_of
-from fedlib.analysis.traffic import classifier_shares, counted_down, sent_by_network
 from fedlib.claims import (
     Claim,
     Verdict,
@@ -52,18 +52,11 @@ def runs(s: dict) -> Runs:
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: numbers sent by method, network, reading and seed; per_round: models a client gets; counter:
     what the engine counted; saved: what D+C saves of the downloads of D, by network, reading and seed."""
-
-    def downloads(r: RunResult) -> pd.DataFrame:
-        sent = r.arrays["downloads"].sum((1, 2)) / CLIENTS if "downloads" in r.arrays else [1.0] * s["rounds"]
-        return pd.DataFrame({"round": range(1, len(sent) + 1), "models": sent})
-
-    key, every = ["method", "seed"], [(name, seed) for name in METHODS for seed in range(s["seeds"])]
-    per_round = rows_of({(name, seed): found.get((name, seed), found[name, 0]) for name, seed in every}, key, downloads)
-    counter = rows_of(found, key, lambda r: {"engine": r.communication["down"]["floats"], "downloads": counted_down(r)})
-    models = per_round.groupby(key, as_index=False, sort=False)["models"].sum()
-    models["models"] *= CLIENTS  # in the paper's rounds everybody trains, uploads and then downloads
-    networks = only(shares(), classes=10)
-    tidy = sent_by_network(models, networks, READINGS, s["rounds"] * CLIENTS, split=BOTH)
+    key, every = ("method", "seed"), [(name, seed) for name in METHODS for seed in range(s["seeds"])]
+    by_seed = {(name, seed): found.get((name, seed), found[name, 0]) for name, seed in every}
+    per_round = rows_of(by_seed, key, lambda r: traffic.models_by_round(r, s["rounds"]))
+    tidy = traffic.sent_by_network(per_round, CLIENTS, only(shares(), classes=10), READINGS, split=BOTH)
+    counter = rows_of(found, key, traffic.counted)
     down = tidy.pivot(index=["network", "reading", "seed"], columns="method", values="down")
     saved = (1 - down[BOTH] / down[DYNAMIC]).reset_index(name="share")
     tables = {"tidy": tidy, "per_round": per_round, "counter": counter, "shares": shares(), "saved": saved}
@@ -72,11 +65,11 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 def shares() -> pd.DataFrame:
     """Parameters and the classifiers' shares of them: with 10 classes and 1,000, by both readings, and printed."""
-    lines = [
-        {"network": network, "classes": classes, **classifier_shares(name, shape, classes, **options), PRINTED: printed}
-        for network, (name, shape, options, printed) in NETWORKS.items()
-        for classes in (10, 1000)
-    ]
+    lines = []
+    for network, (name, shape, options, printed) in NETWORKS.items():
+        for classes in (10, 1000):
+            found = traffic.classifier_shares(name, shape, classes, **options)
+            lines.append({"network": network, "classes": classes, **found, PRINTED: printed})
     return pd.DataFrame(lines)
 
 

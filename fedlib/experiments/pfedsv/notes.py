@@ -6,8 +6,8 @@ import pandas as pd
 from fedlib import figures
 from fedlib.analysis.relevance import alike_by_rank, game_costs, mean_auc, relevant_of
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
-from fedlib.analysis.tables import only, rows_of
-from fedlib.claims import Verdict, apart, decided, ours, verdict
+from fedlib.analysis.tables import named, only, rows_of
+from fedlib.claims import Verdict, apart, decided, each_apart, ours, verdict
 from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, per_profile
@@ -95,19 +95,11 @@ def effect(tables, choice: str) -> dict[str, pd.Series]:
     return {task: e for (task, _, name), e in tables["_effects"].items() if name == choice}
 
 
-def each(numbers: pd.Series, form: str = ".2f") -> str:
-    return ", ".join(f"{value:{form}} ({task})" for task, value in numbers.items())
-
-
-def apart_each(effects: dict[str, pd.Series]) -> str:
-    return ", ".join(f"{apart(e, '.2f')} ({task})" for task, e in effects.items())
-
-
 @with_all(SENSITIVITY)
 def dropping_saves(tables, chance: float) -> Verdict:
     fixed, dynamic, change = of(tables, FIXED, "models"), of(tables, BASE, "models"), effect(tables, FIXED)
-    evidence = f"models a client and round {each(dynamic)} instead of {each(fixed)}; with k fixed accuracy changes by "
-    evidence += f"{apart_each(change)}, by chance {chance:.2f}"
+    sent = f"models a client and round {named(dynamic, '.2f')} instead of {named(fixed, '.2f')}"
+    evidence = f"{sent}; with k fixed accuracy changes by {each_apart(change, '.2f')}, by chance {chance:.2f}"
     margins = {f"accuracy, {task}": chance - e for task, e in change.items()}
     return decided(margins, evidence) if (dynamic < fixed).all() else verdict(False, evidence)
 
@@ -119,14 +111,14 @@ def estimate_is_enough(tables, chance: float) -> Verdict:
     margins = {f"more, {task}": chance - e for task, e in change.items()}
     margins |= {f"less, {task}": chance + e for task, e in change.items()}
     asks = f"a game of {K + 1} asks for {cost['exact']} coalitions, estimated for {cost['estimate']}"
-    moved = f"accuracy {apart_each(change)}, by chance {chance:.2f}; finding {each(found, '+.2f')}"
+    moved = f"accuracy {each_apart(change, '.2f')}, by chance {chance:.2f}; finding {named(found, '+.2f')}"
     return decided(margins, f"{moved}; {asks}")
 
 
 @with_all(SENSITIVITY)
 def literal_stops_searching(tables, chance: float) -> Verdict:
     literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
-    evidence = f"relevant ones found: {each(literal, '.0%')}, by our rule {each(rule, '.0%')}"
+    evidence = f"relevant ones found: {named(literal, '.0%')}, by our rule {named(rule, '.0%')}"
     return verdict((literal < rule).all(), evidence)
 
 
@@ -143,8 +135,8 @@ def answer(tables) -> str:
     sentence = SENSITIVITY.in_words(tables)
     if SENSITIVITY.missing(tables):
         return sentence
-    dynamic, fixed = each(of(tables, BASE, "models"), ".1f"), each(of(tables, FIXED, "models"), ".1f")
-    change, cost = apart_each(effect(tables, EXACT)), only(game_costs(), players=K + 1).iloc[0]
+    dynamic, fixed = named(of(tables, BASE, "models"), ".1f"), named(of(tables, FIXED, "models"), ".1f")
+    change, cost = each_apart(effect(tables, EXACT), ".2f"), only(game_costs(), players=K + 1).iloc[0]
     return (
         f"{sentence} Dropping clients leaves {dynamic} downloads a client and round, instead of {fixed}. Exact Shapley "
         f"values change accuracy by {change} points and ask for {cost['exact']} coalitions a game, estimated ones for "

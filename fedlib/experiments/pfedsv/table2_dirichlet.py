@@ -5,6 +5,7 @@ import pandas as pd
 from fedlib.analysis.accuracies import means, ranks
 from fedlib.claims import Claim, Verdict, apart, best, decided, in_columns, not_tested, ours, place
 from fedlib.engine.result import RunResult
+from fedlib.experiments.item import joined, part
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as TABLE1
 from fedlib.experiments.pfedsv.task import ALL, METHODS, OWN, SCALES
@@ -13,13 +14,9 @@ PERSONAL = ("pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv")
 TABLE = task.table("2", "dirichlet")
 
 
-def runs_of_table1(s: dict) -> dict:
-    return {("Table 1", *key): spec for key, spec in TABLE1.runs(s).items()}
-
-
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the table's: ranks also on all classes; _easier, accuracies of Table 1."""
-    there, tables = {key[1:]: r for key, r in found.items() if key[0] == "Table 1"}, TABLE.analyse(s, found)
+    there, tables = part(found, "Table 1"), TABLE.analyse(s, found)
     both = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
     return {**tables, "ranks": both.reset_index(drop=True), "_easier": means(TABLE1.read_off(s, there), **OWN)}
 
@@ -61,7 +58,7 @@ def gain_needs_all_classes(tables) -> Verdict:
 ITEM = TABLE.item(
     title="pFedSV Table 2: accuracy with Dirichlet shares",
     claim="With Dirichlet shares the task is harder for every method, and pFedSV leads by more.",
-    more=runs_of_table1,
+    more=lambda s: joined({"Table 1": TABLE1.runs(s)}),
     analyse=analyse,
     claims=(
         task.BEST,

@@ -11,7 +11,7 @@ from fedlib.analysis.budgets import by_round, in_words, largest, spent
 from fedlib.analysis.tables import listed
 from fedlib.claims import Claim, Verdict, apart, both, fact, in_columns, in_order, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import leaving_out, per_profile
 from fedlib.experiments.pfedsv import accounting, task
 from fedlib.experiments.pfedsv.accounting import DELTA, NOISE, record_noise
 
@@ -97,18 +97,14 @@ def ordered(rows):
     return in_columns(in_order(rows), rows, **task.OWN)
 
 
-# one scheme at one scale: settings that only the other tables need are left out
-ONE_SCALE = {
-    profile: {name: value for name, value in own.items() if name not in ("alpha", "min_size") and "many" not in name}
-    for profile, own in task.SETTINGS.items()
-}
+OTHER_TABLES = ("alpha", "min_size", "many_clients", "many_join", "many_rounds")  # settings that only they need
 ITEM = TABLE.item(
     title="pFedSV Table 4: noise level, privacy budget and accuracy",
     claim="More noise gives a smaller privacy budget and a lower accuracy; level 1 costs little.",
     smaller="digits (16x16) instead of CIFAR-10 and CIFAR-100, LeNet-5 instead of the larger CNN; 6 rounds of 3 epochs "
     "instead of 20 of 5",
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=per_profile(ONE_SCALE, clip=NOISE["clip"]),
+    settings=per_profile(leaving_out(task.SETTINGS, *OTHER_TABLES), clip=NOISE["clip"]),
     minutes={"smoke": 0.3, "quick": 1, "overnight": 25, "paper": 900},
     analyse=analyse,
     made_of=lambda table, key: table not in ("by_round", "readings"),
