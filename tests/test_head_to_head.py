@@ -10,6 +10,7 @@ from helpers import analysed, changed_fields, made_up, signs, smoke_item
 from fedlib.base.draws import num_participants
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.data import load
+from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate, watched, watched_round
 from fedlib.experiments import find
 from fedlib.experiments.head_to_head import fig1_bytes, fig2_images, notes, table1_rates, table2_accuracy, task
@@ -47,7 +48,7 @@ def test_all_methods_have_the_same_task(scale):
 
 @pytest.mark.parametrize("column", TASKS)
 def test_at_the_papers_scale_a_task_is_the_papers_own(column):
-    """But for what is equal here and evaluation: the validation part, the rate, points, measures, averages over draws."""
+    """But for what is equal here, and for what is evaluated: the validation part, the rate, points, measures."""
     name, key = PAPERS[column]
     theirs = find(name).runs(find(name).settings["paper"])[key]
     ours = table2_accuracy.TABLE.runs(table2_accuracy.ITEM.settings["paper"])[task.OWNERS[column], column, 0]
@@ -84,7 +85,7 @@ def made(accuracy: dict[str, float], best: dict[str, float]):
 def test_rates_are_chosen_on_validation_parts():
     tables = analysed("head_to_head/table1_rates", made({}, {"pfedcs": 0.3}))
     chosen = tables["chosen"].set_index(["method", "task"])["best"]
-    assert (chosen["pfedcs"] == 0.3).all() and (chosen.drop("pfedcs") == 0.1).all()
+    assert (chosen["pfedcs"] == 0.3).all() and (chosen[chosen.index.get_level_values(0) != "pfedcs"] == 0.1).all()
     used = {(row, column): task.rate(task.SETTINGS["quick"], column, row) for row, column in chosen.index}
     agree = all(used[key] == rate for key, rate in chosen.items())
     assert (signs("head_to_head/table1_rates", tables)[0] == "+") == agree
@@ -98,8 +99,34 @@ def test_a_rate_that_diverged_is_none_and_an_unfinished_grid_decides_nothing():
         return None if key[0] == "local at 0.3" and key[1] == task.SV else make(key, spec)
 
     tables = analysed("head_to_head/table1_rates", without)
+    assert len(tables["_missing"]) == 1 and signs("head_to_head/table1_rates", tables)[:2] == ".."
+    settings = find("head_to_head/table1_rates").settings["quick"]
+    with pytest.raises(AssertionError):
+        table1_rates.write_down(settings, tables)
+
+    def with_one_diverged(key, spec):
+        diverged = RunResult(spec, "diverged", error="made up")
+        return diverged if key[:2] == ("local at 0.1", task.SV) else make(key, spec)
+
+    tables = analysed("head_to_head/table1_rates", with_one_diverged)
     line = tables["chosen"].set_index(["method", "task"]).loc["local", task.SV]
-    assert not line["whole"] and signs("head_to_head/table1_rates", tables)[0] == "."
+    assert line["0.1"] == "diverged" and line["best"] == 0.03 and not len(tables["_missing"])
+
+
+def test_chosen_rates_are_written_down(tmp_path, monkeypatch):
+    before = dict(task.chosen_rates())
+    monkeypatch.setattr(task, "RATES", tmp_path / "rates.csv")
+    tables = analysed("head_to_head/table1_rates", made({}, {"pfedcs": 0.3}))
+    table1_rates.write_down(find("head_to_head/table1_rates").settings["quick"], tables)
+    task.chosen_rates.cache_clear()
+    try:
+        found = task.chosen_rates()
+        assert {row for (scale, _, row), rate in found.items() if rate == 0.3 and scale == "quick"} == {"pfedcs"}
+        assert {key: rate for key, rate in found.items() if key[0] != "quick"} == {
+            key: rate for key, rate in before.items() if key[0] != "quick"
+        }
+    finally:
+        task.chosen_rates.cache_clear()
 
 
 def test_bytes_are_those_that_travelled_and_the_accuracy_is_the_last_one_within_fedavgs():

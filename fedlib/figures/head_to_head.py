@@ -16,9 +16,9 @@ from fedlib.figures.looks import MARKERS, looks, proper
 def rates(chosen: pd.DataFrame) -> Figure:
     """Accuracy on validation parts against the learning rate, one panel a task; a ring marks the rate in use.
 
-    chosen: task, method, one column a rate (accuracy in percent as text, or "diverged"), best, "in use", whole.
+    chosen: task, method, one column a rate (accuracy in percent as text, or "diverged"), best, "in use".
     """
-    names = [name for name in chosen.columns if name not in ("task", "method", "best", "in use", "whole")]
+    names = [name for name in chosen.columns if name not in ("task", "method", "best", "in use")]
     figure, axes = _panels(chosen["task"])
     for ax, (_, own) in zip(axes, chosen.groupby("task", sort=False)):
         for (colour, marker), line in zip(_looks(chosen["method"], own["method"]), own.to_dict("records")):

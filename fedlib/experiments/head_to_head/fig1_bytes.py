@@ -14,6 +14,8 @@ from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.table2_accuracy import BYTES, best_of
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR
 
+CURVE = ("round", "MB", "share", "accuracy")
+
 
 def sent(r: RunResult) -> np.ndarray:
     """Megabytes that a client has received and sent after every round, [T]: the mean over all clients."""
@@ -43,7 +45,7 @@ def curve(r: RunResult) -> pd.DataFrame:
     there = np.flatnonzero(~np.isnan(values))
     megabytes = sent(r)[there]
     share = megabytes / of_fedavg(r)
-    return pd.DataFrame({"round": there + 1, "MB": megabytes, "share": share, "accuracy": 100 * values[there]})
+    return pd.DataFrame(dict(zip(CURVE, (there + 1, megabytes, share, 100 * values[there]))))
 
 
 TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
@@ -51,8 +53,8 @@ TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the accuracies with FedAvg's bytes: curves, the mean over seeds by task, method and round."""
-    every = rows_of(found, ("method", "task", "seed"), curve)
-    curves = every.groupby(["task", "method", "round"], sort=False)[["MB", "share", "accuracy"]].mean().reset_index()
+    every = rows_of(found, ("method", "task", "seed"), curve).reindex(columns=["method", "task", "seed", *CURVE])
+    curves = every.groupby(["task", "method", "round"], sort=False)[[*CURVE[1:]]].mean().reset_index()
     tables = TABLE.analyse(s, found)
     return {**tables, "compare": task.unprinted(tables["compare"]), "curves": curves}
 

@@ -13,7 +13,7 @@ from fedlib.experiments.item import per_profile
 from fedlib.figures.looks import proper
 
 TITLE = "{} images".format
-BASES = ("local", "fedavg_ft")
+BASES, LEAD = ("local", "fedavg_ft"), ("lead", "lead_low", "lead_high")
 
 
 def with_images(s: dict, column: str) -> dict:
@@ -36,11 +36,10 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     shown = tables["cells"]
     shown = shown.assign(images=shown["column"].str.split().str[0].astype(int))
     leads = [differences(tables, row, "local")[0].assign(row=row) for row in dict.fromkeys(shown["row"])]
-    over = pd.concat([lead[["column", "row", "difference", "low", "high"]] for lead in leads] or [pd.DataFrame()])
-    over = over.rename(columns={"difference": "lead", "low": "lead_low", "high": "lead_high"})
+    over = pd.concat(leads).rename(columns={"difference": "lead", "low": "lead_low", "high": "lead_high"})
     return {
         **tables,
-        "cells": shown.merge(over, "left", ["column", "row"]) if len(over) else shown,
+        "cells": shown.merge(over[["column", "row", *LEAD]], "left", ["column", "row"]),
         "compare": task.unprinted(tables["compare"]),
         "pays": pays(tables),
     }

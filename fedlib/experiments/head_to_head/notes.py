@@ -5,9 +5,8 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.accuracies import means
 from fedlib.analysis.uncertainty import units
-from fedlib.claims import Verdict, apart, below, best, decided, in_columns, not_tested, ours
+from fedlib.claims import Verdict, across_columns, apart, below, best, each_apart, in_columns, ours
 from fedlib.claims.verdicts import in_words
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import (
@@ -24,7 +23,7 @@ from fedlib.experiments.head_to_head.fig3_worst import WORST
 from fedlib.experiments.head_to_head.fig4_newcomers import AFTER, TAKING
 from fedlib.experiments.head_to_head.table2_accuracy import average_lead
 from fedlib.experiments.head_to_head.task import FOUR
-from fedlib.experiments.item import Item, Runs
+from fedlib.experiments.item import Item, Runs, joined, part
 from fedlib.figures.looks import proper
 
 PARTS = {
@@ -34,38 +33,33 @@ PARTS = {
 ENOUGH = 2  # points: less is not worth a more complicated method; a line of ours
 
 
-def settings_of(part: str, s: dict) -> dict:
+def settings_of(name: str, s: dict) -> dict:
     """The settings of another item at this scale, with as many seeds as are asked for here."""
-    own, usual = PARTS[part].ITEM.settings[s["scale"]], task.SETTINGS[s["scale"]]["seeds"]
+    own, usual = PARTS[name].ITEM.settings[s["scale"]], task.SETTINGS[s["scale"]]["seeds"]
     return own if s["seeds"] == usual else own | {"seeds": s["seeds"]}
 
 
 def runs(s: dict) -> Runs:
     """The runs of all other items; many are the same."""
-    return {
-        (part, *key): spec
-        for part, module in PARTS.items()
-        for key, spec in module.ITEM.runs(settings_of(part, s)).items()
-    }
+    return joined({name: module.ITEM.runs(settings_of(name, s)) for name, module in PARTS.items()})
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: that of every part; compare: one row a method, the answer at a glance; hidden: the tables of the parts."""
     tables = {}
-    for part, module in PARTS.items():
-        own = {key[1:]: r for key, r in found.items() if key[0] == part}
-        own = own if module.ITEM.diverging else {key: r for key, r in own.items() if r.status == "finished"}
-        made = module.ITEM.analyse(settings_of(part, s), own)
-        tables |= {f"_{part}.{name}": frame for name, frame in made.items()}
-    tidy = pd.concat([tables[f"_{part}.tidy"].assign(part=part) for part in PARTS], ignore_index=True)
+    for name, module in PARTS.items():
+        own = {key: r for key, r in part(found, name).items() if module.ITEM.diverging or r.status == "finished"}
+        made = module.ITEM.analyse(settings_of(name, s), own)
+        tables |= {f"_{name}.{table}": frame for table, frame in made.items()}
+    tidy = pd.concat([tables[f"_{name}.tidy"].assign(part=name) for name in PARTS], ignore_index=True)
     names = ["part", "column", "row", "seed", "point", "accuracy"]
     return {**tables, "tidy": tidy[names], "compare": task.unprinted(at_a_glance(tables))}
 
 
-def of(part: str, tables) -> dict[str, pd.DataFrame]:
+def of(name: str, tables) -> dict[str, pd.DataFrame]:
     """The tables of a part."""
-    start = f"_{part}."
-    return {name.removeprefix(start): frame for name, frame in tables.items() if name.startswith(start)}
+    start = f"_{name}."
+    return {table.removeprefix(start): frame for table, frame in tables.items() if table.startswith(start)}
 
 
 def at_a_glance(tables) -> pd.DataFrame:
@@ -77,10 +71,10 @@ def at_a_glance(tables) -> pd.DataFrame:
     lines = []
     for row in dict.fromkeys(accuracy["tidy"]["row"]):
         line = {"method": row}
-        for title, part, where in (
+        for title, name, where in (
             ("accuracy", "accuracy", {}), ("with FedAvg's bytes", "bytes", {}), ("the worst tenth", "worst", WORST),
         ):  # fmt: skip
-            margin = None if row == "fedavg_ft" else average_lead(of(part, tables), row, "fedavg_ft", **where)[0]
+            margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
             line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
         beaten = [name for name in ahead.columns if proper("local") in name]
         line["above training alone up to"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
@@ -92,44 +86,37 @@ def at_a_glance(tables) -> pd.DataFrame:
 # checks ---------------------------------------------------------------------------------------------------------------
 
 
-def seen_in(part: str, check):
+def seen_in(name: str, check):
     """A check of another item's tables, whose intervals are over what they are over there."""
 
     def elsewhere(tables) -> Verdict:
-        own = of(part, tables)
+        own = of(name, tables)
         v = check(own)
-        return replace(v, over=v.over or units(own))
+        return replace(v, over=v.over or units(own)) if v.margins else v
 
     return elsewhere
 
 
-def average(leads, part: str = "accuracy", sign: int = 1, by: float = 0, **where):
+def average(leads, item: str = "accuracy", sign: int = 1, by: float = 0, **where):
     """A check of leads (row, other) on the average over the tasks: each above `by` points, or below with sign -1."""
 
-    def check(tables) -> Verdict:
-        margins, said = {}, []
-        for row, other in leads:
-            lead, lacks = average_lead(tables, row, other, **where)
-            if lead is None:
-                return not_tested(lacks)
-            margins[f"{row} over {other}"] = sign * (lead - by)
-            said.append(f"{row} {apart(lead)} over {other}")
-        return decided(margins, f"{', '.join(said)}" + (f"; the line of {by:g} is ours" if by else ""))
+    def judge(columns):
+        gaps = {
+            f"{row} over {other}": sum(m[row] - m[other] for m in columns.values()) / len(columns)
+            for row, other in leads
+        }
+        said = f"over {len(columns)} tasks: {each_apart(gaps)}" + (f"; the line of {by:g} is ours" if by else "")
+        return {name: sign * (gap - by) for name, gap in gaps.items()}, said
 
-    return seen_in(part, check)
+    return seen_in(item, across_columns(judge, list(dict.fromkeys(sum(leads, ()))), **where))
 
 
-def one_leads(tables) -> Verdict:
+def one_leads(columns):
     """The best of the four, on the average over the tasks, is above the other three."""
-    m, columns = means(tables), task.TASKS
-    lacking = [f"{row} ({column})" for row in FOUR for column in columns if (column, row) not in m]
-    if lacking:
-        return not_tested(f"without {', '.join(lacking)}")
-    mean = {row: sum(m[column][row] for column in columns) / len(columns) for row in FOUR}
+    mean = {row: sum(m[row] for m in columns.values()) / len(columns) for row in FOUR}
     first, *others = sorted(FOUR, key=lambda row: -mean[row].iloc[0])
-    margins = {f"{first} over {other}": mean[first] - mean[other] for other in others}
-    said = ", ".join(f"{apart(margin)} over {name.split()[-1]}" for name, margin in margins.items())
-    return decided(margins, f"{first} {mean[first].iloc[0]:.1f} %, {said}")
+    margins = {other: mean[first] - mean[other] for other in others}
+    return margins, f"{first} {mean[first].iloc[0]:.1f} %, ahead by {each_apart(margins)}"
 
 
 def little_left(m):
@@ -150,7 +137,7 @@ CLAIMS = (
     ours("Sharing all but the classifier is as good as fine-tuning: on the average FedPer and FedRep are less than 2 "
          "points below FedAvg + FT.", average([("fedavg_ft", "fedper"), ("fedavg_ft", "fedrep")], sign=-1, by=ENOUGH)),
     ours("If it is to be one of the four, one of them is above the other three on the average over the tasks.",
-         seen_in("accuracy", one_leads)),
+         seen_in("accuracy", across_columns(one_leads, FOUR))),
     ours("With few images work together: with the fewest FedAvg + FT and all of the four are above training alone.",
          seen_in("images", at_end(0, lambda columns: below(["local"], COMPARED[:-1], columns=columns)))),
     ours("With many it matters little: with the most nobody of the four, nor FedAvg + FT, is more than 2 points above "
