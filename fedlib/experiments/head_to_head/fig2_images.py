@@ -13,7 +13,8 @@ from fedlib.experiments.item import per_profile
 from fedlib.figures.looks import proper
 
 TITLE = "{} images".format
-BASES, LEAD = ("local", "fedavg_ft"), ("lead", "lead_low", "lead_high")
+BASES = ("local", "fedavg_ft")
+GAP = {"difference": "lead", "low": "lead_low", "high": "lead_high"}  # over training alone
 
 
 def with_images(s: dict, column: str) -> dict:
@@ -35,11 +36,12 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     tables = CURVE.analyse(s, found)
     shown = tables["cells"]
     shown = shown.assign(images=shown["column"].str.split().str[0].astype(int))
-    leads = [differences(tables, row, "local")[0].assign(row=row) for row in dict.fromkeys(shown["row"])]
-    over = pd.concat(leads).rename(columns={"difference": "lead", "low": "lead_low", "high": "lead_high"})
+    rows = dict.fromkeys(shown["row"])
+    leads = [differences(tables, row, "local")[0][["column", *GAP]].assign(row=row) for row in rows if row != "local"]
+    over = pd.concat([pd.DataFrame(columns=["column", *GAP, "row"]), *leads]).rename(columns=GAP)
     return {
         **tables,
-        "cells": shown.merge(over[["column", "row", *LEAD]], "left", ["column", "row"]),
+        "cells": shown.merge(over, "left", ["column", "row"]),
         "compare": task.unprinted(tables["compare"]),
         "pays": pays(tables),
     }
