@@ -15,6 +15,9 @@ from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, o
 from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, joined, part, per_profile
+from fedlib.experiments.paper_numbers import paper_table
+from fedlib.experiments.pfedsim.alone import PAIRS, four_subsets
+from fedlib.experiments.pfedsim.alone import SETTINGS as FIGURE_2
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
 from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, SETTINGS, SMALLER
 
@@ -69,14 +72,44 @@ def again(s: dict) -> Runs:
     }
 
 
+# Figure 2's clients, trained otherwise: does that move the cosines towards the printed ones?
+HARDER = {
+    "lr = 0.01, one pooling": {},
+    "pools = 2": {"pools": 2},
+    "pools = 2, epochs = 100": {"pools": 2, "epochs": 100},
+    "lr = 0.1": {"lr": 0.1},
+    "pools = 2, lr = 0.1": {"pools": 2, "lr": 0.1},
+}
+
+
+def harder(s: dict) -> Runs:
+    """One run of Figure 2's clients each, where the settings say so."""
+    own = {**FIGURE_2["paper"], "seeds": 1}
+    return {
+        (name, seed): spec
+        for name, change in (HARDER.items() if s["again"] else ())
+        for (_, seed), spec in four_subsets(own | change).items()
+    }
+
+
+def levels(found: dict[tuple, RunResult]) -> pd.DataFrame:
+    """Mean cosine of the classifiers, one row a pair of clients: printed, and by the way in which they were trained."""
+    printed = only(paper_table("pfedsim", "2"), measure="cs").set_index("pair")["value"].astype(float)
+    ours = {name: [r.arrays["cs_by_class"][own].mean() for own in PAIRS.values()] for (name, _), r in found.items()}
+    made = pd.DataFrame({"pair": list(PAIRS), "paper": printed[list(PAIRS)].to_numpy(), **ours})
+    return made.round(2) if found else made[:0]
+
+
 # Which of these runs make a table; every other table is made of those with one thing changed
-MADE_OF = {"leads": ("table",), "fit": ("table",), "cells": ("table", "again"), "alone": ("mixing",), "draws": ()}
-PARTS = {"table": TABLE.runs, "changed": changed, "mixing": MIXING.runs, "again": again}
+MADE_OF = {"leads": ("table",), "fit": ("table",), "cells": ("table", "again"), "alone": ("mixing",), "draws": (),
+           "levels": ("harder",)}  # fmt: skip
+PARTS = {"table": TABLE.runs, "changed": changed, "mixing": MIXING.runs, "again": again, "harder": harder}
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without partners; draws."""
-    table, changed, mixing, again = (part(found, kind) for kind in PARTS)
+    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without partners; draws;
+    levels of Figure 2."""
+    table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)
     effects, printed = SENSITIVITY.effects(changed), TABLE.printed(s)
     rules = by_rule(lambda read: replace(TABLE, read=read).read_off(s, table))
     place, margins = leads(rules, "pfedsim", s["methods"])
@@ -92,6 +125,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "_mixing": gains,
         "fit": fit(rules if comparable else {}, printed),
         "cells": far_cells(printed if comparable else printed[:0], table, again),
+        "levels": levels(harder),
         "draws": beside_draws(kinds, s["dataset"], s["num_clients"], DRAWS).rename_axis("column").reset_index(),
     }
 
@@ -183,6 +217,7 @@ ITEM = Item(
         "fit": f"How near the same runs come to the paper's numbers (on {PRINTED} only), points",
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), read off in every "
         "way",
+        "levels": "Mean cosines of Figure 2's classifiers by pair of clients, trained in several ways (one run each)",
         "draws": "Samples that are of their client's largest class, %: is our partition an ordinary draw?",
     },
     figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
