@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from collections import Counter
+from pkgutil import iter_modules
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import algorithms
+from fedlib import algorithms, figures
 from fedlib.figures import lessons
 from fedlib.figures.base import APART
 from fedlib.figures.looks import HOME, looks, proper, proper_name
@@ -41,3 +45,13 @@ def test_a_method_looks_the_same_in_every_figure_and_no_two_rows_look_alike():
     assert len(set(many.values())) == len(many)
     free = looks(["fedavg", "one thing", "another"])
     assert len({colour for colour, _ in free.values()}) == 3 and {colour for colour, _ in free.values()} <= set(APART)
+
+
+def test_a_figure_is_found_by_its_name_so_no_two_have_the_same():
+    found = Counter(
+        name
+        for file in iter_modules(figures.__path__)
+        for name, value in vars(importlib.import_module(f"{figures.__name__}.{file.name}")).items()
+        if callable(value) and not name.startswith("_") and value.__module__ == f"{figures.__name__}.{file.name}"
+    )
+    assert [name for name, count in found.items() if count > 1] == [] and len(found) > 40

@@ -23,8 +23,8 @@ def by_rule(read_off: Callable[[Read], Mapping[str, pd.DataFrame]]) -> dict[str,
 
 
 def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row's place and its lead over the best other one, one line a rule and column where all that are needed were
-    run; and the margins over each other row, as draws."""
+    """A row's place and its lead over the other one with the highest mean, one line a rule and column where all that
+    are needed were run; and the margins over each other row, as draws."""
     lines, margins, needs = [], {}, {row, *needs}
     for rule, every in rules.items():
         for column in every.columns.unique(0):
@@ -32,8 +32,8 @@ def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> 
             if needs - set(m):
                 continue
             others = m.drop(columns=row)
-            # an other without draws leaves the lead without an interval, instead of dropping out of the best
-            best, lead = others.iloc[0].idxmax(), Interval.of(m[row] - others.max(axis=1, skipna=False))
+            best = others.iloc[0].idxmax()
+            lead = Interval.of(m[row] - m[best])
             place = int((others.iloc[0] > m[row].iloc[0]).sum()) + 1
             lines.append((rule, column, place, m[row].iloc[0], best, lead.value, lead.low, lead.high))
             margins |= {f"{rule}, {column}: {other}": m[row] - m[other] for other in others}

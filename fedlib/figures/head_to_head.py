@@ -91,7 +91,7 @@ def by_images(cells: pd.DataFrame) -> Figure:
 
 
 @styled
-def leads(by_task: pd.DataFrame) -> Figure:
+def leads_over_tuned(by_task: pd.DataFrame) -> Figure:
     """Every method's lead over FedAvg + FT, a row a method, a colour a task.
 
     by_task: row, column (the task), difference, low, high, in points.

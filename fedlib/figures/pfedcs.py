@@ -87,12 +87,13 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
             own["round"], own[column].where(own[column] > 1e-12), color=colour, label=label, marker="o", markersize=4
         )
     axes[2].set_yscale("log")
-    axes[2].set(title="largest difference from the equations", ylim=(1e-9, max(1e-5, 2 * tidy["training"].max())))
+    highest = max(1e-5, tidy[list(errors)].max().max())
+    axes[2].set(title="largest difference from the equations", ylim=(1e-9, 1e3 * highest))  # the legend is above
     for ax in axes:
         ax.set(xlabel="round", xlim=(rounds.min() - 0.6, rounds.max() + 0.6))
         ax.axvspan(start, rounds.max() + 0.6, color="#eeeeee", zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(frameon=False, fontsize=8, loc="upper right" if ax is not axes[2] else "best")
+        ax.legend(frameon=False, fontsize=8, loc="upper right")
     axes[1].text(
         (start + rounds.max() + 0.6) / 2, 0.5, stages[-1], ha="center", transform=axes[1].get_xaxis_transform()
     )

@@ -189,7 +189,7 @@ ITEM = Item(
     analyse=analyse,
     diverging=True,
     partial=True,
-    figure=lambda tables: figures.leads(of("accuracy", tables)["_by_task"]),
+    figure=lambda tables: figures.leads_over_tuned(of("accuracy", tables)["_by_task"]),
     answer=answer,
     claims=CLAIMS,
 )
