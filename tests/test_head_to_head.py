@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,15 @@ from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate, watched, watched_round
 from fedlib.experiments import find
-from fedlib.experiments.head_to_head import fig1_bytes, fig2_images, notes, table1_rates, table2_accuracy, task
+from fedlib.experiments.head_to_head import (
+    fig1_bytes,
+    fig2_images,
+    fig3_worst,
+    notes,
+    table1_rates,
+    table2_accuracy,
+    task,
+)
 from fedlib.experiments.head_to_head.task import FOUR, ROWS, TASKS
 from fedlib.models import sizes
 
@@ -186,8 +196,6 @@ def test_claims_of_table_2_on_numbers_that_leave_no_doubt():
 
 def seconds(make):
     """With what `costs` reads."""
-    from dataclasses import replace
-
     return lambda key, spec: replace(make(key, spec), seconds={"per_sample": 1e-3})
 
 
@@ -217,7 +225,7 @@ def test_the_worst_tenth_is_of_at_least_one_client_and_below_the_mean():
     tables = smoke_item("head_to_head/fig3_worst").tables
     for r in smoke_item("head_to_head/fig3_worst").results:
         correct, tests = r.by_client()
-        (read,) = (one for one in find("head_to_head/fig3_worst").analyse.__globals__["both"](r) if one.values is None)
+        (read,) = (one for one in fig3_worst.both(r) if one.values is None)
         count = max(1, round(len(tests) / 10))
         assert read.accuracy == pytest.approx(np.sort(correct / tests)[:count].mean())
     wide = tables["tidy"].pivot_table("accuracy", ["row", "column"], "of")
