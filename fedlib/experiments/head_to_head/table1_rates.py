@@ -131,7 +131,6 @@ ITEM = TABLE.item(
     "on.",
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    draft=True,
     settings=per_profile(task.SETTINGS, seeds=1),
     minutes={"smoke": 0.1, "quick": 1.5, "overnight": 45, "paper": 6000},
     analyse=analyse,
