@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 from helpers import analysed, changed_fields, made_up, signs, smoke_item
 
+from fedlib.analysis.uncertainty import units
 from fedlib.base.draws import num_participants
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate, watched, watched_round
-from fedlib.experiments import find
+from fedlib.experiments import OpenItem, find
 from fedlib.experiments.head_to_head import (
     fig1_bytes,
     fig2_images,
@@ -109,7 +110,7 @@ def test_a_rate_that_diverged_is_none_and_an_unfinished_grid_decides_nothing():
         return None if key[0] == "local at 0.3" and key[1] == task.SV else make(key, spec)
 
     tables = analysed("head_to_head/table1_rates", without)
-    assert len(tables["_missing"]) == 1 and signs("head_to_head/table1_rates", tables)[:2] == ".."
+    assert len(tables["_missing"]) == 1 and signs("head_to_head/table1_rates", tables) == "..."
     settings = find("head_to_head/table1_rates").settings["quick"]
     with pytest.raises(AssertionError):
         table1_rates.write_down(settings, tables)
@@ -264,6 +265,27 @@ def test_notes_are_judged_on_the_other_items_own_tables():
     assert (splits, one_leads) == (NOT_REPRODUCED,) * 2  # the splits are far below; the four are level
     assert notes.CLAIMS[7].check(tables).status == REPRODUCED and found[9] == NOT_TESTED
     assert notes.CLAIMS[0].check(tables).over.startswith("3 seeds")
+
+
+@pytest.mark.parametrize("name", ["table1_rates", "table2_accuracy", "fig2_images", "fig4_newcomers", "notes"])
+def test_settings_that_are_changed_reach_the_runs_of_every_item(name):
+    changed = OpenItem(find(f"head_to_head/{name}"), "smoke", dataset="mnist", local_epochs=2, methods="local").specs
+    assert changed
+    assert {(spec.dataset, spec.local_epochs, spec.method) for spec in changed} == {("mnist", 2, "local")}
+
+
+def test_rates_that_are_tried_instead_are_numbers_and_name_the_folder():
+    item = OpenItem(find("head_to_head/notes"), "smoke", rates="0.03, 0.3", methods="local")
+    assert item.place == "smoke+rates=0.03_0.3+methods=local"
+    assert {spec.lr for key, spec in item.runs.items() if key[0] == "rates"} == {0.03, 0.3}
+
+
+def test_intervals_of_the_notes_are_over_the_clients_of_the_tasks():
+    """Also where other items have no runs at all."""
+    made = seconds(with_levels(dict.fromkeys(ROWS, 0.6)))
+    tables = analysed("head_to_head/notes", lambda key, spec: made(key[1:], spec) if key[0] == "accuracy" else None)
+    assert units(tables) == "10 to 20 clients (1 seed)"
+    assert units(notes.of("newcomers", tables)) == ""
 
 
 def test_the_point_of_the_test_is_moved_for_the_four_only():

@@ -197,6 +197,9 @@ def test_settings_are_checked_before_anything_is_trained():
         ("pfedsv/fig7_relevance", {"test_fraction": 1.5}, "test_fraction"),
         ("pfedsv/fig7_relevance", {"epochs": 3}, "epochs"),
         ("pfedsv/fig11_inversion", {"images": 3}, "images = 3"),
+        ("head_to_head/table1_rates", {"rates": "0.1,x"}, "rates = 'x'"),
+        ("head_to_head/table1_rates", {"rates": -1}, "rates = -1.0"),
+        ("head_to_head/table2_accuracy", {"methods": "fedprox"}, "pfedsim"),
     ):
         with pytest.raises(BadValue, match=said):
             OpenItem(find(name), "smoke", **change)

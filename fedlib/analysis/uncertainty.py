@@ -144,9 +144,9 @@ def intervals(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
 
 def units(tables: dict[str, pd.DataFrame]) -> str:
     """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)", "1 to 3 seeds and
-    50 to 100 clients" where columns differ; empty if it has no seeds."""
+    50 to 100 clients" where columns differ; empty if it has no seeds, or nothing was run."""
     frame = tables.get("_clients", tables["tidy"])
-    if "seed" not in frame:
+    if "seed" not in frame or frame.empty:
         return ""
     by_column = frame.groupby("column") if "column" in frame else frame.assign(column="").groupby("column")
     most, seeds = frame["seed"].nunique(), _range(by_column["seed"].nunique(), "seed")

@@ -129,7 +129,7 @@ class OpenItem:
         given = {name: _like_setting(own[name], name, value) for name, value in given.items()}
         self.changed = {name: value for name, value in given.items() if value != own[name]}
         self.settings = {**own, **self.changed}
-        named = (f"+{name}={'_'.join(v) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
+        named = (f"+{name}={'_'.join(map(str, v)) if isinstance(v, tuple) else v}" for name, v in self.changed.items())
         # folder under results/ and figures/: changed settings never mix with the profile's
         self.place = FORBIDDEN.sub("_", "".join([profile, *named]))  # as in dataset=folder:/some/where
         self.root = home() if root is None else Path(root)
@@ -245,10 +245,20 @@ class OpenItem:
 
 
 def _like_setting(default, name: str, value):
-    """An override with the type of the setting it replaces; several names may come as "a,b"."""
+    """An override with the type of the setting it replaces; several names or numbers may come as "a,b"."""
     if isinstance(default, tuple):
-        value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-        return tuple(map(algorithms.named, value)) if name == "methods" else value
+        parts = value if isinstance(value, (list, tuple)) else [part.strip() for part in str(value).split(",")]
+        if default and isinstance(default[0], float):
+            return tuple(_like_setting(default[0], name, _as_number(part)) for part in parts)
+        return tuple(map(algorithms.named, parts) if name == "methods" else parts)
     value = like(default, name, value)
     require(isinstance(value, (str, bool)) or value > 0, name, value, "a positive number")
     return value
+
+
+def _as_number(text):
+    """A text as the number it spells, everything else as it is."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text

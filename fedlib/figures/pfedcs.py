@@ -84,11 +84,12 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
     for (column, label), colour in zip(errors.items(), colours(3)):
         own = first if column == "teacher" else tidy
         axes[2].plot(
-            own["round"], own[column].where(own[column] > 1e-12), color=colour, label=label, marker="o", markersize=4
+            own["round"], own[column].where(own[column] > 0), color=colour, label=label, marker="o", markersize=4
         )
     axes[2].set_yscale("log")
-    highest = max(1e-5, tidy[list(errors)].max().max())
-    axes[2].set(title="largest difference from the equations", ylim=(1e-9, 1e3 * highest))  # the legend is above
+    found = tidy[list(errors)].where(tidy[list(errors)] > 0)
+    low, high = min(1e-9, found.min().min() / 3), max(1e-5, found.max().max())
+    axes[2].set(title="largest difference from the equations", ylim=(low, 1e3 * high))  # the legend is above
     for ax in axes:
         ax.set(xlabel="round", xlim=(rounds.min() - 0.6, rounds.max() + 0.6))
         ax.axvspan(start, rounds.max() + 0.6, color="#eeeeee", zorder=0)

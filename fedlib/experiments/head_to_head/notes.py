@@ -34,9 +34,12 @@ ENOUGH = 2  # points: less is not worth a more complicated method; a line of our
 
 
 def settings_of(name: str, s: dict) -> dict:
-    """The settings of another item at this scale, with as many seeds as are asked for here."""
-    own, usual = PARTS[name].ITEM.settings[s["scale"]], task.SETTINGS[s["scale"]]["seeds"]
-    return own if s["seeds"] == usual else own | {"seeds": s["seeds"]}
+    """The settings of another item at this scale, with what is asked for here otherwise; of methods those it has."""
+    own, usual = PARTS[name].ITEM.settings[s["scale"]], task.SETTINGS[s["scale"]]
+    changed = {setting: value for setting, value in s.items() if value != usual[setting]}
+    if "methods" in changed:
+        changed["methods"] = tuple(method for method in own["methods"] if method in s["methods"])
+    return own | changed
 
 
 def runs(s: dict) -> Runs:
@@ -51,9 +54,13 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         own = {key: r for key, r in part(found, name).items() if module.ITEM.diverging or r.status == "finished"}
         made = module.ITEM.analyse(settings_of(name, s), own)
         tables |= {f"_{name}.{table}": frame for table, frame in made.items()}
-    tidy = pd.concat([tables[f"_{name}.tidy"].assign(part=name) for name in PARTS], ignore_index=True)
+    tidy, clients = (
+        pd.concat([tables[f"_{name}.{table}"].assign(part=name) for name in PARTS], ignore_index=True)
+        for table in ("tidy", "_clients")
+    )
     names = ["part", "column", "row", "seed", "point", "accuracy"]
-    return {**tables, "tidy": tidy[names], "compare": task.unprinted(at_a_glance(tables))}
+    compare = task.unprinted(at_a_glance(tables))
+    return {**tables, "tidy": tidy[names], "_clients": clients, "compare": compare}
 
 
 def of(name: str, tables) -> dict[str, pd.DataFrame]:
@@ -182,7 +189,6 @@ ITEM = Item(
     claim=CLAIMS[0].text,
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    draft=True,
     settings=task.SETTINGS,
     minutes={"smoke": 0.3, "quick": 3, "overnight": 180, "paper": 30000},
     runs=runs,

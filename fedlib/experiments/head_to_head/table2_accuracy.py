@@ -36,8 +36,10 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the accuracies: costs; leads, every method's over FedAvg + FT and over training alone; _by_task, those
     over FedAvg + FT task by task: column, row, difference, low, high."""
     tables = TABLE.analyse(s, found)
-    by_task = [differences(tables, row, "fedavg_ft")[0].assign(row=row) for row in s["methods"] if row != "fedavg_ft"]
-    return {**tables, "costs": costs(found), "leads": leads(tables), "_by_task": pd.concat(by_task)}
+    others = (row for row in s["methods"] if row != "fedavg_ft")
+    by_task = [differences(tables, row, "fedavg_ft")[0].assign(row=row) for row in others]
+    by_task = pd.concat([pd.DataFrame(columns=["column", "row", "difference", "low", "high"]), *by_task])
+    return {**tables, "costs": costs(found), "leads": leads(tables), "_by_task": by_task}
 
 
 def leads(tables) -> pd.DataFrame:
@@ -100,7 +102,6 @@ ITEM = TABLE.item(
     claim=HOME.text,
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    draft=True,
     settings=task.SETTINGS,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,

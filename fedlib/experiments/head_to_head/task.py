@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.analysis.readings import last_round
+from fedlib.base.errors import choose
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.fedsimsup import task as fedsimsup
 from fedlib.experiments.fedsimsup.table2_pathological import COLUMNS as FEW_CLASSES
@@ -84,9 +85,8 @@ def at_scale(scale: str, column: str) -> dict:
 
 def conditions(s: dict, column: str) -> dict:
     """What all runs of a column have in common."""
-    return (
-        at_scale(s["scale"], column) | {name: s[name] for name in ("holdout", "local_epochs")} | {"measures": MEASURES}
-    )
+    own = {name: s[name] for name in ("holdout", "local_epochs", "dataset") if name in s}
+    return at_scale(s["scale"], column) | own | {"measures": MEASURES}
 
 
 def rows(s: dict) -> dict[str, dict]:
@@ -111,9 +111,10 @@ def chosen_rates() -> dict[tuple[str, str, str], float]:
 
 
 def rate(s: dict, column: str, name: str) -> float:
-    """The learning rate of a row: chosen at this scale. Smoke takes quick's, and the papers' settings the night's."""
+    """The learning rate of a row: chosen at this scale. Smoke takes quick's, and the papers' settings the night's.
+    Raises BadValue for a method that is not compared here."""
     scale = {"smoke": "quick", "paper": "overnight"}.get(s["scale"], s["scale"])
-    return chosen_rates()[scale, column, name]
+    return chosen_rates()[scale, column, choose("method that is compared here", name, ROWS)]
 
 
 def with_rates(s: dict, column: str, **more) -> dict:
