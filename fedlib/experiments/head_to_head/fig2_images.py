@@ -35,12 +35,12 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     tables = CURVE.analyse(s, found)
     shown = tables["cells"]
     shown = shown.assign(images=shown["column"].str.split().str[0].astype(int))
+    names = {"column": "column", "row": "row", "difference": "lead", "low": "lead_low", "high": "lead_high"}
     leads = [differences(tables, row, "local")[0].assign(row=row) for row in dict.fromkeys(shown["row"])]
-    over = pd.concat([lead[["column", "row", "difference", "low", "high"]] for lead in leads] or [pd.DataFrame()])
-    over = over.rename(columns={"difference": "lead", "low": "lead_low", "high": "lead_high"})
+    leads = [lead[list(names)] for lead in leads if len(lead)] or [pd.DataFrame(columns=list(names))]
     return {
         **tables,
-        "cells": shown.merge(over, "left", ["column", "row"]) if len(over) else shown,
+        "cells": shown.merge(pd.concat(leads).rename(columns=names), "left", ["column", "row"]),
         "compare": task.unprinted(tables["compare"]),
         "pays": pays(tables),
     }
