@@ -23,7 +23,8 @@ def rates(chosen: pd.DataFrame) -> Figure:
     for ax, (_, own) in zip(axes, chosen.groupby("task", sort=False)):
         for (colour, marker), line in zip(_looks(chosen["method"], own["method"]), own.to_dict("records")):
             seen = {float(rate): float(line[rate]) for rate in names if line[rate] not in ("", "diverged")}
-            ax.plot(list(seen), seen.values(), color=colour, marker=marker, markersize=4, linewidth=1)
+            style = dict(color=colour, marker=marker, linestyle=_line(line["method"]))
+            ax.plot(list(seen), seen.values(), **style, markersize=4, linewidth=1)
             if line["in use"] in seen:
                 used = line["in use"]
                 ax.plot(used, seen[used], "o", color=colour, markersize=10, markerfacecolor="none")
@@ -45,9 +46,10 @@ def by_bytes(curves: pd.DataFrame) -> Figure:
     figure, axes = _panels(curves["task"])
     for ax, (_, own) in zip(axes, curves.groupby("task", sort=False)):
         drawn = _looks(curves["method"], own["method"].unique())
-        for (colour, marker), (_, line) in zip(drawn, own.groupby("method", sort=False)):
+        for (colour, marker), (name, line) in zip(drawn, own.groupby("method", sort=False)):
             if line["share"].any():
-                ax.plot(line["share"], line["accuracy"], color=colour, marker=marker, markersize=4, linewidth=1)
+                style = dict(color=colour, marker=marker, linestyle=_line(name))
+                ax.plot(line["share"], line["accuracy"], **style, markersize=4, linewidth=1)
             else:
                 ax.axhline(line["accuracy"].iloc[-1], color=colour, linestyle="--", linewidth=1)
         ax.axvline(1, color="black", linestyle=":", linewidth=1)
@@ -77,7 +79,7 @@ def by_images(cells: pd.DataFrame) -> Figure:
             shown = own.assign(
                 mean=own["lead" if before else "mean"], low=own[before + "low"], high=own[before + "high"]
             )
-            ax.plot(shown["images"] * shift, shown["mean"], color=colour, linewidth=1)
+            ax.plot(shown["images"] * shift, shown["mean"], color=colour, linestyle=_line(name), linewidth=1)
             interval(ax, shown["images"] * shift, shown, marker, colour, 4, proper(name))
     right.axhline(0, color="black", linewidth=0.8)
     for ax, label in ((left, "accuracy, %, mean over clients"), (right, "points above training alone")):
@@ -126,12 +128,17 @@ def _looks(every: pd.Series, names: Sequence[str]) -> list[tuple[str, str]]:
     return [found[name] for name in names]
 
 
+def _line(name: str) -> str:
+    """A variant, as in "pfedsv, D+C", has its method's colour and a broken line."""
+    return "-." if "," in name else "-"
+
+
 def _with_legend(figure: Figure, methods: pd.Series) -> Figure:
     """With every method once beside the panels."""
     from matplotlib.lines import Line2D
 
     entries = [
-        Line2D([], [], color=colour, marker=marker, markersize=4, label=proper(name))
+        Line2D([], [], color=colour, marker=marker, linestyle=_line(name), markersize=4, label=proper(name))
         for name, (colour, marker) in looks(list(dict.fromkeys(methods))).items()
     ]
     figure.legend(handles=entries, loc="outside right center", frameon=False)

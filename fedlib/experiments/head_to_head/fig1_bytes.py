@@ -64,7 +64,6 @@ ITEM = TABLE.item(
     claim="With as many bytes as FedAvg sends in all its rounds the methods that download several models are behind.",
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    draft=True,
     settings=task.SETTINGS,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,

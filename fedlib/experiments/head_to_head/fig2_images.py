@@ -87,7 +87,6 @@ ITEM = CURVE.item(
     smaller=task.SMALLER + "; 10 to 80 training images of a client instead of 20 to 500, and 40 test images instead of "
     "100",
     smaller_overnight=task.SMALLER_OVERNIGHT + "; three seeds",
-    draft=True,
     settings=per_profile(
         task.SETTINGS, sizes=[("10",), ("10", "40", "80"), ("20", "50", "100", "200", "500")], tests=[40, 40, 100],
         overnight=dict(seeds=3),

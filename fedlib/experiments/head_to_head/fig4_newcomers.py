@@ -50,7 +50,6 @@ ITEM = TABLE.item(
     claim="A client that comes after the last round gets most from fine-tuning FedAvg's model.",
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT + "; three seeds",
-    draft=True,
     settings=per_profile(task.SETTINGS, methods=[SMOKED, ROWS, ROWS], overnight=dict(seeds=3)),
     minutes={"smoke": 0.1, "quick": 0.4, "overnight": 25, "paper": 5000},
     analyse=analyse,
