@@ -153,7 +153,7 @@ class RunSpec:
 
     def __reduce__(self):
         """Pickled with the method, where another process would not know it."""
-        return _with_method, (vars(self), algorithms.own.carried(self.method))
+        return _with_method, (vars(self), algorithms.registered.carried(self.method))
 
     @property
     def validation(self) -> float:
@@ -256,8 +256,8 @@ class RunSpec:
         return " ".join([*parts, f"seed {self.seed}"])
 
 
-def _with_method(fields: dict, method: algorithms.own.Carried | None) -> RunSpec:
-    algorithms.own.accept(method)
+def _with_method(fields: dict, method: algorithms.registered.Carried | None) -> RunSpec:
+    algorithms.registered.accept(method)
     spec = object.__new__(RunSpec)
     vars(spec).update(fields)
     return spec

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from typer.testing import CliRunner
 
 from fedlib import cli
-from fedlib.algorithms import own, register
+from fedlib.algorithms import register
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base.errors import BadValue, FedlibError
@@ -237,7 +237,7 @@ class Halved(FedAvg):
 
 @needs_dask
 def test_workers_get_a_method_of_ones_own(machines, store, monkeypatch):
-    monkeypatch.setattr(own, "OWN", {})
+    monkeypatch.setattr(registered, "OWN", {})
     register(Halved)
     spec = tiny("halved", rounds=2)
     ensure(machines, 2)

@@ -455,13 +455,31 @@ def test_cells_far_from_the_paper_are_on_the_papers_data_only():
 def test_runs_with_one_thing_changed_are_among_the_readings():
     s = {**find(NOTES).settings["paper"], "methods": ("local", "fedavg")}
     found = {key: made_up(spec, PRINTED[spec.method, column(spec)] + (0.0 if spec.partition_seed else 0.05))
-             for key, spec in find(NOTES).runs(s).items() if spec.method != "pfedsim"}  # fmt: skip
+             for key, spec in find(NOTES).runs(s).items()
+             if spec.method != "pfedsim" and key[0] != "harder"}  # fmt: skip
     cells = find(NOTES).analyse(s, found)["cells"].set_index(["column", "method"])
     assert f"another partition {100 * PRINTED['local', 'Dir(0.1)']:.2f}" in cells.loc[("Dir(0.1)", "local"), "read off"]
     assert cells["read off"].str.contains("shared").to_dict()["Dir(0.5)", "fedavg"]
     assert "shared" in cells["read off"].iloc[3]
     assert cells["nearest"].to_dict() == {("Dir(0.1)", m): "another partition" for m in s["methods"]} | {
         ("Dir(0.5)", "fedavg"): "another partition", ("Dir(0.5)", "local"): "post"}  # fmt: skip
+
+
+def test_figure_2_trained_otherwise():
+    """Mean cosines over classes, a column a way to train, beside the printed ones; nothing where it was not run."""
+    item = find(NOTES)
+    runs = {key: spec for key, spec in item.runs(item.settings["paper"]).items() if key[0] == "harder"}
+    assert {(s.lr, s.model_options["pools"], s.rounds) for s in runs.values()} == {
+        (0.01, 1, 20), (0.01, 2, 20), (0.01, 2, 100), (0.1, 1, 20), (0.1, 2, 20)}  # fmt: skip
+    cosines = np.full((4, 4, 10), 0.5)
+    cosines[0, 1] = np.linspace(0, 1, 10)
+    cosines[2, 3] = 0.25
+    found = {key: made_up(spec, 0.5, cs_by_class=cosines * (0.5 if spec.lr == 0.1 else 1))
+             for key, spec in runs.items()}  # fmt: skip
+    levels = item.analyse(item.settings["paper"], found)["levels"].set_index("pair")
+    assert levels["paper"].tolist() == [0.92, 0.53, 0.41, 0.22]
+    assert levels["pools = 2"].tolist() == [0.5, 0.5, 0.25, 0.5] and levels["lr = 0.1"]["j-k"] == approx(0.12, abs=0.01)
+    assert not len(notes(strong)["levels"])
 
 
 def test_our_partition_beside_other_draws():

@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 import fedlib
 from fedlib import algorithms, cli
-from fedlib.algorithms import own
+from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
-from fedlib.algorithms.own import packages
 from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.registered import packages
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.checks import contract
@@ -87,7 +87,7 @@ class Halfway(Algorithm):
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch, tmp_path):
     """Tests leave no method behind, and write nowhere else."""
-    monkeypatch.setattr(own, "OWN", {})
+    monkeypatch.setattr(registered, "OWN", {})
     for name in ("HOME", "CACHE"):
         monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
@@ -353,7 +353,7 @@ def test_runs_side_by_side_get_the_method(tmp_path, halfway):
     specs = [tiny("halfway", rounds=1, seed=seed) for seed in range(2)]
     done = run_all(specs, Store("own", tmp_path), jobs=2)
     assert [exact(done[spec.id]) for spec in specs] == [exact(simulate(spec)) for spec in specs]
-    assert own.OWN["halfway"].carried is None  # what comes back does not replace what is here
+    assert registered.OWN["halfway"].carried is None  # what comes back does not replace what is here
 
 
 # bad input ------------------------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class OutOfRange(FedAvg):
 def test_classes_that_cannot_be_registered(kind, options, said):
     with pytest.raises(BadValue, match=said) as error:
         fedlib.register(kind, **options)
-    assert "\n" not in str(error.value) and not own.OWN
+    assert "\n" not in str(error.value) and not registered.OWN
 
 
 def test_a_name_is_one_class_s(tmp_path, halfway):

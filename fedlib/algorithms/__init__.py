@@ -1,6 +1,6 @@
 """One file per method. A new method is a new file here: it is found by its file name, nothing is registered by hand.
 
-Methods can also come from elsewhere (`fedlib.algorithms.own`): `register` takes a class from a notebook's cell,
+Methods can also come from elsewhere (`fedlib.algorithms.registered`): `register` takes a class from a notebook's cell,
 `named` one from a file, and packages bring theirs as entry points of the group fedlib.methods.
 """
 
@@ -14,9 +14,9 @@ import pkgutil
 import re
 import sys
 
-from fedlib.algorithms import own
+from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.own import files, packages
+from fedlib.algorithms.registered import files, packages
 from fedlib.base.carry import source_hash_of
 from fedlib.base.errors import choose, like
 
@@ -29,7 +29,7 @@ def of_fedlib() -> tuple[str, ...]:
 
 def names() -> list[str]:
     """Names of all methods: of fedlib's, of packages' and of those that were registered."""
-    return sorted({*of_fedlib(), *own.OWN, *packages.entry_points()})
+    return sorted({*of_fedlib(), *registered.OWN, *packages.entry_points()})
 
 
 def register(kind: type[Algorithm] | None = None, *, name: str = ""):
@@ -41,7 +41,7 @@ def register(kind: type[Algorithm] | None = None, *, name: str = ""):
     """
     if kind is None:
         return lambda kind: register(kind, name=name)
-    own.add(kind, name, {*of_fedlib(), *packages.entry_points()})
+    registered.add(kind, name, {*of_fedlib(), *packages.entry_points()})
     return kind
 
 
@@ -52,7 +52,7 @@ def named(text: str) -> str:
     """
     if not files.is_file(text):
         return _known(text)
-    return own.add(files.in_file(text), "", {*of_fedlib(), *packages.entry_points()})
+    return registered.add(files.in_file(text), "", {*of_fedlib(), *packages.entry_points()})
 
 
 def _known(name: str) -> str:
@@ -61,8 +61,8 @@ def _known(name: str) -> str:
 
 def find(name: str) -> type[Algorithm]:
     """The class of a method. Raises BadValue for an unknown name, and for a package's method that cannot be loaded."""
-    if name in own.OWN:
-        return own.OWN[name].kind
+    if name in registered.OWN:
+        return registered.OWN[name].kind
     if _known(name) not in of_fedlib():
         return packages.of_package(name)
     module = importlib.import_module(f"{__name__}.{name}")
@@ -73,8 +73,8 @@ def find(name: str) -> type[Algorithm]:
 
 def source_of(name: str) -> str:
     """16 hex digits of the hash of a method's source as it is now; "" for one of fedlib's own."""
-    if name in own.OWN:
-        return own.OWN[name].source
+    if name in registered.OWN:
+        return registered.OWN[name].source
     return "" if _known(name) in of_fedlib() else source_hash_of(packages.of_package(name))
 
 

@@ -16,7 +16,6 @@ from fedlib import algorithms
 from fedlib.base.errors import choose
 from fedlib.experiments.item import PROFILES, Item, OpenItem
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.figures.looks import proper_name
 
 FILES = re.compile(r"(fig|table)s?\d\w*|notes")  # other files of a paper's folder are what its items share
 
@@ -47,6 +46,8 @@ def about(folder: str) -> tuple[str, str, str]:
     """(name, title, place of publication) of a folder of items: of the paper, or of a comparison of our own, which has
     no place."""
     if folder in algorithms.of_fedlib():
+        from fedlib.figures.looks import proper_name  # here, because matplotlib takes a second
+
         place, title = algorithms.citation(folder)
         return proper_name(folder), title, place
     title = import_module(f"{__name__}.{folder}").__doc__.strip().rstrip(".")

@@ -29,7 +29,7 @@ from filelock import Timeout
 from fedlib.base.errors import BadValue, FedlibError, choose, require
 
 if TYPE_CHECKING:  # what loads PyTorch is imported where it is used: the scheduler imports this file too
-    from fedlib.algorithms.own import Carried
+    from fedlib.algorithms.registered import Carried
     from fedlib.engine.result import RunResult
     from fedlib.runs.store import Store
     from fedlib.spec import RunSpec
@@ -172,14 +172,14 @@ async def inspect(datasets: Sequence[str], device: str, dask_worker) -> tuple[di
 def train(fields: dict, method: Carried | None, options: dict, topic: str) -> RunResult | FedlibError:
     """On a worker: the result of one run, or its error; method: the run's, where it is the user's own. Checkpoints are
     in the worker's own cache."""
-    from fedlib.algorithms import own
+    from fedlib.algorithms import registered
     from fedlib.engine.checkpoint import remove_checkpoints
     from fedlib.engine.simulate import simulate_together
     from fedlib.runs.run import to_store
     from fedlib.spec import RunSpec
 
     try:
-        own.accept(method)
+        registered.accept(method)
         spec = RunSpec.from_dict(fields)
         (result,) = simulate_together([spec], checkpoint_every=15.0, progress=report(topic), **options)
         remove_checkpoints([spec])
@@ -354,12 +354,12 @@ class Sweep:
                 self._submit(spec, fit, lock, topic)
 
     def _submit(self, spec: RunSpec, fit: set[str], lock, topic: str) -> None:
-        from fedlib.algorithms import own
+        from fedlib.algorithms import registered
 
         key = f"{spec.label}-{spec.id}-{secrets.token_hex(4)}"
         share = self.workers.gpu_share
         future = self.client.submit(
-            train, spec.to_dict(), own.carried(spec.method), self.options, topic, key=key, workers=sorted(fit),
+            train, spec.to_dict(), registered.carried(spec.method), self.options, topic, key=key, workers=sorted(fit),
             pure=False, resources={"GPU": share} if share else None,
         )  # fmt: skip
         self.jobs[key] = Job(spec, future, fit, lock)

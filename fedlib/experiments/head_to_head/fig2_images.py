@@ -10,7 +10,6 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import FOUR, SUP
 from fedlib.experiments.item import per_profile
-from fedlib.figures.looks import proper
 
 TITLE = "{} images".format
 BASES = ("local", "fedavg_ft")
@@ -54,9 +53,11 @@ def pays(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         line = {"method": row}
         for base in BASES:
-            line[f"above {proper(base)} up to"] = "" if row == base else _up_to(differences(tables, row, base)[0])
+            line[f"above {figures.proper(base)} up to"] = (
+                "" if row == base else _up_to(differences(tables, row, base)[0])
+            )
         lines.append(line)
-    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)} up to" for base in BASES)])
+    return pd.DataFrame(lines, columns=["method", *(f"above {figures.proper(base)} up to" for base in BASES)])
 
 
 def _up_to(found: pd.DataFrame) -> str:

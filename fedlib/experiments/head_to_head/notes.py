@@ -24,7 +24,6 @@ from fedlib.experiments.head_to_head.fig4_newcomers import AFTER, TAKING
 from fedlib.experiments.head_to_head.table2_accuracy import average_lead
 from fedlib.experiments.head_to_head.task import FOUR
 from fedlib.experiments.item import Item, Runs, joined, part
-from fedlib.figures.looks import proper
 
 PARTS = {
     "rates": table1_rates, "accuracy": table2_accuracy, "bytes": fig1_bytes, "images": fig2_images,
@@ -55,12 +54,18 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         made = module.ITEM.analyse(settings_of(name, s), own)
         tables |= {f"_{name}.{table}": frame for table, frame in made.items()}
     tidy, clients = (
-        pd.concat([tables[f"_{name}.{table}"].assign(part=name) for name in PARTS], ignore_index=True)
+        pd.concat([labelled(name, tables[f"_{name}.{table}"]) for name in PARTS], ignore_index=True)
         for table in ("tidy", "_clients")
     )
     names = ["part", "column", "row", "seed", "point", "accuracy"]
     compare = task.unprinted(at_a_glance(tables))
     return {**tables, "tidy": tidy[names], "_clients": clients, "compare": compare}
+
+
+def labelled(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """A part's rows with the part, and with what they are of where it has several readings of a run."""
+    readings = [frame[column] for column in ("of", "when") if column in frame]
+    return frame.assign(part=[": ".join((name, *own)) for own in zip(*readings)] if readings else name)
 
 
 def of(name: str, tables) -> dict[str, pd.DataFrame]:
@@ -82,8 +87,8 @@ def at_a_glance(tables) -> pd.DataFrame:
             ("accuracy", "accuracy", {}), ("with FedAvg's bytes", "bytes", {}), ("the worst tenth", "worst", WORST),
         ):  # fmt: skip
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
-            line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
-        beaten = [name for name in ahead.columns if proper("local") in name]
+            line[f"{title}, above {figures.proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
+        beaten = [name for name in ahead.columns if figures.proper("local") in name]
         line["above training alone up to"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
         line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
         lines.append(line)

@@ -2,13 +2,13 @@
 
 import pandas as pd
 
+from fedlib import figures
 from fedlib.analysis.accuracies import columns_read, differences, means, without
 from fedlib.claims import across_columns, apart, below, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
-from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, OWNERS, SPLIT
-from fedlib.figures.looks import proper
+from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, NAMES, OWNERS, SPLIT
 
 TABLE = task.table(task.with_rates)
 BYTES = 4  # of a number in float32
@@ -49,9 +49,9 @@ def leads(tables) -> pd.DataFrame:
         line = {"method": row}
         for other in ("fedavg_ft", "local"):
             margin, _ = average_lead(tables, row, other)
-            line[f"above {proper(other)}"] = "" if margin is None or row == other else apart(margin)
+            line[f"above {figures.proper(other)}"] = "" if margin is None or row == other else apart(margin)
         lines.append(line)
-    titles = ["method", *(f"above {proper(other)}" for other in ("fedavg_ft", "local"))]
+    titles = ["method", *(f"above {figures.proper(other)}" for other in ("fedavg_ft", "local"))]
     return pd.DataFrame(lines, columns=titles if columns else ["method"])
 
 
@@ -91,7 +91,7 @@ def best_of(rows, others):
 
 HOME = ours("Each of the four is the most accurate method on the task of its own paper.", across_columns(at_home, FOUR))
 ABOVE_TUNED = tuple(
-    ours(f"{proper(row)} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR
+    ours(f"{NAMES[row]} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR
 )  # fmt: skip
 SPLITS_BEATEN = ours(
     "On every task the best of the four is above FedPer and FedRep.",

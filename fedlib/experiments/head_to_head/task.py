@@ -28,6 +28,7 @@ from fedlib.experiments.pfedsv import task as pfedsv
 SIM, SUP, CS, SV = "pFedSim's task", "FedSimSup's task", "PFedCS's task", "pFedSV's task"
 OWNERS = {SIM: "pfedsim", SUP: "fedsimsup", CS: "pfedcs", SV: "pfedsv"}  # whose task it is
 TASKS = tuple(OWNERS)
+NAMES = {"pfedsim": "pFedSim", "fedsimsup": "FedSimSup", "pfedcs": "PFedCS", "pfedsv": "pFedSV"}
 FOUR, CLASSIFIERS_ONLY = tuple(OWNERS.values()), "pfedsv, D+C"
 SPLIT = ("fedper", "fedrep")
 SIMPLE = ("local", "fedavg_ft", *SPLIT)

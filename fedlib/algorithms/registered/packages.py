@@ -6,7 +6,7 @@ import functools
 from importlib import metadata
 
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.own.kinds import check_class, in_one_line
+from fedlib.algorithms.registered.kinds import check_class, in_one_line
 from fedlib.base.errors import BadValue
 
 GROUP = "fedlib.methods"  # of entry points

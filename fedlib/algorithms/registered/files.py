@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.own.kinds import in_one_line
+from fedlib.algorithms.registered.kinds import in_one_line
 from fedlib.base.errors import BadValue, choose, require
 
 
