@@ -62,8 +62,9 @@ AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as 
 
 @dataclass(frozen=True)
 class Attack:
-    """How images are looked for. match: l2, cosine or likelihood (of DP-SGD's noise). labels: "joint" (soft, optimised too), "inferred" (one image only) or "known"; lr:
-    Adam's step in pixels of [0, 1]. Raises BadValue for values out of range."""
+    """How images are looked for. match: l2, cosine or likelihood (of DP-SGD's noise). labels: "joint" (soft, optimised
+    too), "inferred" (one image only) or "known"; lr: Adam's step in pixels of [0, 1]. Raises BadValue for values out of
+    range."""
 
     match: str = "cosine"
     labels: str = "inferred"
@@ -171,8 +172,8 @@ def signal(
     """g of a client with images u [b, c, h, w] in [0, 1] and labels y int64 [b],
     which trains or uploads under `mechanism`.
 
-    The noise is a function of (seed, number, upload), upload: which of the client's. Record level: every step is one of DP-SGD on the images that `plan`
-    lists.
+    The noise is a function of (seed, number, upload), upload: which of the client's. Record level: every step is one of
+    DP-SGD on the images that `plan` lists.
     """
     theta, mechanism = victim.theta, mechanism or Mechanism()
     x, generator = (u - victim.mean) / victim.std, rng(seed, "attacked noise", number, *[upload] * (upload > 0))
@@ -411,10 +412,8 @@ def noise_of(victim: Victim, mechanisms: Sequence[Mechanism], uploads: int = 1) 
     the bound on norms `clip`, both [len(mechanisms)]."""
     steps = sum(len(rows) ** -2.0 for rows in victim.plan) / uploads
     std = [mechanism.sigma * mechanism.clip * steps**0.5 for mechanism in mechanisms]
-    return {
-        "std": torch.tensor(std).to(victim.mean),
-        "clip": torch.tensor([m.clip for m in mechanisms]).to(victim.mean),
-    }
+    clips = [mechanism.clip for mechanism in mechanisms]
+    return {name: victim.mean.new_tensor(values) for name, values in (("std", std), ("clip", clips))}
 
 
 def attack_clients(

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.data import load
 from fedlib.data.batch import Batch

@@ -100,8 +100,8 @@ def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> No
     for (name, defence), (psnr, low, high) in means.iterrows():
         at = defences.index(defence), names.index(name)
         text = f"{100 * low:.0f} | {100 * high:.0f}"
-        ax.text(*at, text, ha="center", va="center", fontsize=8, color="white" if psnr > 22 else INK)
-    ax.set_xticks(range(len(defences)), defences)
+        ax.text(*at, text, ha="center", va="center", fontsize=8, color="white" if psnr > 22 else "black")
+    ax.set_xticks(range(len(defences)), defences, fontsize=8)
     ax.set_yticks(range(len(names)), names)
     ax.set_title("% of images of at least 20 dB | 25 dB", fontsize=10)
     ax.tick_params(length=0)
