@@ -284,12 +284,12 @@ def test_the_claims_on_results_that_agree_with_them_and_on_others():
     row = right["compare"].set_index(["attack", "defence"]).loc[("padding", "none")]
     assert row["ours: share of 20 dB"] == "1.00 (n=12)" and row["share of 25 dB"] == "1.00"
     wide = right["compare"].set_index(["attack", "defence"]).loc[("batch of 16", "σ = 1"), "victim and attacker"]
-    assert wide == "mcmahan_cnn x 0.25, padded, untrained, batch 16, local steps 1, cosine"
+    assert wide == "mcmahan_cnn x 0.5, padded, untrained, batch 16, local steps 1, cosine"
 
 
 def test_every_evidence_says_what_it_is_about():
     tables = analysed(ITEM, made(lambda attack, defence: 15))
     for claim in find(ITEM).claims:
         evidence = claim.check(tables).evidence
-        for word in ("mcmahan_cnn x 0.25", "padded", "trained", "batch", "local steps", "cosine", "n = "):
+        for word in ("mcmahan_cnn x 0.5", "padded", "trained", "batch", "local steps", "cosine", "n = "):
             assert word in evidence, (claim.text, word)
