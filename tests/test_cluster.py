@@ -23,7 +23,7 @@ from tqdm import tqdm
 from typer.testing import CliRunner
 
 from fedlib import cli
-from fedlib.algorithms import register
+from fedlib.algorithms import register, registered
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base.errors import BadValue, FedlibError

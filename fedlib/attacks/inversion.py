@@ -10,12 +10,24 @@ g = (θ_before - θ_after)/η, which after a single step is the gradient of the 
 |---|---|
 | l2 | ‖h(u) - g‖²/‖g‖² + tv TV(u) |
 | cosine | 1 - <h(u), g>/(‖h(u)‖ ‖g‖) + tv TV(u), TV the mean absolute difference of neighbouring pixels |
+| likelihood | ‖h(u) - g‖²/(2 s²) + tv n TV(u)/TV(data), less what does not depend on u, over n/TV(data) |
 
 - DLG: l2, soft labels found along with the image, L-BFGS. L. Zhu, Z. Liu, S. Han, NeurIPS 2019, arXiv:1906.08935.
 - iDLG: the label is read off first (`infer_labels`). B. Zhao, K. R. Mopuri, H. Bilen 2020, arXiv:2001.02610.
 - COSINE: cosine with total variation, Adam on the sign of the gradient, step decay, box constraint. J. Geiping, H.
   Bauermeister, H. Dröge, M. Moeller, NeurIPS 2020, arXiv:2003.14053. Adam's attacks run stacked (vmap), L-BFGS's one
   after the other.
+- LIKELIHOOD: of one who knows the noise of DP-SGD, too. Its clipping G and its σ are public, so he simulates the
+  clipping, record by record, and knows that what is left of g - h(u) at the true images is Gaussian with std s in every
+  number: s² = Σ over local steps of (σ G/records in the step)². Minus the logarithm of that density is the first term
+  (noise of early steps also moves the weights of later ones, which it leaves out). The second is the same of his prior:
+  densities exp(-c TV) have the mean TV = n/c, n pixels in an image, so that c = n/TV(data) gives images as rough as the
+  data's; he needs ordinary images of the kind for it, no others. So the noise decides how much he smooths, and nothing
+  is tuned: tv is 1. No layer weighs more than another, because the noise is the same in all. Where an image's gradient
+  is clipped, ‖h(u)‖ = G, the first term is, up to a constant, the cosine times -G ‖g‖/s².
+
+Who has seen several uploads from the same images (`attack_clients`) either averages them, where the weights were the
+same, which divides s by the root of their number; or, where the weights were others, adds up what is minimised.
 
 Of several restarts the one with the least objective is kept, which the attacker can see; how good it is, it cannot.
 Letters in shapes: A attacks, b images behind each, c channels, h, w; R restarts.
@@ -44,13 +56,15 @@ from fedlib.models import Model
 from fedlib.privacy.noise import Mechanism, PrivateGradient, release
 
 SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
+SAMPLE = 1000  # first images of a data set, of which its roughness is taken
 AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
 
 
 @dataclass(frozen=True)
 class Attack:
-    """How images are looked for. labels: "joint" (soft, optimised too), "inferred" (one image only) or "known"; lr:
-    Adam's step in pixels of [0, 1]. Raises BadValue for values out of range."""
+    """How images are looked for. match: l2, cosine or likelihood (of DP-SGD's noise). labels: "joint" (soft, optimised
+    too), "inferred" (one image only) or "known"; lr: Adam's step in pixels of [0, 1]. Raises BadValue for values out of
+    range."""
 
     match: str = "cosine"
     labels: str = "inferred"
@@ -61,19 +75,22 @@ class Attack:
     restarts: int = 1
 
     def __post_init__(self):
-        names = dict(match=("l2", "cosine"), labels=("joint", "inferred", "known"), optimiser=("adam", "lbfgs"))
+        names = dict(
+            match=("l2", "cosine", "likelihood"), labels=("joint", "inferred", "known"), optimiser=("adam", "lbfgs")
+        )
         check_fields(self, **names, iterations=(1, inf), lr=(0, inf), tv=(0, inf), restarts=(1, inf))
 
 
 DLG = Attack("l2", "joint", "lbfgs", iterations=300, tv=0.0, restarts=3)
 IDLG = Attack("l2", "inferred", "lbfgs", iterations=300, tv=0.0, restarts=3)
 COSINE = Attack()
+LIKELIHOOD = Attack("likelihood", tv=1.0)
 
 
 @dataclass(frozen=True)
 class Victim:
-    """What is attacked: theta before training, mean and std of the channels, η,
-    and which of the b images are in which local step."""
+    """What is attacked: theta before training, mean and std of the channels, η, which of the b images are in which
+    local step, and how rough the data's images are (`roughness`)."""
 
     model: Model
     theta: dict
@@ -81,27 +98,36 @@ class Victim:
     std: Tensor
     lr: float
     plan: tuple[tuple[int, ...], ...]
+    rough: float = 1.0
 
     @property
     def images(self) -> int:
         """b."""
         return 1 + max(max(rows) for rows in self.plan)
 
-    def steps(self, u: Tensor, labels: Tensor) -> dict:
-        """(θ_before - θ_after)/η of LocalSGD on images u [b, c, h, w] in [0, 1]; labels: probabilities [b, C].
-        Differentiable."""
+    def steps(self, u: Tensor, labels: Tensor, clip: Tensor | None = None) -> dict:
+        """(θ_before - θ_after)/η of LocalSGD on images u [b, c, h, w] in [0, 1]; labels: probabilities [b, C]; clip: G
+        of DP-SGD, whose noise is left out. Differentiable."""
         x, start = (u - self.mean) / self.std, {name: self.theta[name] for name in self.model.trainable}
         theta, total = start, None
         for rows in map(list, self.plan):
             if total is not None:
                 theta = {name: start[name] - self.lr * total[name] for name in start}
-
-            def loss(theta, rows=rows):
-                return functional.cross_entropy(self.model.logits({**self.theta, **theta}, x[rows]), labels[rows])
-
-            grads = torch.func.grad(loss)(theta)
+            grads = self._gradient(theta, x[rows], labels[rows], clip)
             total = grads if total is None else tree.map(torch.add, total, grads)
         return total
+
+    def _gradient(self, theta: dict, x: Tensor, labels: Tensor, clip: Tensor | None) -> dict:
+        """Gradient of the mean cross-entropy of a batch; with `clip` the mean of the records' clipped gradients."""
+
+        def loss(theta, x, labels):
+            return functional.cross_entropy(self.model.logits({**self.theta, **theta}, x), labels)
+
+        if clip is None:
+            return torch.func.grad(loss)(theta, x, labels)
+        each = [torch.func.grad(loss)(theta, x[[k]], labels[[k]]) for k in range(len(x))]
+        factors = [(clip / _norm(own).clamp(min=1e-15)).clamp(max=1) / len(x) for own in each]
+        return {name: sum(factor * own[name] for factor, own in zip(factors, each)) for name in theta}
 
 
 def victim(
@@ -122,23 +148,35 @@ def victim(
     require(lr > 0, "lr", lr, "a positive number")
     theta = model.theta0 if theta is None else theta
     mean, std = (value.to(theta["head.bias"]) for value in dataset.channel_stats)
-    return Victim(model.for_stack(), theta, mean, std, lr, steps)
+    rough = float(roughness(dataset.images[:SAMPLE].float().div(255)))
+    return Victim(model.for_stack(), theta, mean, std, lr, steps, rough)
+
+
+def roughness(u: Tensor) -> Tensor:
+    """TV: mean absolute difference of neighbouring pixels, across and down, of images [..., h, w]."""
+    return u.diff(dim=-1).abs().mean() + u.diff(dim=-2).abs().mean()
 
 
 # what the attacker sees -----------------------------------------------------------------------------------------------
 
 
 def signal(
-    victim: Victim, u: Tensor, y: Tensor, mechanism: Mechanism | None = None, seed: int = 0, number: int = 0
+    victim: Victim,
+    u: Tensor,
+    y: Tensor,
+    mechanism: Mechanism | None = None,
+    seed: int = 0,
+    number: int = 0,
+    upload: int = 0,
 ) -> dict:
     """g of a client with images u [b, c, h, w] in [0, 1] and labels y int64 [b],
     which trains or uploads under `mechanism`.
 
-    The noise is a function of (seed, number). Record level: every step is one of DP-SGD on the images that `plan`
-    lists.
+    The noise is a function of (seed, number, upload), upload: which of the client's. Record level: every step is one of
+    DP-SGD on the images that `plan` lists.
     """
     theta, mechanism = victim.theta, mechanism or Mechanism()
-    x, generator = (u - victim.mean) / victim.std, rng(seed, "attacked noise", number)
+    x, generator = (u - victim.mean) / victim.std, rng(seed, "attacked noise", number, *[upload] * (upload > 0))
 
     def normal(count: int) -> Tensor:
         return torch.from_numpy(generator.standard_normal(count)).to(u)
@@ -149,7 +187,7 @@ def signal(
             theta = victim.model.sgd_step(theta, Batch(x[rows], y[rows]), victim.lr, differentiate=gradient)
         before, after = ({name: t[name][None] for name in victim.model.trainable} for t in (victim.theta, theta))
         if mechanism.in_uploads:
-            after, _ = release(mechanism, seed, number, [0], after, before, before)
+            after, _ = release(mechanism, seed, number, [upload], after, before, before)
         return {name: (before[name][0] - after[name][0]) / victim.lr for name in after}
 
 
@@ -179,12 +217,16 @@ def invert(
     labels: Tensor | None = None,
     seed: int = 0,
     numbers: Sequence[int] | None = None,
+    noise: dict | None = None,
+    later: Sequence[tuple[Victim, dict]] = (),
 ) -> Recovered:
     """Attack A signals, stacked [A, ...]. labels: int64 [A, b] for an attacker who knows them.
     Starts are functions of (seed, number, restart).
 
-    numbers: the attacks' names in their draws, default 0..A-1.
-    Raises BadValue where labels are missing, or to be inferred for more than one image.
+    numbers: the attacks' names in their draws, default 0..A-1. noise: for a likelihood, DP-SGD's `std` in each number
+    of a signal and its bound on norms `clip`, both [A] (`noise_of`). later: the client's other uploads from these
+    images, each the victim with other weights and the signals.
+    Raises BadValue where labels are missing, or to be inferred for more than one image, and a likelihood's noise.
     """
     A, b, classes = len(g["head.bias"]), victim.images, g["head.bias"].shape[-1]
     require(
@@ -193,7 +235,10 @@ def invert(
     if attack.labels == "known":
         require(labels is not None and tuple(labels.shape) == (A, b), "labels", labels, f"int64 [{A}, {b}]")
     elif attack.labels == "inferred":
-        labels = infer_labels(g)[:, None]
+        labels = infer_labels({"head.bias": sum(seen["head.bias"] for _, seen in ((victim, g), *later))})[:, None]
+    require(attack.match != "likelihood" or bool(noise), "noise", noise, "std and clip for the match 'likelihood'")
+    victims = (victim, *(own for own, _ in later))
+    seen = {"g": g, "noise": noise or {}, "later": tuple(own for _, own in later)}
     likelihoods = torch.zeros(A, b, classes).to(g["head.bias"])
     if attack.labels != "joint":
         likelihoods = torch.where(functional.one_hot(labels, classes) > 0, 0.0, -inf).to(g["head.bias"])
@@ -201,22 +246,40 @@ def invert(
     for restart in range(attack.restarts):
         names = range(A) if numbers is None else numbers
         u = np.stack([rng(seed, "attack", int(i), restart).random((b, *shape)) for i in names])
-        tried = SEARCH[attack.optimiser](victim, attack, g, torch.from_numpy(u).to(likelihoods), likelihoods)
+        tried = SEARCH[attack.optimiser](victims, attack, seen, torch.from_numpy(u).to(likelihoods), likelihoods)
         best = tried if best is None else _better(best, tried)
     return best
 
 
-def objective(victim: Victim, attack: Attack, u: Tensor, scores: Tensor, g: dict) -> Tensor:
+def objective(
+    victim: Victim,
+    attack: Attack,
+    u: Tensor,
+    scores: Tensor,
+    g: dict,
+    noise: dict | None = None,
+    later: Sequence[tuple[Victim, dict]] = (),
+) -> Tensor:
     """What is minimised for one attack. u [b, c, h, w]; scores: logarithms of the labels' probabilities [b, C],
-    up to a constant."""
-    h = victim.steps(u, scores.softmax(-1))
-    if attack.match == "l2":
-        value = sum((h[name] - g[name]).square().sum() for name in h) / tree.dot(g, g)
+    up to a constant; noise and later as in `invert`, of one attack."""
+    probabilities, uploads = scores.softmax(-1), ((victim, g), *later)
+    value = sum(_mismatch(own, attack, u, probabilities, seen, noise) for own, seen in uploads)
+    if attack.match == "likelihood":
+        value = value * victim.rough / u.numel()
     else:
-        value = 1 - _inner(h, g) / (_norm(h) * _norm(g)).clamp(min=1e-15)
-    if attack.tv:
-        value = value + attack.tv * (u.diff(dim=-1).abs().mean() + u.diff(dim=-2).abs().mean())
-    return value
+        value = value / len(uploads)
+    return value + attack.tv * roughness(u) if attack.tv else value
+
+
+def _mismatch(victim: Victim, attack: Attack, u: Tensor, labels: Tensor, g: dict, noise: dict | None) -> Tensor:
+    """How unlike an upload is to that of images u with these labels [b, C]: the first term of what is minimised."""
+    if attack.match == "likelihood":
+        h = victim.steps(u, labels, noise["clip"])
+        return (_inner(h, h) / 2 - _inner(h, g)) / noise["std"].square()
+    h = victim.steps(u, labels)
+    if attack.match == "l2":
+        return sum((h[name] - g[name]).square().sum() for name in h) / tree.dot(g, g)
+    return 1 - _inner(h, g) / (_norm(h) * _norm(g)).clamp(min=1e-15)
 
 
 def _inner(a: dict, b: dict) -> Tensor:
@@ -229,45 +292,51 @@ def _norm(a: dict) -> Tensor:
     return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(leaf) for leaf in a.values()]))
 
 
-def _slopes(victim: Victim, attack: Attack):
-    """(u, scores, g) -> gradients with respect to u and scores, and the objective; for A attacks at once."""
+def _of_all(victims: tuple[Victim, ...], attack: Attack, u: Tensor, scores: Tensor, seen: dict) -> Tensor:
+    """`objective` of one attack. seen: what was uploaded first, g, and later, by each victim; the noise."""
+    later = list(zip(victims[1:], seen["later"]))
+    return objective(victims[0], attack, u, scores, seen["g"], seen["noise"], later)
 
-    def one(u, scores, g):
-        return objective(victim, attack, u, scores, g)
 
-    together = max(1, AT_ONCE // victim.model.num_parameters["model"])
+def _slopes(victims: tuple[Victim, ...], attack: Attack):
+    """(u, scores, seen) -> gradients with respect to u and scores, and the objective; for A attacks at once."""
+
+    def one(u, scores, seen):
+        return _of_all(victims, attack, u, scores, seen)
+
+    together = max(1, AT_ONCE // victims[0].model.num_parameters["model"])
     return torch.func.vmap(torch.func.grad_and_value(one, argnums=(0, 1)), chunk_size=together)
 
 
-def _adam(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
+def _adam(victims: tuple[Victim, ...], attack: Attack, seen: dict, u: Tensor, scores: Tensor) -> Recovered:
     """Adam on the sign of the gradient, a tenth of the step after 3/8, 5/8 and 7/8 of the iterations,
     pixels kept in [0, 1].
 
     What is returned is the best point seen.
     """
-    slopes, joint = _slopes(victim, attack), attack.labels == "joint"
+    slopes, joint = _slopes(victims, attack), attack.labels == "joint"
     u, scores = u.clone(), scores.clone()
     adam = torch.optim.Adam([u, scores] if joint else [u], lr=attack.lr)
     marks = [attack.iterations * k // 8 for k in (3, 5, 7)]
     decay = torch.optim.lr_scheduler.MultiStepLR(adam, marks, gamma=0.1)
     best = Recovered(u.clone(), scores.argmax(-1), torch.full((len(u),), inf).to(u))
     for _ in range(attack.iterations):
-        (du, dscores), value = slopes(u, scores, g)
+        (du, dscores), value = slopes(u, scores, seen)
         best = _better(best, Recovered(u.clone(), scores.argmax(-1), value))
         u.grad, scores.grad = du.sign(), dscores if joint else None
         adam.step()
         decay.step()
         u.clamp_(0, 1)
-    return _better(best, Recovered(u, scores.argmax(-1), slopes(u, scores, g)[1]))
+    return _better(best, Recovered(u, scores.argmax(-1), slopes(u, scores, seen)[1]))
 
 
-def _lbfgs(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
+def _lbfgs(victims: tuple[Victim, ...], attack: Attack, seen: dict, u: Tensor, scores: Tensor) -> Recovered:
     """SciPy's L-BFGS-B in float64, pixels kept in [0, 1], one attack after the other."""
-    each = [_one_lbfgs(victim, attack, tree.rows(g, k), u[k], scores[k]) for k in range(len(u))]
+    each = [_one_lbfgs(victims, attack, tree.rows(seen, k), u[k], scores[k]) for k in range(len(u))]
     return Recovered(*(torch.stack([getattr(own, name) for own in each]) for name in ("images", "labels", "objective")))
 
 
-def _one_lbfgs(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tensor) -> Recovered:
+def _one_lbfgs(victims: tuple[Victim, ...], attack: Attack, seen: dict, u: Tensor, scores: Tensor) -> Recovered:
     from scipy.optimize import minimize
 
     joint, pixels = attack.labels == "joint", u.numel()
@@ -281,7 +350,7 @@ def _one_lbfgs(victim: Victim, attack: Attack, g: dict, u: Tensor, scores: Tenso
 
     def value_and_slope(z):
         at = [part.detach().requires_grad_() for part in split(z)]
-        value = objective(victim, attack, *at, g)
+        value = _of_all(victims, attack, *at, seen)
         return float(value.detach()), flat(*torch.autograd.grad(value, at, materialize_grads=True))
 
     start, most = flat(u, scores), attack.iterations
@@ -338,6 +407,15 @@ def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
     return out
 
 
+def noise_of(victim: Victim, mechanisms: Sequence[Mechanism], uploads: int = 1) -> dict:
+    """What is known of DP-SGD's noise in signals that are each the mean of several uploads: `std` in each number, and
+    the bound on norms `clip`, both [len(mechanisms)]."""
+    steps = sum(len(rows) ** -2.0 for rows in victim.plan) / uploads
+    std = [mechanism.sigma * mechanism.clip * steps**0.5 for mechanism in mechanisms]
+    clips = [mechanism.clip for mechanism in mechanisms]
+    return {name: victim.mean.new_tensor(values) for name, values in (("std", std), ("clip", clips))}
+
+
 def attack_clients(
     victim: Victim,
     dataset,
@@ -345,12 +423,15 @@ def attack_clients(
     attack: Attack = COSINE,
     mechanisms: Sequence[Mechanism] = (Mechanism(),),
     seed: int = 0,
+    uploads: int = 1,
+    later: Sequence[Victim] = (),
 ) -> tuple[Recovered, Tensor, list[dict]]:
     """Attack clients that hold the images `indices` int64 [K, b] of a data set, each under every one of M mechanisms.
 
-    All A = M K attacks, mechanism by mechanism, are one stack. Returns what was recovered, the originals [A, b, c, h,
-    w], and one row for each image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least
-    SUCCESS dB), label_right.
+    All A = M K attacks, mechanism by mechanism, are one stack. uploads: how many the attacker has seen and averages,
+    with the same weights, images and steps, each with noise of its own; later: the same with other weights, from each
+    of which the client uploads, too. Returns what was recovered, the originals [A, b, c, h, w], and one row for each
+    image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
     """
     index = torch.as_tensor(np.asarray(indices))
     require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[K, {victim.images}]")
@@ -359,11 +440,16 @@ def attack_clients(
     originals = originals.view(*index.shape, *dataset.shape)
     labels = dataset.labels[index].to(victim.mean.device)
     names = [int(row[0]) for row in index]
-    clients = zip(originals, labels, under, names)
-    signals = [signal(victim, u, y, mechanism, seed, name) for u, y, mechanism, name in clients]
-    found = invert(victim, tree.stack(signals), dataset.shape, attack, labels, seed, names)
-    scores = score(originals, found.images)
-    rows = []
+    clients = list(zip(originals, labels, under, names))
+
+    def seen(own: Victim, first: int) -> dict:  # by all attackers, of uploads from one client's weights
+        return tree.stack([_mean_signal(own, *client, seed, range(first, first + uploads)) for client in clients])
+
+    signals = [seen(own, k * uploads) for k, own in enumerate((victim, *later))]
+    noise = noise_of(victim, under, uploads) if attack.match == "likelihood" else None
+    others = list(zip(later, signals[1:]))
+    found = invert(victim, signals[0], dataset.shape, attack, labels, seed, names, noise, others)
+    scores, rows = score(originals, found.images), []
     for k, i in np.ndindex(*index.shape):
         rows.append(
             {
@@ -378,3 +464,12 @@ def attack_clients(
             }
         )
     return found, originals, rows
+
+
+def _mean_signal(victim: Victim, u: Tensor, y: Tensor, mechanism: Mechanism, name: int, seed: int, uploads) -> dict:
+    """The mean of these uploads of one client, one after the other, so that one more is held at most."""
+    total = None
+    for upload in uploads:
+        own = signal(victim, u, y, mechanism, seed, name, upload)
+        total = own if total is None else tree.map(torch.add, total, own)
+    return total if len(uploads) == 1 else tree.map(lambda leaf: leaf / len(uploads), total)

@@ -13,15 +13,18 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.attacks.inversion import Attack, attack_clients, score, victim
+from fedlib.attacks.inversion import Attack, Victim, attack_clients, score, victim
 from fedlib.attacks.perceptual import can_be_computed, distances
+from fedlib.attacks.trained import after_rounds
 from fedlib.base.draws import rng
 from fedlib.base.errors import choose, like, require
 from fedlib.data import load
-from fedlib.models import build, check_model
+from fedlib.models import check_model, checked_options, options_of
 from fedlib.privacy.noise import Mechanism
 
 CPU = torch.device("cpu")
+# Fields that came after the first stored results: left out of the canonical JSON at their default, as in `fedlib.spec`.
+ADDED_FIELDS = {"model_options": {}, "trained": 0, "uploads": 1, "apart": 0}  # and their defaults
 GUESSES = ("mean_image", "uniform_noise")
 
 
@@ -33,7 +36,7 @@ class AttackSpec:
     """
 
     dataset: str = "digits"
-    network: str = "lenet_dlg"  # untrained
+    network: str = "lenet_dlg"
     images: int = 6  # attacked in all, other ones for every seed
     plan: tuple[tuple[int, ...], ...] = ((0,),)  # the client's images by local step
     lr: float = 0.1  # the client's
@@ -41,6 +44,10 @@ class AttackSpec:
     defences: dict = field(default_factory=lambda: {"none": {}})  # fields of `fedlib.privacy.noise.Mechanism` by name
     kept: int = 0  # recovered images that the result keeps, of every defence
     seed: int = 0  # initial weights, images, the attack's starts
+    model_options: dict = field(default_factory=dict)  # of the network
+    trained: int = 0  # rounds of FedAvg that the network has behind it, see `fedlib.attacks.trained`; 0: untrained
+    uploads: int = 1  # from the same images and steps, all seen by the attacker
+    apart: int = 0  # rounds of FedAvg from one of these uploads to the next; 0: all start from the same weights
     kind: ClassVar = "attack"
     rounds: ClassVar = 1  # what a progress bar counts
 
@@ -54,7 +61,7 @@ class AttackSpec:
         put("plan", tuple(tuple(map(int, rows)) for rows in self.plan))
         put("attack", dataclasses.asdict(Attack(**self.attack)))
         put("defences", {name: dataclasses.asdict(Mechanism(**how)) for name, how in self.defences.items()})
-        check_model(self.network)
+        put("model_options", checked_options(check_model(self.network), self.model_options))
         require(
             bool(self.plan) and all(self.plan),
             "plan",
@@ -70,6 +77,13 @@ class AttackSpec:
         )
         require(self.lr > 0, "lr", self.lr, "a positive number")
         require(0 <= self.kept <= self.images, "kept", self.kept, f"a number from 0 to the {self.images} images")
+        for name, least in (("trained", 0), ("uploads", 1), ("apart", 0)):
+            require(getattr(self, name) >= least, name, getattr(self, name), f"an integer of at least {least}")
+        require(self.uploads > 1 or not self.apart, "apart", self.apart, "0 where there is one upload")
+        if self.attack["match"] == "likelihood":
+            for name, how in self.defences.items():
+                known = how["kind"] == "record" and how["sigma"] > 0
+                require(known, "defences", name, "kind 'record' with a sigma above 0, for the match 'likelihood'")
 
     @property
     def id(self) -> str:
@@ -81,11 +95,17 @@ class AttackSpec:
         """A short name for progress bars and errors."""
         a = self.attack
         how = f"{a['match']} {a['labels']} {a['optimiser']}"
-        return f"attack {how} on {self.network}, {len(self.plan)} steps, seed {self.seed}"
+        more = "".join(f", {name} {value}" for name in ADDED_FIELDS if (value := self.to_dict().get(name)))
+        return f"attack {how} on {self.network}, {len(self.plan)} steps{more}, seed {self.seed}"
 
     def to_dict(self) -> dict:
-        """The fields as JSON types, and the kind."""
-        return {"kind": self.kind, **json.loads(json.dumps(dataclasses.asdict(self)))}
+        """The fields as JSON types, and the kind, without those that came later and have their default."""
+        values, usual = dataclasses.asdict(self), options_of(self.network)
+        values["model_options"] = {k: v for k, v in self.model_options.items() if v != usual[k]}
+        for name, default in ADDED_FIELDS.items():
+            if values[name] == default:
+                del values[name]
+        return {"kind": self.kind, **json.loads(json.dumps(values))}
 
     @classmethod
     def from_dict(cls, values: dict) -> AttackSpec:
@@ -110,14 +130,16 @@ class AttackSpec:
     def carry_out(self, device: torch.device = CPU) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and, with the extra `fedlib[attack]`,
         `lpips`), and arrays: `originals` and `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w];
-        `guesses`. device: where it is computed.
+        `guesses`; for networks that are trained `right`, see `victims`. device: where it is computed.
         Raises BadValue for a data set with fewer images."""
         dataset = load(self.dataset)
-        model = build(self.network, dataset.shape, len(dataset.classes), seed=self.seed).to(device, torch.float32)
-        client = victim(model, dataset, lr=self.lr, plan=self.plan)
+        (client, *later), right = self.victims(device)
         indices = self.indices().reshape(-1, client.images)
         mechanisms = [Mechanism(**how) for how in self.defences.values()]
-        found, originals, rows = attack_clients(client, dataset, indices, Attack(**self.attack), mechanisms, self.seed)
+        same = 1 if self.apart else self.uploads  # from each victim's weights
+        found, originals, rows = attack_clients(
+            client, dataset, indices, Attack(**self.attack), mechanisms, self.seed, same, later
+        )
         images, originals = found.images.cpu(), originals.cpu()
         order = torch.from_numpy(score(originals, images)["order"])
         matched = torch.stack([own[places] for own, places in zip(images, order)])
@@ -130,7 +152,19 @@ class AttackSpec:
         recovered, true = (
             images.reshape(len(self.defences), self.images, *dataset.shape)[:, : self.kept] for images in pixels
         )
-        return rows, {"recovered": recovered, "originals": true[0], **self.guesses()}
+        learnt = {"right": np.array(right)} if self.trained or self.apart else {}
+        return rows, {"recovered": recovered, "originals": true[0], **learnt, **self.guesses()}
+
+    def victims(self, device: torch.device = CPU) -> tuple[list[Victim], list[float]]:
+        """The client before each of its uploads, once for those that start from the same weights, and the share of the
+        attacked images that its network gets right then."""
+        rounds = tuple(range(self.trained, self.trained + self.apart * (self.uploads - 1) + 1, max(1, self.apart)))
+        attacked = tuple(map(int, self.indices()))
+        options = tuple(self.model_options.items())
+        model, thetas, right = after_rounds(
+            self.network, options, self.dataset, attacked, rounds, self.lr, self.seed, device
+        )
+        return [victim(model, load(self.dataset), theta, self.lr, self.plan) for theta in thetas], right
 
     def guesses(self) -> dict[str, np.ndarray]:
         """PSNR on every attacked image of what needs no upload, float64 [images]: the data set's mean image, and noise.

@@ -53,14 +53,59 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     axes = images.subplots(len(rows), columns, squeeze=False)
     for line, name in zip(axes, rows):
         for ax, one in zip(line, pictures[pictures["row"] == name].itertuples()):
-            lines = [list(bytes.fromhex(text)) for text in one.pixels.split()]
-            image = np.array(lines, dtype=np.uint8).reshape(one.channels, -1, len(lines[0])).transpose(1, 2, 0)
-            ax.imshow(image, cmap="gray", vmin=0, vmax=255)
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
+            _picture(ax, one)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
     _scores(scores.subplots(4, 1, sharex=True), tidy, levels)
     return figure
+
+
+def _picture(ax, one) -> None:
+    """Draw a picture that is kept as text: channels, and pixels in hexadecimal."""
+    lines = [list(bytes.fromhex(text)) for text in one.pixels.split()]
+    image = np.array(lines, dtype=np.uint8).reshape(one.channels, -1, len(lines[0])).transpose(1, 2, 0)
+    ax.imshow(image, cmap="gray", vmin=0, vmax=255)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+
+
+@styled
+def attackers(tidy: pd.DataFrame, pictures: pd.DataFrame) -> Figure:
+    """What each attack recovers of one image, a row an attack and a column a defence; beside it the shares recovered.
+
+    tidy: attack, defence, psnr, success (20 dB), success_25, an image a row; pictures: as in `inversion`, by attack.
+    A cell of the right panel has the mean PSNR as its shade, and the shares of 20 and of 25 dB in percent.
+    """
+    names, defences = list(dict.fromkeys(tidy["attack"])), list(dict.fromkeys(tidy["defence"]))
+    figure = Figure(figsize=(13.0, 0.62 * len(names) + 1.0), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=[1, 0.85])
+    axes = left.subplots(len(names), 1 + len(defences), squeeze=False)
+    for line, name in zip(axes, names):
+        own = pictures[pictures["attack"] == name].set_index("row")
+        for ax, row in zip(line, ["original", *(f"recovered, {d}".replace("none", "no defence") for d in defences)]):
+            if row in own.index:
+                _picture(ax, own.loc[row])
+            else:
+                ax.axis("off")
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    for ax, title in zip(axes[0], ["original", *defences]):
+        ax.set_title(title, fontsize=9)
+    _shares(right.subplots(), tidy, names, defences)
+    return figure
+
+
+def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> None:
+    means = tidy.groupby(["attack", "defence"])[["psnr", "success", "success_25"]].mean()
+    shade = means["psnr"].unstack().reindex(index=names, columns=defences)
+    drawn = ax.imshow(shade, cmap="Blues", vmin=5, vmax=35, aspect="auto")
+    for (name, defence), (psnr, low, high) in means.iterrows():
+        at = defences.index(defence), names.index(name)
+        text = f"{100 * low:.0f} | {100 * high:.0f}"
+        ax.text(*at, text, ha="center", va="center", fontsize=8, color="white" if psnr > 22 else "black")
+    ax.set_xticks(range(len(defences)), defences, fontsize=8)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_title("% of images of at least 20 dB | 25 dB", fontsize=10)
+    ax.tick_params(length=0)
+    ax.figure.colorbar(drawn, ax=ax, label="mean PSNR, dB", fraction=0.05)
 
 
 def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:

@@ -65,10 +65,10 @@ def get_or_attack(spec: AttackSpec, store: Store, device: str = "cpu") -> RunRes
             torch.set_num_threads(1)
             try:
                 rows, arrays = spec.carry_out(where)
+                origin = provenance(where, "attack")
             finally:
                 torch.set_num_threads(threads)
             seconds = {"wall": round(time.perf_counter() - started, 3)}
-            origin = provenance(where, "attack")
             found = RunResult(spec, "finished", rows, seconds=seconds, provenance=origin, arrays=arrays)
             store.put(found)
         return found

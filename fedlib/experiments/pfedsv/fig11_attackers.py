@@ -1,0 +1,187 @@
+"""Figure 11, others: padding, a trained network, batches and steps; attackers who know or have seen more."""
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import best_first
+from fedlib.analysis.tables import described, listed, mean_std, only, rows_of
+from fedlib.analysis.uncertainty import draws
+from fedlib.attacks.spec import AttackSpec, pictures, psnr_of_guesses
+from fedlib.claims import Verdict, beyond, decided, ours, under, verdict
+from fedlib.engine.result import RunResult
+from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.pfedsv.fig11_inversion import PAPER, defences
+
+BARE, PADDED, TRAINED = "no padding", "padding", "trained"
+FOUR, SIXTEEN, STEPS = "batch of 4", "batch of 16", "4 steps, 4 images"
+KNOWS, MANY, ROUNDS, BOTH = "knows σ", "many uploads", "uploads of 4 rounds", "knows σ, many uploads"
+TWICE = ((0, 1), (2, 3), (0, 1), (2, 3))  # four local steps: two epochs over four images in batches of two
+
+
+def attacks(s: dict) -> dict[str, dict]:
+    """Fields of AttackSpec by name: six victims of the cosine attack, then four attackers of the padded network."""
+    cosine = dict(iterations=s["iterations"])
+    several, likelihood = {**cosine, "labels": "known"}, {**cosine, "match": "likelihood", "tv": 1.0}
+    noisy = {name: how for name, how in defences(s["clip"]).items() if how.get("sigma")}
+    every = {
+        BARE: dict(model_options={"width": s["width"]}),
+        PADDED: {},
+        TRAINED: dict(trained=s["trained"]),
+        FOUR: dict(attack=several, plan=(tuple(range(4)),)),
+        SIXTEEN: dict(attack=several, plan=(tuple(range(16)),), images=16 * s["batches"]),
+        STEPS: dict(attack=several, plan=TWICE),
+        KNOWS: dict(attack=likelihood, defences=noisy),
+        MANY: dict(defences=noisy, uploads=s["uploads"]),
+        ROUNDS: dict(defences=noisy, uploads=4, apart=1),
+        BOTH: dict(attack=likelihood, defences=noisy, uploads=s["uploads"]),
+    }
+    return {name: dict(attack=cosine, defences=defences(s["clip"])) | how for name, how in every.items()}
+
+
+def runs(s: dict) -> dict[tuple[str, int], AttackSpec]:
+    """The attacks by name and seed, on McMahan's CNN, padded as its authors have it unless it says otherwise."""
+    common = {name: s[name] for name in ("dataset", "images", "lr")} | dict(network="mcmahan_cnn", kept=1)
+    common["model_options"] = {"padding": "same", "width": s["width"]}
+    every = attacks(s).items()
+    return {(name, seed): AttackSpec(**common | how, seed=seed) for name, how in every for seed in range(s["seeds"])}
+
+
+def told(spec: AttackSpec) -> str:
+    """Victim and attacker of a run in words."""
+    padded = "padded" if spec.model_options["padding"] == "same" else "not padded"
+    trained = f"after {spec.trained} rounds" if spec.trained else "untrained"
+    weights = "of successive rounds" if spec.apart else "of the same weights"
+    attacker = "knows the noise" if spec.attack["match"] == "likelihood" else "cosine"
+    sees = f", sees {spec.uploads} uploads {weights}" if spec.uploads > 1 else ""
+    steps = f"batch {len(spec.plan[0])}, local steps {len(spec.plan)}"
+    return f"{spec.network} x {spec.model_options['width']:g}, {padded}, {trained}, {steps}, {attacker}{sees}"
+
+
+def read(r: RunResult) -> pd.DataFrame:
+    """One row an image and defence; place: the image's number among those of its seed."""
+    t = pd.DataFrame(r.history)
+    t = t.assign(about=told(r.spec), place=t.groupby("defence").cumcount(), success_25=t["psnr"] >= 25)
+    names = ["defence", "about", "image", "sigma", "place", "psnr", "ssim", "success", "success_25", "label_right"]
+    return t[names]
+
+
+def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    """tidy: one row an image, attack, defence and seed; pictures: one image of the first seed; levels: of guesses."""
+    tidy = rows_of(found, ("attack", "seed"), read)
+    learnt = {key: r for key, r in found.items() if "right" in r.arrays}
+    return {
+        "tidy": tidy,
+        "compare": described(tidy, ["attack", "defence"], **{
+            "paper (pictures)": lambda t: PAPER.get(t["defence"].iloc[0], ""),
+            "ours: share of 20 dB": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
+            "share of 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
+            "PSNR, dB": lambda t: mean_std(t.groupby("seed")["psnr"].mean()),
+            "SSIM": lambda t: mean_std(t.groupby("seed")["ssim"].mean()),
+            "label right": lambda t: f"{t['label_right'].mean():.2f}",
+            "victim and attacker": lambda t: t["about"].iloc[0],
+        }),
+        "pictures": rows_of({key: r for key, r in found.items() if key[1] == 0}, ("attack", "seed"), pictures),
+        "levels": psnr_of_guesses([r for (name, _), r in found.items() if name == PADDED]),
+        "learnt": rows_of(learnt, ("attack", "seed"), lambda r: pd.DataFrame({"right": r.arrays["right"]})),
+    }  # fmt: skip
+
+
+# claims --------------------------------------------------------------------------------------------------------------
+
+
+def scope(tables, names) -> str:
+    """What the rows of these attacks are about, and how many images each has."""
+    rows = tables["tidy"].groupby("attack", sort=False)
+    return "; ".join(f"{name} = {(own := rows.get_group(name))['about'].iloc[0]}, "
+                     f"n = {len(own) // own['defence'].nunique()}" for name in names)  # fmt: skip
+
+
+def of_images(judge, *names: str, value: str = "success", scale: float = 100, defence: str = "none"):
+    """A check of these attacks' means over images and seeds, which are resampled; of the percentage recovered."""
+
+    def check(tables) -> Verdict:
+        rows = only(tables["tidy"], defence=defence)
+        rows = rows[rows["attack"].isin(names)]
+        margins, text = judge(best_first(scale * draws(rows, value, ["attack"], client="place")))
+        shares = 100 * rows.groupby("attack", sort=False)[["success", "success_25"]].mean()
+        lines = " | ".join(listed(shares[column], ".0f") for column in shares)
+        seeds, images = rows["seed"].nunique(), f"{rows['place'].nunique()} images"
+        over = f"{seeds} seeds and {images} each" if seeds > 1 else f"{images} (1 seed)"
+        evidence = f"with {defence}: {text}; % of 20 dB | of 25 dB: {lines}; {scope(tables, names)}"
+        return decided(margins, evidence, over)
+
+    return check
+
+
+def both_batches(m):
+    margins, texts = zip(*(beyond(name, most, -1)(m) for name, most in ((FOUR, 50), (SIXTEEN, 10))))
+    return margins[0] | margins[1], "; ".join(texts)
+
+
+def nearer(name: str, by: float = 0):
+    """A check that an attacker's images have a higher PSNR than those of the cosine attack that saw one upload."""
+    return of_images(under([PADDED], [name], by), PADDED, name, value="psnr", scale=1, defence="σ = 0.01")
+
+
+def nothing_at(defence: str):
+    """A check that with this noise no image is recovered, and that the data's mean image is a better guess."""
+
+    def check(tables) -> Verdict:
+        rows = only(tables["tidy"], defence=defence).groupby("attack", sort=False)
+        guess, psnr = tables["levels"].set_index("name")["psnr"]["mean image"], rows["psnr"].mean()
+        found, best = rows["success"].mean(), f"highest mean PSNR {psnr.max():.1f} dB ({psnr.idxmax()})"
+        evidence = f"share recovered with {defence}: {listed(found, '.2f')}; {best}, the mean image has {guess:.1f}"
+        return verdict(found.max() == 0 and psnr.max() < guess, f"{evidence}; {scope(tables, found.index)}")
+
+    return check
+
+
+def answer(tables) -> str:
+    """What is recovered from whom, and by whom, in a sentence from the numbers."""
+    every = only(tables["tidy"], defence="none").groupby("attack", sort=False)["success"].mean()
+    noisy = only(tables["tidy"], defence="σ = 0.01").groupby("attack", sort=False)["success"].mean()
+    return (f"Share of images recovered without defence: {listed(every, '.2f')}; "
+            f"with noise of σ = 0.01: {listed(noisy, '.2f')}.")  # fmt: skip
+
+
+ITEM = Item(
+    title="pFedSV Figure 11, other attackers and victims",
+    claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added: also from "
+    "other victims, and if he knows or has seen more.",
+    smaller="digits (16x16) instead of CIFAR-10; half of the CNN's channels and units; 4 images a seed (16 in the "
+    "batch of 16) instead of 16, and fewer iterations",
+    smaller_overnight="4 images a seed (16 in the batch of 16) instead of 16, one seed instead of three, an eighth of "
+    "the iterations; the whole CNN",
+    settings=per_profile(
+        dataset=["digits", "digits", "cifar10"], width=[0.25, 0.5, 1.0], images=[4, 4, 16], batches=1, seeds=[1, 3, 3],
+        clip=1.0, lr=0.1, iterations=[2, 60, 2400], trained=[1, 10, 10], uploads=[2, 20, 20],
+        overnight=dict(images=4, seeds=1, iterations=300),
+    ),
+    minutes={"smoke": 0.2, "quick": 1, "overnight": 20, "paper": 900},
+    runs=runs,
+    analyse=analyse,
+    made_of=lambda table, key: {
+        "pictures": key[1] == 0, "levels": key[0] == PADDED, "learnt": key[0] in (TRAINED, ROUNDS),
+    }.get(table, True),
+    answer=answer,
+    figure=lambda tables: figures.attackers(tables["tidy"], tables["pictures"]),
+    shown={"learnt": "Share of the attacked images that the network gets right when the client uploads"},
+    claims=(
+        ours("Padding hides nothing: without noise nearly all images are recovered from a padded network.",
+             of_images(beyond(PADDED, 90), PADDED, BARE)),
+        ours("Training hides some: without noise fewer images are recovered from the trained network.",
+             of_images(under([TRAINED], [PADDED]), PADDED, TRAINED)),
+        ours("A batch hides its images: without noise at most half of four are recovered, and a tenth of sixteen.",
+             of_images(both_batches, FOUR, SIXTEEN)),
+        ours("Several steps over four images do not hide them from an attacker who simulates the steps (at least half "
+             "are recovered).", of_images(beyond(STEPS, 50), STEPS)),
+        ours("Noise of level 1 stops every attack here: no image is recovered, and the mean image of the data set is a "
+             "better guess.", nothing_at("σ = 1")),
+        ours("A tenth of that noise does so, too.", nothing_at("σ = 0.1")),
+        ours("To know the noise helps: at σ = 0.01 the images come nearer to the originals.", nearer(KNOWS)),
+        ours("Who has seen many uploads averages the noise away: at σ = 0.01 his images are nearer by 3 dB.",
+             nearer(MANY, 3)),
+        ours("Uploads from other weights tell more as well: at σ = 0.01 four of successive rounds give nearer images "
+             "than one.", nearer(ROUNDS)),
+    ),
+)  # fmt: skip
