@@ -59,8 +59,8 @@ SMALLER = (
 SMALLER_OVERNIGHT = (
     "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
     "FedSimSup's clients) and 12 instead of 200 (PFedCS's, with batches of 32 instead of 100); CNNs with an eighth of "
-    "the channels and units; clients of at least 10 images instead of 40. LEARNING RATES ARE NOT CHOSEN YET AT THIS SCALE: "
-    "they are 0.1 for every method until Table 1's grid is whole"
+    "the channels and units; clients of at least 10 images instead of 40. "
+    "LEARNING RATES ARE NOT CHOSEN YET AT THIS SCALE: they are 0.1 for every method until Table 1's grid is whole"
 )
 
 
