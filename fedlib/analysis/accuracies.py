@@ -75,10 +75,10 @@ def correlation(m: pd.DataFrame, printed: pd.Series) -> pd.Series:
     return pd.Series(ours @ theirs / np.where(norms > 0, norms, np.nan)).where(m.notna().all(axis=1))
 
 
-def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str, **where) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row minus another one, for every column that has both: column, both means, difference, low, high;
-    and the draws by column."""
-    found, lines, gaps = means(in_common(tables, (row, other))), [], {}
+    and the draws by column. where: as in `means`."""
+    found, lines, gaps = means(in_common(tables, (row, other)), **where), [], {}
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
             a, b = found[column][row], found[column][other]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -19,21 +19,16 @@ def rates(chosen: pd.DataFrame) -> Figure:
     chosen: task, method, one column a rate (accuracy in percent as text, or "diverged"), best, "in use".
     """
     names = [name for name in chosen.columns if name not in ("task", "method", "best", "in use")]
-    figure, axes = _panels(chosen["task"])
+    styles, (figure, axes) = _styles(chosen["method"]), _panels(chosen["task"])
     for ax, (_, own) in zip(axes, chosen.groupby("task", sort=False)):
-        for (colour, marker), line in zip(_looks(chosen["method"], own["method"]), own.to_dict("records")):
+        for line in own.to_dict("records"):
             seen = {float(rate): float(line[rate]) for rate in names if line[rate] not in ("", "diverged")}
-            style = dict(color=colour, marker=marker, linestyle=_line(line["method"]))
-            ax.plot(list(seen), seen.values(), **style, markersize=4, linewidth=1)
-            if line["in use"] in seen:
-                used = line["in use"]
-                ax.plot(used, seen[used], "o", color=colour, markersize=10, markerfacecolor="none")
-        ax.set_xscale("log")
-        ax.set_xticks([float(rate) for rate in names], names)
-        ax.minorticks_off()
-        ax.set(xlabel="learning rate")
+            (drawn,) = ax.plot(list(seen), seen.values(), **styles[line["method"]])
+            if (used := line["in use"]) in seen:
+                ax.plot(used, seen[used], "o", color=drawn.get_color(), markersize=10, markerfacecolor="none")
+        _logarithmic(ax, map(float, names), "learning rate")
     axes[0].set_ylabel("accuracy on validation parts, %")
-    return _with_legend(figure, chosen["method"])
+    return _with_legend(figure, styles)
 
 
 @styled
@@ -43,22 +38,17 @@ def by_bytes(curves: pd.DataFrame) -> Figure:
     curves: task, method, share (of the bytes of FedAvg's whole run, a dotted line on a logarithmic axis), accuracy in
     percent. What sends nothing is a level line at its last accuracy.
     """
-    figure, axes = _panels(curves["task"])
+    styles, (figure, axes) = _styles(curves["method"]), _panels(curves["task"])
     for ax, (_, own) in zip(axes, curves.groupby("task", sort=False)):
-        drawn = _looks(curves["method"], own["method"].unique())
-        for (colour, marker), (name, line) in zip(drawn, own.groupby("method", sort=False)):
+        for name, line in own.groupby("method", sort=False):
             if line["share"].any():
-                style = dict(color=colour, marker=marker, linestyle=_line(name))
-                ax.plot(line["share"], line["accuracy"], **style, markersize=4, linewidth=1)
+                ax.plot(line["share"], line["accuracy"], **styles[name])
             else:
-                ax.axhline(line["accuracy"].iloc[-1], color=colour, linestyle="--", linewidth=1)
+                ax.axhline(line["accuracy"].iloc[-1], color=styles[name]["color"], linestyle="--", linewidth=1)
         ax.axvline(1, color="black", linestyle=":", linewidth=1)
-        ax.set_xscale("log")
-        ax.set_xticks(ticks := [0.1, 0.2, 0.5, 1, 2, 5], [f"{tick:g}" for tick in ticks])
-        ax.minorticks_off()
-        ax.set(xlabel="bytes, FedAvg's whole run = 1")
+        _logarithmic(ax, (0.1, 0.2, 0.5, 1, 2, 5), "bytes, FedAvg's whole run = 1")
     axes[0].set_ylabel("accuracy, %, mean over clients")
-    return _with_legend(figure, curves["method"])
+    return _with_legend(figure, styles)
 
 
 @styled
@@ -69,9 +59,9 @@ def by_images(cells: pd.DataFrame) -> Figure:
     """
     figure, ((left, right),) = axes_of(12.5, 4.2, 1, 2)
     numbers, names = sorted(cells["images"].unique()), list(dict.fromkeys(cells["row"]))
-    drawn = looks(names)
+    styles = _styles(cells["row"])
     for number, (name, own) in enumerate(cells.groupby("row", sort=False)):
-        own, (colour, marker) = own.sort_values("images"), drawn[name]
+        own, style = own.sort_values("images"), styles[name]
         shift = 1 + 0.015 * (number - len(names) / 2)
         for ax, before in ((left, ""), (right, "lead_")):
             if before and name == "local":
@@ -79,15 +69,14 @@ def by_images(cells: pd.DataFrame) -> Figure:
             shown = own.assign(
                 mean=own["lead" if before else "mean"], low=own[before + "low"], high=own[before + "high"]
             )
-            ax.plot(shown["images"] * shift, shown["mean"], color=colour, linestyle=_line(name), linewidth=1)
-            interval(ax, shown["images"] * shift, shown, marker, colour, 4, proper(name))
+            at = shown["images"] * shift
+            ax.plot(at, shown["mean"], color=style["color"], linestyle=style["linestyle"], linewidth=1)
+            interval(ax, at, shown, style["marker"], style["color"], style["markersize"], proper(name))
     right.axhline(0, color="black", linewidth=0.8)
     for ax, label in ((left, "accuracy, %, mean over clients"), (right, "points above training alone")):
-        ax.set_xscale("log")
-        ax.set_xticks(numbers, [str(n) for n in numbers])
-        ax.minorticks_off()
+        _logarithmic(ax, numbers, "training images of a client")
         ax.grid(axis="y", color="#eeeeee")
-        ax.set(xlabel="training images of a client", ylabel=label)
+        ax.set_ylabel(label)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
@@ -122,24 +111,28 @@ def _panels(tasks: pd.Series):
     return figure, axes[0]
 
 
-def _looks(every: pd.Series, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Colour and marker of these methods, the same in all panels."""
-    found = looks(list(dict.fromkeys(every)))
-    return [found[name] for name in names]
+def _styles(methods: pd.Series) -> dict[str, dict]:
+    """How the line of every method is drawn, the same in all panels; a variant, as in "pfedsv, D+C", has its method's
+    colour and a broken line."""
+    return {
+        name: dict(color=colour, marker=marker, linestyle="-." if "," in name else "-", markersize=4, linewidth=1)
+        for name, (colour, marker) in looks(list(dict.fromkeys(methods))).items()
+    }
 
 
-def _line(name: str) -> str:
-    """A variant, as in "pfedsv, D+C", has its method's colour and a broken line."""
-    return "-." if "," in name else "-"
+def _logarithmic(ax, ticks: Iterable[float], label: str) -> None:
+    """A logarithmic axis of x with these ticks alone."""
+    ticks = list(ticks)
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel(label)
 
 
-def _with_legend(figure: Figure, methods: pd.Series) -> Figure:
+def _with_legend(figure: Figure, styles: dict[str, dict]) -> Figure:
     """With every method once beside the panels."""
     from matplotlib.lines import Line2D
 
-    entries = [
-        Line2D([], [], color=colour, marker=marker, linestyle=_line(name), markersize=4, label=proper(name))
-        for name, (colour, marker) in looks(list(dict.fromkeys(methods))).items()
-    ]
+    entries = [Line2D([], [], **style, label=proper(name)) for name, style in styles.items()]
     figure.legend(handles=entries, loc="outside right center", frameon=False)
     return figure

@@ -62,9 +62,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 ITEM = TABLE.item(
     title="Head to head, Figure 1: accuracy against bytes",
     claim="With as many bytes as FedAvg sends in all its rounds the methods that download several models are behind.",
-    smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=task.SETTINGS,
+    **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,
     figure=lambda tables: figures.by_bytes(tables["curves"]),

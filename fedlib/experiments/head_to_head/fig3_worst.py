@@ -47,9 +47,7 @@ def over_seeds(check):
 ITEM = TABLE.item(
     title="Head to head, Figure 3: the worst tenth of the clients",
     claim="What helps clients on average also helps those that are worst off.",
-    smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=task.SETTINGS,
+    **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,
     figure=lambda tables: figures.accuracies(tables["cells"].replace({"series": {"ours": WORST["of"]}})),

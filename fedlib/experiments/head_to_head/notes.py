@@ -193,9 +193,7 @@ def answer(tables) -> str:
 ITEM = Item(
     title="Head to head: which method, and when",
     claim=CLAIMS[0].text,
-    smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=task.SETTINGS,
+    **task.COMMON,
     minutes={"smoke": 0.3, "quick": 3, "overnight": 180, "paper": 30000},
     runs=runs,
     analyse=analyse,

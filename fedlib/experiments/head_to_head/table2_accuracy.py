@@ -90,19 +90,10 @@ def best_of(rows, others):
 
 
 HOME = ours("Each of the four is the most accurate method on the task of its own paper.", across_columns(at_home, FOUR))
-ABOVE_TUNED = tuple(
-    ours(f"{NAMES[row]} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR
-)  # fmt: skip
-SPLITS_BEATEN = ours(
-    "On every task the best of the four is above FedPer and FedRep.",
-    in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT)),
-)
 ITEM = TABLE.item(
     title="Head to head, Table 2: four methods on each other's tasks",
     claim=HOME.text,
-    smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=task.SETTINGS,
+    **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
     analyse=analyse,
     shown={
@@ -112,9 +103,10 @@ ITEM = TABLE.item(
     },
     claims=(
         HOME,
-        *ABOVE_TUNED,
+        *(ours(f"{NAMES[row]} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
         ours("Each of the four is above training alone on every task.", below(["local"], FOUR)),
-        SPLITS_BEATEN,
+        ours("On every task the best of the four is above FedPer and FedRep.",
+             in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT))),
         ours("FedAvg, one model for all, is below training alone on every task.", below(["fedavg"], ["local"])),
         ours("FedAvg + FT is above training alone on every task.", below(["local"], ["fedavg_ft"])),
         ours("pFedSV that sends classifiers only (D+C) is within a point of pFedSV on every task.",

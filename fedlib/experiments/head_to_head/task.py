@@ -31,7 +31,6 @@ TASKS = tuple(OWNERS)
 NAMES = {"pfedsim": "pFedSim", "fedsimsup": "FedSimSup", "pfedcs": "PFedCS", "pfedsv": "pFedSV"}
 FOUR, CLASSIFIERS_ONLY = tuple(OWNERS.values()), "pfedsv, D+C"
 SPLIT = ("fedper", "fedrep")
-SIMPLE = ("local", "fedavg_ft", *SPLIT)
 ROWS = ("local", "fedavg", "fedavg_ft", "fedbn", *SPLIT, "fedfomo", *FOUR, CLASSIFIERS_ONLY)
 SMOKED = ("local", "fedavg_ft", "pfedsim", "pfedsv")  # in smoke, which must be quick
 FIRST_POINT = {"local": "post", "fedavg": "glob", "fedper": "recv", "fedrep": "recv", "fedbn": "recv", "pfedcs": "recv"}
@@ -64,6 +63,7 @@ SMALLER_OVERNIGHT = (
 )
 
 
+COMMON = dict(smaller=SMALLER, smaller_overnight=SMALLER_OVERNIGHT, settings=SETTINGS)  # of items
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
