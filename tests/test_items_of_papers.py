@@ -34,8 +34,8 @@ from fedlib.experiments.pfedsim.alone import PAIRS
 from fedlib.experiments.pfedsim.task import METHODS
 from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise
 from fedlib.experiments.pfedsv import notes as sv_notes
-from fedlib.experiments.pfedsv.table4_dp_budget import ways
 from fedlib.models.printed import beside_printed
+from fedlib.privacy.accounting import epsilon
 
 
 def bare(spec, **arrays) -> RunResult:
@@ -60,7 +60,7 @@ def specs(name: str, profile: str = "paper") -> list:
         ("pfedsv/fig7_relevance", "pfedsv/figs8_10_communication", 10),  # pFedSV and FedFomo, five seeds
         ("pfedsv/table1_pathological", "pfedsv/table2_dirichlet", 110),
         ("pfedsv/table2_dirichlet", "pfedsv/table3_dp", 50),  # without noise
-        ("pfedsv/table1_pathological", "pfedsv/table4_dp_budget", 10),  # FedAvg and pFedSV without noise
+        ("pfedsv/table1_pathological", "pfedsv/table4_dp_budget", 15),  # Local, and FedAvg and pFedSV without noise
         ("pfedcs/table1_pathological", "pfedcs/table3_selection", 18),  # FedPer and PFedCS, three columns, three seeds
         ("pfedcs/table1_pathological", "pfedcs/table4_clustering", 9),
         ("pfedcs/table2_practical", "pfedcs/table5_finetuning", 3),
@@ -680,8 +680,11 @@ def test_budgets_of_the_printed_table():
     """The printed accuracies with our accounting, and with budgets as printed; none yields both methods' as stated."""
     name = "pfedsv/table4_dp_budget"
     printed = find(name).table.printed(find(name).settings["paper"]).set_index("row")["value"] / 100
-    tables = analysed(name, lambda key, spec: made_up(spec, printed[key[0]]), seeds=2)
-    assert signs(name, tables) == "+++--"
+    own = {"pfedsv, client, ε of σ = 1": 0.8, "pfedsv, client, ε of σ = 2": 0.7, "local": 0.75}
+    tables = analysed(name, lambda key, spec: made_up(spec, {**printed, **own}[key[0]]), seeds=2)
+    assert signs(name, tables) == "+++--++"
+    better_alone = analysed(name, lambda key, spec: made_up(spec, {**printed, **own, "local": 0.85}[key[0]]), seeds=2)
+    assert signs(name, better_alone)[6] == "-"
     rows = tables["compare"].set_index("method")
     assert rows.loc["fedavg, σ = 1", "ε paper"] == "11.28 (0.32) or 8.47 (0.67)"
     assert rows.loc["pfedsv, σ = 0", "ε ours"] == rows.loc["pfedsv, σ = 0", "ε paper"] == "∞"
@@ -689,10 +692,21 @@ def test_budgets_of_the_printed_table():
     spent = tables["budgets"]
     cheaper = spent.assign(epsilon_max=spent["row"].map(as_printed).fillna(inf))
     fits = tables["readings"].assign(off=0.5, reading=f"batches, {accounting.STATED}, rdp")
-    assert signs(name, {**tables, "budgets": cheaper, "readings": fits}) == "+++++"
+    assert signs(name, {**tables, "budgets": cheaper, "readings": fits}) == "+++++.+"  # our rows have no such ε
     assert signs(name, {**tables, "readings": fits.query("method == 'fedavg'")})[4] == "-"
     dearer = spent.assign(epsilon_max=spent["row"].map({**as_printed, "fedavg, σ = 2": 12.0}).fillna(inf))
     assert signs(name, {**tables, "budgets": dearer})[0] == "-"
+    assert signs(name, {**tables, "budgets": spent.assign(epsilon_max=11.0)})[6] == "."
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_noise_on_updates_guarantees_as_much_as_noise_in_every_step(profile):
+    runs = OpenItem(find("pfedsv/table4_dp_budget"), profile).runs
+    T, (B, N) = runs["fedavg, σ = 1", "few", 0].rounds, {"quick": (16, 72), "paper": (32, 3840)}[profile]
+    for sigma in (1, 2):
+        level = runs[f"pfedsv, client, ε of σ = {sigma}", "few", 0].noise_sigma
+        steps = T * runs["fedavg, σ = 1", "few", 0].local_epochs * -(-N // B)
+        assert epsilon(level, 1, T, bound="exact") == approx(epsilon(sigma, B / N, steps), rel=5e-3)
 
 
 def test_accountings_that_yield_the_printed_budgets():
@@ -706,7 +720,7 @@ def test_accountings_that_yield_the_printed_budgets():
     r = bare(
         specs("pfedsv/table4_dp_budget", "quick")[0], counts=np.full((10, 10), 12)
     )  # 60 to train on, 12 to validate
-    assert list(ways(r).values())[0] == (approx(1 / 3), 3 * r.spec.local_epochs, "rdp")
+    assert list(accounting.ways(r).values())[0] == (approx(1 / 3), 3 * r.spec.local_epochs, "rdp")
 
 
 def test_attacks_succeed_or_are_stopped():

@@ -43,7 +43,7 @@ PRINTED = [
     ("pfedsv/table1_pathological", "cifar10", (), "..++..."),  # cells that cannot be read
     ("pfedsv/table2_dirichlet", "cifar10", (), "+++++...+"),
     ("pfedsv/table3_dp", "cifar10", (), "++*."),
-    ("pfedsv/table4_dp_budget", "cifar10", (), "*++**"),
+    ("pfedsv/table4_dp_budget", "cifar10", (), "*++****"),
     ("fedsimsup/table1_dirichlet", None, (), "+++++++.+"),
     ("fedsimsup/table2_pathological", None, (), "++++-.+"),
     ("fedsimsup/table3_supervisors", None, (), "+++-"),

@@ -8,23 +8,37 @@ from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
+from fedlib.figures.looks import proper
+
+NOISED = {"pfedsv, client": ", noise on updates"}  # where else than in every step
 
 
 @styled
 def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     """Accuracy against the noise level, ours and the paper's; and what has been spent after every round.
 
-    cells: as in `fedlib.figures.accuracies`, rows "method, σ = level"; by_round: setting, sigma, round, epsilon.
+    cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides "pfedsv, client, ε of σ = level" and
+    "local"; by_round: setting, sigma, round, epsilon.
     """
     figure, (axes,) = axes_of(11.5, 3.0, 1, 2, width_ratios=[1, 1.2])
-    (left, right), names = axes, cells["row"].str.split(", σ = ", expand=True)
-    cells = cells.assign(method=names[0], sigma=names[1].astype(float))
-    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK}.items():
+    (left, right), names = axes, cells["row"].str.extract(r"(.*?),? (?:ε of )?σ = (.*)")
+    cells = cells.assign(method=names[0].fillna(cells["row"]), sigma=names[1].astype(float))
+    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, client": PAPER}.items():
         for series, marker, style in (("ours", "o", "-"), ("paper", "D", ":")):
             own = cells[(cells["method"] == method) & (cells["series"] == series)]
-            left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, alpha=0.7)
-            interval(left, own["sigma"], own, marker, colour, 5, f"{method}, {series}")
-    left.set(title="accuracy", xlabel="noise level σ", ylabel="%, mean over clients", xticks=[0, 1, 2], ylim=(0, 100))
+            if len(own):
+                left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, alpha=0.7)
+                label = f"{proper(method.partition(',')[0])}{NOISED.get(method, '')}, {series}"
+                interval(left, own["sigma"], own, marker, colour, 5, label)
+    for alone in cells.loc[cells["row"] == "local", "mean"]:
+        left.axhline(alone, color=INK, linewidth=0.8, linestyle="--", label="training alone, ours")
+    left.set(
+        title="accuracy",
+        xlabel="noise level σ of a step",
+        ylabel="%, mean over clients",
+        xticks=[0, 1, 2],
+        ylim=(0, 100),
+    )
     styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
     for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):
         colour = INK if sigma == by_round["sigma"].min() else PAPER

@@ -1,9 +1,13 @@
 """What noise guarantees: the budgets of Tables 3 and 4, and which accounting yields those that Table 4 prints."""
 
 from itertools import product
+from math import ceil
 
+import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
+from fedlib.engine.result import RunResult
 from fedlib.privacy.accounting import epsilon
 
 DELTA = 1e-5  # the paper's
@@ -14,6 +18,27 @@ NOISE = {"sigma": 1.0, "clip": [3.0, 3.0, 1.0], "client_clip": 0.1}
 def record_noise(s: dict, sigma: float) -> dict:
     """RunSpec's fields for DP-SGD; none for sigma = 0, so that such a run is the plain one of Table 1."""
     return {"privacy": "record", "noise_sigma": sigma, "noise_clip": s["clip"]} if sigma else {}
+
+
+def update_noise(s: dict, sigma: float) -> dict:
+    """RunSpec's fields for noise on a client's whole update, with about the ε of DP-SGD at sigma, with ten clients of so many
+    records."""
+    B, N = s["batch_size"], s["records"]
+    steps = s["few_rounds"] * s["local_epochs"] * ceil(N / B)
+    wanted = epsilon(sigma, min(1.0, B / N), steps, DELTA)
+    level = brentq(lambda own: epsilon(own, 1.0, s["few_rounds"], DELTA, "exact") - wanted, 0.01, 1000)
+    return {"privacy": "client", "noise_sigma": round(level, 3), "noise_clip": s["client_clip"]}
+
+
+def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
+    """Three ways to account for a round: rate, steps, bound. pFedSV trains on 4/5 of what is not for testing."""
+    spec, size = r.spec, round(float(np.median(r.arrays["counts"].sum(1))) * (1 - r.spec.test_fraction) * 0.8)
+    steps = spec.local_epochs * ceil(size / spec.batch_size)
+    return {
+        f"this run: {spec.batch_size} of {size} records a step": (min(1.0, spec.batch_size / size), steps, "rdp"),
+        "100 of 5,000 records a step": (0.02, 250, "rdp"),
+        "one release of all records a round": (1.0, 1, "exact"),
+    }
 
 
 # Ways to account for the runs of Table 4: sampling rate, steps, bound; the paper says δ = 1e-5, 10 clients, 20 rounds
