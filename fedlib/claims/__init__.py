@@ -18,7 +18,7 @@ from fedlib.claims.checks import (
     rises,
     within,
 )
-from fedlib.claims.judges import apart, at_place, beyond, close, each_apart, first, in_order, under
+from fedlib.claims.judges import apart, at_place, best_of, beyond, close, each_apart, first, in_order, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,

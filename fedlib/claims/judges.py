@@ -108,3 +108,15 @@ def line(margins: Margins, by: float, form: str = ".1f") -> str:
     found = [Interval.of(margin) for margin in margins.values()]
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
     return f" (the line of {by:g} is ours: below {low:{form}} reproduced, above {high:{form}} not)"
+
+
+def best_of(rows: Sequence, others: Sequence) -> Judge:
+    """The best of some rows is above every one of the others."""
+
+    def judge(m: pd.DataFrame) -> tuple[Margins, str]:
+        lead = m[list(rows)].max(axis=1, skipna=False)
+        margins = {other: lead - m[other] for other in others}
+        rival = m.iloc[0][list(others)].idxmax()
+        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} against {rival}"
+
+    return judge

@@ -4,10 +4,9 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.readings import Reading
-from fedlib.claims import below, best, in_columns, ours
+from fedlib.claims import below, best, best_of, in_columns, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
-from fedlib.experiments.head_to_head.table2_accuracy import best_of
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, SIM, SUP
 from fedlib.experiments.item import per_profile
 

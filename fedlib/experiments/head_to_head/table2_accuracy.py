@@ -4,7 +4,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import columns_read, differences, means, without
-from fedlib.claims import across_columns, apart, below, in_columns, ours, within
+from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
@@ -75,18 +75,6 @@ def at_home(columns):
         margins |= {f"{column}: {name}": m[own] - others[name] for name in others}
         said.append(f"{column}: {own} {apart(m[own] - others[rival])} against the best other, {rival}")
     return margins, "; ".join(said)
-
-
-def best_of(rows, others):
-    """A judge: the best of some rows is above every one of the others."""
-
-    def judge(m):
-        lead = m[list(rows)].max(axis=1, skipna=False)
-        margins = {other: lead - m[other] for other in others}
-        rival = m.iloc[0][list(others)].idxmax()
-        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} against {rival}"
-
-    return judge
 
 
 HOME = ours("Each of the four is the most accurate method on the task of its own paper.", across_columns(at_home, FOUR))

@@ -58,8 +58,7 @@ SMALLER = (
 SMALLER_OVERNIGHT = (
     "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
     "FedSimSup's clients) and 12 instead of 200 (PFedCS's, with batches of 32 instead of 100); CNNs with an eighth of "
-    "the channels and units; clients of at least 10 images instead of 40. "
-    "LEARNING RATES ARE NOT CHOSEN YET AT THIS SCALE: they are 0.1 for every method until Table 1's grid is whole"
+    "the channels and units; clients of at least 10 images instead of 40"
 )
 
 
@@ -107,10 +106,7 @@ def rows(s: dict) -> dict[str, dict]:
 
 @cache
 def chosen_rates() -> dict[tuple[str, str, str], float]:
-    """Learning rates by scale, column and row: what `table1_rates` finds in the stored runs, written down.
-
-    Overnight's are 0.1 throughout until that grid is whole, and chosen by nobody; SMALLER_OVERNIGHT says so.
-    """
+    """Learning rates by scale, column and row: what `table1_rates` finds in the stored runs, written down."""
     with RATES.open(encoding="utf-8", newline="") as file:
         return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
 
