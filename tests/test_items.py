@@ -111,7 +111,9 @@ STATED = {  # literally, from the papers
     "pfedsv/table1_pathological": PFEDSV | dict(scheme="ring", classes_per_client=2, k=5, samples=0),
     "pfedsv/table2_dirichlet": PFEDSV | dict(scheme={"ring", "dirichlet"}),
     "pfedsv/table3_dp": PFEDSV | dict(scheme="dirichlet", alpha=0.1, noise_sigma={0.0, 1.0}),
-    "pfedsv/table4_dp_budget": RING | dict(scheme="ring", noise_sigma={0.0, 1.0, 2.0}, method={"fedavg", "pfedsv"}),
+    "pfedsv/table4_dp_budget": RING | dict(
+        scheme="ring", noise_sigma={0.0, 1.0, 2.0, 3.404, 8.447}, method={"local", "fedavg", "pfedsv"},
+    ),
     "pfedsv/notes": RING | dict(seed={0, 1}, partition_seed=0),
     "fedsimsup/fig4_attention": dict(
         dataset="cifar10", num_clients=100, join_ratio=0.1, rounds=1000, batch_size=32, lr=0.1, seed={0, 1, 2},
@@ -354,6 +356,17 @@ def test_verdicts_are_called_by_what_the_data_can_tell():
 
 OF_THE_COURSE = ("labs", "solutions")  # folders of notebooks with rules of their own, see test_labs.py and below
 NOTEBOOKS = sorted(p for p in (PROJECT / "notebooks").rglob("*.ipynb") if p.parent.name not in OF_THE_COURSE)
+
+
+OF_ITEMS = [p for p in NOTEBOOKS if f"{p.parent.name}/{p.stem}" in ITEMS]
+
+
+@pytest.mark.parametrize("path", OF_ITEMS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_committed_notebook_has_the_committed_verdicts(path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
+    (cell,) = [c for c in json.loads(path.read_text())["cells"] if "status(" in "".join(c["source"])]
+    shown = ["".join(o["data"]["text/markdown"]) for o in cell["outputs"] if "text/markdown" in o.get("data", {})]
+    assert shown == [status(f"{path.parent.name}/{path.stem}")], "run the notebook again"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

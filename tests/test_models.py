@@ -441,3 +441,18 @@ def test_many_models_as_one_program_score_as_one_by_one(name, shape):
         torch.testing.assert_close(
             model.for_stack().logits_of_many(model.theta0, some, x), found, atol=1e-12, rtol=1e-12
         )
+
+
+@pytest.mark.parametrize("name, shape", [("lenet5", (1, 16, 16)), ("lenet5_bn", (3, 32, 32))])
+def test_compiled_code_scores_many_models_one_after_the_other(name, shape):
+    model = build(name, shape, 10, seed=0)
+    changed = {n: torch.stack([leaf, leaf + 0.1]) for n, leaf in model.theta0.items() if n.startswith("extractor.")}
+    x = torch.randn(5, *shape)
+    with_torch = model.logits_of_many(model.theta0, changed, x)
+    model.insist("auto")
+    if not model.fused.available:
+        pytest.skip("NO C++ COMPILER: compiled scores of many models were NOT compared")
+    asked = []
+    model.fused.evaluated = lambda *given, own=model.fused.evaluated: asked.append(given) or own(*given)
+    torch.testing.assert_close(model.logits_of_many(model.theta0, changed, x), with_torch, atol=1e-5, rtol=1e-5)
+    assert len(asked) == 2

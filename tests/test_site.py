@@ -261,7 +261,22 @@ def test_paper_stands_beside_ours_with_difference_and_interval(made):
     ours = cells.loc["ours", "Dir(0.5)", "pfedsim"]
     assert lines[0] == names and len(lines) == 1 + len(cells.loc["ours"]) == 25
     expected = ["Dir(0.5)", "pfedsim", "post", "67.34 (0.36)", f"{ours['mean']:.2f}", f"{ours['mean'] - 67.34:+.2f}"]
-    assert [*expected, f"{ours['low']:.1f} to {ours['high']:.1f}", f"{ours['seeds']:.0f}", ours["run_ids"]] in lines
+    expected += [f"{ours['low']:.1f} to {ours['high']:.1f}", f"{ours['seeds']:.0f}"]
+    (runs,) = [cells[-1] for cells in lines if cells[:-1] == expected]
+    assert re.sub("<.*?>", "", runs) == ours["run_ids"]
+
+
+def test_a_number_leads_to_its_runs_with_seed_and_curve(made):
+    text = (made[0] / f"items/{TABLE3}.html").read_text()
+    id = cells_of_table_3().loc["ours", "Dir(0.5)", "pfedsim"]["run_ids"].split()[0]
+    assert f'<a class="run" href="#paper-{id}">{id}</a>' in text
+    (row,) = [line for line in text.split("<tr")[1:] if f'id="paper-{id}"' in line]
+    (stored,) = (CHECKOUT / "results/paper/runs").glob(f"{id}*.json")
+    run = json.loads(stored.read_text())
+    last = [tested for tested in run["history"] if tested["headline"]][-1]
+    assert f"seed {run['spec']['seed']}</td>" in row
+    assert f"{last['round']}:{100 * last['client_mean']:.2f}</td>" in row
+    assert run["provenance"]["commit"] in row and run["partition"]["checksum"] in row
 
 
 # numbers --------------------------------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ class ToyModel:
     running = ()
     norm_names = ()
     stacked = False
+    step = "torch"
+    _fuses = Model._fuses
     descended = Model.descended
     gradient = Model.gradient
     differentiate = Model.differentiate

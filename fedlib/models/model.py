@@ -119,8 +119,11 @@ class Model:
         return self._evaluated(theta, x)
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
-        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest,
-        as one program."""
+        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest:
+        one after the other in compiled code, with PyTorch as one program."""
+        alone = [{**theta, **dict(zip(changed, values))} for values in zip(*changed.values())]
+        if self._fuses(alone[0], x):
+            return torch.stack([self.logits(one, x) for one in alone])
         twin = self.for_stack()
         return torch.func.vmap(lambda one: twin.logits({**theta, **one}, x))(changed)
 

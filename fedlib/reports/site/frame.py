@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from fedlib import __version__
+from fedlib.analysis.run_ids import DIGITS
 from fedlib.base.files import shipped_notebooks
 from fedlib.reports.site.facts import Saved, Shown
 from fedlib.reports.site.links import heading
@@ -21,6 +22,7 @@ from fedlib.reports.site.links import heading
 TEMPLATES = Path(__file__).parent / "templates"
 SYMBOLS = {"good": "✓", "bad": "✗", "open": "?", "none": "–"}
 TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
+RUNS, FEW_RUNS = "runs", 4  # the column of tables that names runs, and how many of a row's at most
 
 Files = dict[str, bytes]
 
@@ -63,10 +65,33 @@ def boxed(body: str) -> str:
     return TABLE.sub(r'<div class="scroll" tabindex="0">\g<0></div>', body)
 
 
-def grid(frame: pd.DataFrame) -> Markup:
-    """A table of texts as HTML, in a box of its own."""
-    text = frame.to_html(index=False, border=0, na_rep="", escape=True, justify="left")
-    return Markup(boxed(text))
+def grid(frame: pd.DataFrame, place: str = "", listed: bool = False) -> Markup:
+    """A table of texts as HTML, in a box of its own. The ids in its column RUNS lead to the rows of the table of runs
+    of a place; listed: this is that table, whose first column has the ids."""
+    cells = frame.astype(str).map(escape)
+    if RUNS in cells and place:
+        cells[RUNS] = [_to_runs(text.split(), place) for text in cells[RUNS]]
+    if listed:
+        cells.iloc[:, 0] = [_named(text, place) for text in cells.iloc[:, 0]]
+    cells.columns = [escape(name) for name in cells.columns]
+    return Markup(boxed(cells.to_html(index=False, border=0, escape=False, justify="left")))
+
+
+def _to_runs(ids: list[str], place: str) -> Markup:
+    """Links to the first runs of a row, and how many others it has."""
+    shown = ids[: FEW_RUNS if len(ids) > FEW_RUNS + 1 else None]
+    links = [Markup('<a class="run" href="#{}">{}</a>').format(anchor(place, id), id) for id in shown]
+    more = [f"and {len(ids) - len(shown)} more"] if len(shown) < len(ids) else []
+    return Markup(" ").join([*links, *more])
+
+
+def _named(id: str, place: str) -> Markup:
+    return Markup('<span id="{}">{}</span>').format(anchor(place, id), id)
+
+
+def anchor(place: str, run: str) -> str:
+    """What a run of a place is called on a page: runs of several scales may have one id."""
+    return f"{place}-{run[:DIGITS]}"
 
 
 def tone(verdict: str) -> str:

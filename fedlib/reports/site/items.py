@@ -10,7 +10,7 @@ from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.files import home
 from fedlib.reports.report import few_decimals, margin, origin
 from fedlib.reports.site.facts import Saved
-from fedlib.reports.site.frame import Files, Site, counts
+from fedlib.reports.site.frame import RUNS, Files, Site, counts
 from fedlib.reports.site.links import lessons_of_item
 from fedlib.reports.site.results import tested_at
 from fedlib.reports.status import head
@@ -22,7 +22,9 @@ ASKS = (
     "says where these numbers come from; add a row's name, such as a method's, and it tells the settings, seeds, "
     "commit, partition and accuracy over the rounds of that row's runs"
 )
-ABOUT_RUNS = ("run", "label", "seed", "status", "date", "seconds")  # of the stored table of runs
+# of the stored table of runs what the page shows, and what it calls it where the table's name says too little
+ABOUT_RUNS = ("run", "label", "seed", "status", "commit", "date", "seconds", "partition", "client_mean")
+CALLED = {"partition": "checksum of the partition", "client_mean": "% after a round, mean over clients"}
 
 
 def item_pages(site: Site) -> Files:
@@ -42,18 +44,32 @@ def item_pages(site: Site) -> Files:
 
 def _part(one: Saved) -> dict:
     """What the page of an item says of one scale."""
-    extra = {caption: few_decimals(one.table(name)) for name, caption in one.summary.get("shown", {}).items()}
-    runs = one.table(ORIGINS) if one.has(ORIGINS) else pd.DataFrame({"run": one.summary["runs"]})
+    extra = {caption: _with_runs(one.table(name)) for name, caption in one.summary.get("shown", {}).items()}
     compared = paper_beside_ours(one)
     return {
         "one": one, "head": head(one.summary), "answer": one.summary.get("answer", ""),
         "claims": [claim | {"margin": margin({"claims": [claim]})} for claim in one.summary["claims"]],
         "counts": counts(one), "cells": compared is not None,
-        "compare": few_decimals(one.table("compare")) if compared is None else compared,
+        "compare": _with_runs(one.table("compare")) if compared is None else compared,
         "extra": {caption: frame for caption, frame in extra.items() if len(frame)},
         "commands": commands(one), "origins": [origin(p) for p in one.summary["provenance"]],
-        "runs": runs[[name for name in ABOUT_RUNS if name in runs]],
+        "runs": each_run(one),
     }  # fmt: skip
+
+
+def _with_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """A saved table as it is shown, with the runs of every row."""
+    return few_decimals(frame).assign(**{RUNS: frame[COLUMN]} if COLUMN in frame else {})
+
+
+def each_run(one: Saved) -> pd.DataFrame:
+    """The runs of an item at one scale, one a row, as far as it is known what they are."""
+    if not one.has(ORIGINS):
+        return pd.DataFrame({"run": one.summary["runs"]})
+    runs, origins = one.table(ORIGINS), one.summary["provenance"]
+    commits = [origins[int(number)]["commit"] for number in runs["origin"]] if "origin" in runs else ""
+    runs = runs.assign(commit=commits)
+    return runs[[name for name in ABOUT_RUNS if name in runs and runs[name].any()]].rename(columns=CALLED)
 
 
 def paper_beside_ours(one: Saved) -> pd.DataFrame | None:
@@ -77,7 +93,7 @@ def paper_beside_ours(one: Saved) -> pd.DataFrame | None:
             "ours": f"{float(cell['mean']):.2f}",
             "difference": f"{float(cell['mean']) - float(theirs['mean']):+.2f}" if theirs else "",
             "95 % interval": _interval(cell), "seeds": cell["seeds"],
-            "runs": cell.get(COLUMN, ""),
+            RUNS: cell.get(COLUMN, ""),
         })  # fmt: skip
     return pd.DataFrame(lines) if lines else None
 
