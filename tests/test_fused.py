@@ -128,6 +128,57 @@ def test_a_part_of_the_parameters(which):
     both(model, batch_of((3, 20, 20), 13, 10), [n for n in model.trainable if SUBSETS[which](n)])
 
 
+PLAIN = [network for network in NETWORKS if network[0] != "lenet5_bn"]  # what DP-SGD accepts
+
+
+def clipped(name, shape, classes, options, count, train=lambda name: True) -> None:
+    """The sum of clipped gradients in compiled float32 against every record's own in float64; half of them are long."""
+    model, batch = build(name, shape, classes, **options), batch_of(shape, count, classes)
+    exact, theta = model.to(CPU, torch.float64), theta_of(model)
+    names, apart = [n for n in model.trainable if train(n)], []
+    for row in range(count):
+        one = Batch(batch.x[row : row + 1].double(), batch.y[row : row + 1])
+        numbers = {k: v.double() for k, v in theta.items()}
+        apart.append(exact.differentiate(exact.loss, numbers, {n: numbers[n] for n in names}, one)[0])
+    norms = [torch.cat([g.flatten() for g in own.values()]).norm() for own in apart]
+    limit = float(torch.stack(norms).median())
+    factors = [min(1.0, limit / float(norm)) for norm in norms]
+    model.insist("fused")
+    before = calls.copy()
+    found = model.clipped_gradient(model.loss, theta, {n: theta[n] for n in names}, batch, limit)
+    assert calls - before == {"fused": 1} and list(found) == names
+    lengths = sum(factor * norm for factor, norm in zip(factors, norms))  # the sum's own norm, were all alike
+    for n in names:
+        wanted = sum(factor * own[n] for factor, own in zip(factors, apart))
+        assert (found[n] - wanted).norm() <= 1e-5 * lengths, n
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "options", "count"),
+    [(*network[:4], count) for network in PLAIN for count in network[4]],
+)
+def test_clipped_gradients_of_records(name, shape, classes, options, count):
+    clipped(name, shape, classes, options, count)
+
+
+@pytest.mark.parametrize("which", ["head", "extractor", "biases", "one weight"])
+def test_records_gradients_of_a_part_are_clipped_by_its_own_norm(which):
+    clipped("mcmahan_cnn", (1, 17, 17), 10, {"width": 0.125}, 18, SUBSETS[which])
+
+
+def test_what_has_no_gradient_of_one_record_is_not_clipped_here():
+    """Batch norm; another loss; padded rows; a batch without records."""
+    plain, batch = build("lenet5", (1, 16, 16), 10), batch_of((1, 16, 16), 5, 10)
+    normed = build("lenet5_bn", (1, 16, 16), 10)
+    padded = Batch(batch.x, batch.y, torch.ones(5, dtype=torch.bool))
+    cases = [(normed, normed.loss, batch), (plain, lambda *_: None, batch), (plain, plain.loss, padded)]
+    cases.append((plain, plain.loss, Batch(batch.x[:0], batch.y[:0])))
+    for model, loss, data in cases:
+        model.insist("fused")
+        part = {n: model.theta0[n] for n in model.trainable}
+        assert model.clipped_gradient(loss, model.theta0, part, data, 1.0) is None
+
+
 @pytest.mark.parametrize("real", [[0], [1, 2, 12], range(13)])
 def test_padded_rows_are_not_seen(real):
     """Whatever is in them: here not even numbers."""
@@ -415,6 +466,9 @@ import test_fused
 for name, shape, classes, options, counts in test_fused.NETWORKS:
     if shape[1] < 30:
         test_fused.both(test_fused.build(name, shape, classes, **options), test_fused.batch_of(shape, 9, classes))
+        if "bn" not in name:
+            test_fused.clipped(name, shape, classes, options, 9)
+            test_fused.clipped(name, shape, classes, options, 17)
 for kernel in (1, 2, 5, 7):
     test_fused.test_every_kernel_with_every_border(kernel)
 for which in test_fused.SUBSETS:

@@ -201,11 +201,23 @@ class Model:
 
     def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
         """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
-        usual = loss == self.loss and batch.mask is None and part.keys() <= self.theta0.keys()
-        if usual and self._fuses(theta, batch.x):
+        if self._knows(loss, theta, part, batch):
             calls["fused"] += 1
             return self.fused.entropy_gradient(theta, batch.x, batch.y, part, self._active(part))
         return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
+
+    def clipped_gradient(self, loss: Callable, theta: dict, part: dict, batch, clip: float) -> dict | None:
+        """Sum over a batch's records of the gradients of their own losses, each scaled to a norm of at most `clip`;
+        None where compiled code does not compute it."""
+        if self.norms or not self._knows(loss, theta, part, batch, always=True):  # what PyTorch does here is slow
+            return None
+        calls["fused"] += 1
+        return self.fused.clipped_entropy_gradient(theta, batch.x, batch.y, part, clip)
+
+    def _knows(self, loss: Callable, theta: dict, part: dict, batch, always: bool = False) -> bool:
+        """Whether compiled code computes the gradient of this loss; `always` as in `_fuses`."""
+        usual = loss == self.loss and batch.mask is None and part.keys() <= self.theta0.keys()
+        return usual and self._fuses(theta, batch.x, always)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
         """params - lr * grads."""
@@ -232,12 +244,12 @@ class Model:
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
         }
 
-    def _fuses(self, theta: dict, x: Tensor) -> bool:
-        """Whether compiled code computes this pass."""
+    def _fuses(self, theta: dict, x: Tensor, always: bool = False) -> bool:
+        """Whether compiled code computes this pass; always: even if PyTorch is quicker with batches of this size."""
         usual = self.step in ("auto", "fused") and not self.stacked and self.autocast is None
         if not usual or self.fused is None or not self.fused.accepts(theta, x):
             return False
-        return self.step == "fused" or self.fused.pays(len(x))
+        return always or self.step == "fused" or self.fused.pays(len(x))
 
     def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
         self._mode(training=False)

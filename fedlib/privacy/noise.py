@@ -116,18 +116,24 @@ class PrivateGradient:
         loss: as in `Model.sgd_step`. Raises BadValue for a model with batch norm.
         """
         check_model(model)
+        total = model.clipped_gradient(loss, theta, part, batch, self.mechanism.clip)
+        if total is None:
+            total = self._clipped_sum(model, loss, theta, part, batch)
+        if self.mechanism.sigma > 0:
+            total = self._noisy(total)
+        return {name: value / self.size for name, value in total.items()}, {}
+
+    def _clipped_sum(self, model, loss, theta, part, batch) -> dict:
+        """Σ_s g_s min(1, G/‖g_s‖) over the real rows of a batch, as many at a time as memory allows."""
         total = {name: torch.zeros_like(value) for name, value in part.items()}
         together = max(1, held(batch.x.device) // sum(value.numel() for value in part.values()))
         with _stacked(model):
             for start in range(0, len(batch.y), together):
                 rows = slice(start, start + together)
-                total = tree.map(torch.add, total, self._clipped_sum(loss, theta, part, batch, rows))
-        if self.mechanism.sigma > 0:
-            total = self._noisy(total)
-        return {name: value / self.size for name, value in total.items()}, {}
+                total = tree.map(torch.add, total, self._some_clipped(loss, theta, part, batch, rows))
+        return total
 
-    def _clipped_sum(self, loss, theta, part, batch, rows: slice) -> dict:
-        """Σ_s g_s min(1, G/‖g_s‖) over some real rows of a batch."""
+    def _some_clipped(self, loss, theta, part, batch, rows: slice) -> dict:
 
         def one(record):
             row = Batch(**{name: value[None] for name, value in record.items()})

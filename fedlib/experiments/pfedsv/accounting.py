@@ -21,8 +21,8 @@ def record_noise(s: dict, sigma: float) -> dict:
 
 
 def update_noise(s: dict, sigma: float) -> dict:
-    """RunSpec's fields for noise on a client's whole update, with about the ε of DP-SGD at sigma, with ten clients of so many
-    records."""
+    """RunSpec's fields for noise on a client's whole update, with about the ε that DP-SGD has at sigma; s: settings of
+    ten clients, with the number of their records."""
     B, N = s["batch_size"], s["records"]
     steps = s["few_rounds"] * s["local_epochs"] * ceil(N / B)
     wanted = epsilon(sigma, min(1.0, B / N), steps, DELTA)

@@ -68,7 +68,7 @@ def load(path: Path) -> ctypes.CDLL:
     found, pointer = ctypes.CDLL(str(path)), ctypes.c_void_p
     found.work_bytes.argtypes, found.work_bytes.restype = (pointer, ctypes.c_int, ctypes.c_int), ctypes.c_int64
     found.forward.argtypes, found.forward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
-    found.backward.argtypes, found.backward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 2), None
+    found.backward.argtypes, found.backward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     found.entropy_slope.argtypes, found.entropy_slope.restype = (ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     return found
 

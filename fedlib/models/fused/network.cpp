@@ -146,9 +146,10 @@ static void convolve(const Product& p, const vec* x, const float* w, const float
 
 // Gradient of one kernel row of R output channels and one input channel: sums over the image and the batch.
 // x: the plane's first row under this kernel row, `stride` vectors a row; d: gradients of the output, planes `plane`.
+// With `squares` (one vector a pixel) their squares are added there instead, each sample's apart.
 template <int K, int R>
 static void kernel_row(const vec* x, long stride, const vec* d, long plane, int rows, long length, long n, float* to,
-                       long by_out) {
+                       long by_out, vec* squares) {
   vec a[R][K];
   for (int o = 0; o < R; o++)
     for (int s = 0; s < K; s++) a[o][s] = vec{};
@@ -165,12 +166,17 @@ static void kernel_row(const vec* x, long stride, const vec* d, long plane, int 
       }
     }
   for (int o = 0; o < R; o++)
-    for (int s = 0; s < K; s++) to[o * by_out + s] = sum(a[o][s]);
+    for (int s = 0; s < K; s++) {
+      if (squares)
+        *squares += a[o][s] * a[o][s];
+      else
+        to[o * by_out + s] = sum(a[o][s]);
+    }
 }
 
 constexpr int rows_for(int kernel) { return std::clamp((REGISTERS - 1 - kernel) / kernel, 1, 6); }
 
-typedef void (*KernelRow)(const vec*, long, const vec*, long, int, long, long, float*, long);
+typedef void (*KernelRow)(const vec*, long, const vec*, long, int, long, long, float*, long, vec*);
 template <int K, int... R>
 static KernelRow kernel_row_of(int channels, std::integer_sequence<int, R...>) {
   static constexpr KernelRow table[] = {kernel_row<K, R + 1>...};
@@ -179,7 +185,7 @@ static KernelRow kernel_row_of(int channels, std::integer_sequence<int, R...>) {
 
 // d_weight[o][i][r][s] of a convolution; padded: room for one plane of x with its border.
 template <int K>
-static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, vec* padded) {
+static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, vec* padded, vec* squares) {
   const long length = b.columns() * n, plane = b.rows() * length, by_out = (long)b.channels * K * K;
   const long stride = (b.width + 2 * b.border) * n, inner = b.width * n;
   constexpr int R = rows_for(K);
@@ -199,7 +205,7 @@ static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, 
         const KernelRow row = kernel_row_of<K>(channels, std::make_integer_sequence<int, R>());
         float* to = b.d_weight + (o * b.channels + i) * K * K;
         for (int r = 0; r < K; r++)
-          row(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n, to + r * K, by_out);
+          row(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n, to + r * K, by_out, squares);
       }
     }
 }
@@ -385,7 +391,7 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
 }
 
 // dz: gradient before norm, ReLU and pooling, from d, the gradient after them, for one channel.
-static void finish_channel_backwards(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
+static void finish_channel_backwards(const Block& b, int c, int batch, const Plan& p, const Buffers& u, vec* squares) {
   const long n = p.n, width = b.columns() * n, size = b.rows() * width;
   const vec *z = u.z + c * size, *out = u.out + c * size;
   vec* dz = p.dz + c * size;
@@ -427,12 +433,16 @@ static void finish_channel_backwards(const Block& b, int c, int batch, const Pla
   }
   if (b.d_bias) {
     double total = 0;
+    vec each{};
     for (int h = 0; h < b.rows(); h++) {
       vec s{};
       for (long v = h * width; v < (h + 1) * width; v++) s += dz[v];
-      total += sum(s);
+      total += sum(s), each += s;
     }
-    b.d_bias[c] = (float)total;
+    if (squares)
+      *squares += each * each;
+    else
+      b.d_bias[c] = (float)total;
   }
 }
 
@@ -445,6 +455,14 @@ static void linear_weight_gradient(const Block& b, int batch, const Plan& p, con
   convolve(q, p.padded, (const float*)p.dz, nullptr, whole ? (loose_vec*)b.d_weight : (loose_vec*)rows);
   for (int o = 0; o < b.out && !whole; o++)
     std::memcpy(b.d_weight + (long)o * b.channels, rows + o * wide, b.channels * sizeof(float));
+}
+
+// A sample's gradient is dz x': its square is that of dz times that of x.
+static void linear_squares(const Block& b, const Plan& p, const vec* x, vec* squares) {
+  vec of_x{}, of_dz{};
+  for (int i = 0; i < b.channels; i++) of_x += x[i] * x[i];
+  for (int o = 0; o < b.out; o++) of_dz += p.dz[o] * p.dz[o];
+  *squares += of_x * of_dz;
 }
 
 // What Python calls -------------------------------------------------------------------------------------------------
@@ -475,9 +493,11 @@ extern "C" void forward(const Block* blocks, int count, int batch, const float* 
     for (long i = 0; i < made; i++) out[s * made + i] = ((const float*)from)[i * p.n * LANES + s];
 }
 
-// Gradients of everything that is asked for, from that of the output, d_out [batch, numbers]; after `forward`.
-extern "C" void backward(const Block* blocks, int count, int batch, const float* d_out, void* work) {
+// Gradients of everything that is asked for, from that of the output, d_out [batch, numbers]; after `forward`. With
+// `out` [batch], for at most one vector of samples and no batch norm, only the square of every sample's own gradient.
+extern "C" void backward(const Block* blocks, int count, int batch, const float* d_out, void* work, float* out) {
   const Plan p(blocks, count, batch, work);
+  vec total{}, *squares = out ? &total : nullptr;
   const Block& last = blocks[count - 1];
   const long n = p.n, made = last.out * last.pooled();
   transpose(d_out, made, batch, made, (float*)p.d, n * LANES);
@@ -486,19 +506,22 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
   for (int k = count - 1; k >= lowest; k--) {
     const Block& b = blocks[k];
     const vec* x = k ? p.of[k - 1].out : p.x;
-    if (Sparse::fits(b)) {
+    if (Sparse::fits(b) && !squares) {
       behind_pooling(b, batch, n * LANES, (const float*)x, p.of[k].chosen, (float*)p.d, k > lowest, p.room);
       continue;
     }
-    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k]);
+    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k], squares);
     if (b.d_weight && b.kernel == 1 && b.height * b.width == 1) {
-      linear_weight_gradient(b, batch, p, x);
+      if (squares)
+        linear_squares(b, p, x, squares);
+      else
+        linear_weight_gradient(b, batch, p, x);
     } else if (b.d_weight) {
-      typedef void (*Gradient)(const Block&, long, const vec*, const vec*, vec*);
+      typedef void (*Gradient)(const Block&, long, const vec*, const vec*, vec*, vec*);
       static constexpr Gradient of_side[] = {weight_gradient<1>, weight_gradient<2>, weight_gradient<3>,
                                              weight_gradient<4>, weight_gradient<5>, weight_gradient<6>,
                                              weight_gradient<7>};
-      of_side[b.kernel - 1](b, n, x, p.dz, p.padded);
+      of_side[b.kernel - 1](b, n, x, p.dz, p.padded, squares);
     }
     if (k == lowest) break;
     const long side = b.kernel, area = side * side;
@@ -506,6 +529,7 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
                     b.channels * area, -side, -1, b.pixels() * n, (long)b.height * b.width * n};
     convolve(q, p.dz, b.weight + area - 1, nullptr, (loose_vec*)p.d);
   }
+  if (out) std::memcpy(out, &total, batch * sizeof(float));
 }
 
 // Gradient of the mean cross-entropy with respect to the scores, both [batch, classes]; labels [batch].
