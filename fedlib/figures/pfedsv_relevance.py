@@ -61,7 +61,7 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
             ax.plot([x] * len(own), own, "o", color=colour, markersize=4, alpha=0.6, linewidth=0)
             ax.hlines(middle[name], x - 0.32, x + 0.32, color=colour, linewidth=2)
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 7, 8)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_locator(NullLocator())
         sets = {name: ",".join(map(str, own)) for name, own in labels.items()}
@@ -69,7 +69,7 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
         title = f"{training}, {last} rounds: squared distance to A {{{sets['A']}}}"
         ax.set(title=title, xlabel="client and its labels")
     keys = [Line2D([], [], marker="o", linestyle="-", markersize=4, color=colour) for colour in (REFERENCE, INK)]
-    axes[0].legend(keys, ["shares a label with A", "does not"], loc="lower right", framealpha=0.9)
+    figure.legend(keys, ["shares a label with A", "does not"], loc="outside lower left", ncols=2, frameon=False)
     ax, after = axes[-1], sorted(aucs["rounds"].unique())
     for measure, colour in zip(dict.fromkeys(aucs["measure"]), COLOURS):
         for training, style in zip(trainings, ("-", "--")):
