@@ -248,7 +248,8 @@ def test_steps_are_compared_on_the_same_weights(home):
     result = call("--quick", "--steps", "--repeats", 1)
     assert result.exit_code == 0, result.output
     table = pd.read_csv(home / "results/bench+quick/steps.csv")
-    assert table["network"].tolist() == ["lenet5_bn pools=2"] and (table["fused: x plain"] > 0).all()
+    assert table["network"].tolist() == ["lenet5_bn pools=2", "lenet5"] and table["by"].tolist() == ["SGD", "DP-SGD"]
+    assert table["fused: x plain"].iloc[0] > 0 and (table["fused: x torch"] > 0).all()
     model = build("lenet5_bn", (1, 16, 16), 10, pools=2)
     batch, ends = Batch(torch.randn(8, 1, 16, 16), torch.arange(8)), []
     for step in (plain_step(model, batch), fedlib_step(model, batch, "torch"), fedlib_step(model, batch, "fused")):
@@ -260,6 +261,13 @@ def test_steps_are_compared_on_the_same_weights(home):
     for theta in ours:
         for name, value in zip(model.trainable, plain, strict=True):
             torch.testing.assert_close(theta[name], value.detach(), rtol=1e-4, atol=1e-5)
+    private, model = [], build("lenet5", (1, 16, 16), 10)
+    for kind in ("torch", "fused"):
+        torch.manual_seed(5)  # the same noise
+        (step := fedlib_step(model, batch, kind, private=True))()
+        private.append(next(cell.cell_contents for cell in step.__closure__ if isinstance(cell.cell_contents, list))[0])
+    torch.testing.assert_close(private[0], private[1], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(private[0]["head.weight"], model.theta0["head.weight"], atol=1e-3)
 
 
 def test_scaling_writes_table_exponents_and_figure(home):

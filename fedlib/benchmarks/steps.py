@@ -1,7 +1,8 @@
 """How fast is one training step? Compiled, by PyTorch within fedlib, and in a plain PyTorch loop, on one core.
 
-A step is forward pass, gradient of the mean cross-entropy and SGD on one minibatch of random images. The three take
-turns; times are seconds of the processor, and a ratio is the median over the turns of the ratio within one turn.
+A step is forward pass, gradient of the mean cross-entropy and SGD on one minibatch of random images; in DP-SGD every
+image's gradient is clipped, and noise is added (there is no plain loop of it). All take turns; times are seconds of the
+processor, and a ratio is the median over the turns of the ratio within one turn.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ from fedlib.data.batch import Batch
 from fedlib.models import Model, build
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
+from fedlib.privacy.noise import Mechanism, PrivateGradient
 
 LR, NUM_CLASSES, TURN = 0.01, 10, 0.3  # TURN: seconds, about
-TASKS = [  # network, its options, shape of an image, size of a batch
-    ("lenet5_bn", {"pools": 2}, (3, 32, 32), 32),
-    ("lenet5_bn", {"pools": 1}, (3, 32, 32), 32),
-    ("lenet5_bn", {"pools": 2}, (1, 28, 28), 10),
-    ("lenet5", {}, (3, 32, 32), 32),
-    ("mcmahan_cnn", {"padding": "valid"}, (3, 32, 32), 32),
-    ("mcmahan_cnn", {"padding": "same"}, (1, 28, 28), 10),
+TASKS = [  # network, its options, shape of an image, size of a batch, whether by DP-SGD
+    ("lenet5_bn", {"pools": 2}, (3, 32, 32), 32, False),
+    ("lenet5_bn", {"pools": 1}, (3, 32, 32), 32, False),
+    ("lenet5_bn", {"pools": 2}, (1, 28, 28), 10, False),
+    ("lenet5", {}, (3, 32, 32), 32, False),
+    ("mcmahan_cnn", {"padding": "valid"}, (3, 32, 32), 32, False),
+    ("mcmahan_cnn", {"padding": "same"}, (1, 28, 28), 10, False),
+    ("lenet5", {}, (3, 32, 32), 32, True),
+    ("mcmahan_cnn", {"padding": "same", "width": 0.125}, (3, 32, 32), 32, True),
+    ("mcmahan_cnn", {"padding": "same"}, (3, 32, 32), 32, True),
 ]
 
 
@@ -55,15 +60,16 @@ def plain_step(model: Model, batch: Batch) -> Callable[[], None]:
     return step
 
 
-def fedlib_step(model: Model, batch: Batch, kind: str) -> Callable[[], None]:
-    """A step of `Model.sgd_step`; kind: "torch" or "fused"."""
+def fedlib_step(model: Model, batch: Batch, kind: str, private: bool = False) -> Callable[[], None]:
+    """A step of `Model.sgd_step`, or with `private` of DP-SGD; kind: "torch" or "fused"."""
+    gradient = PrivateGradient(Mechanism("record", 1.0, 1.0), len(batch.y), torch.randn) if private else None
     twin = model.to(torch.device("cpu"), torch.float32)
     twin.insist(kind)
     held = [twin.theta0]
 
     def step():
         with torch.no_grad():
-            held[0] = twin.sgd_step(held[0], batch, LR)
+            held[0] = twin.sgd_step(held[0], batch, LR, differentiate=gradient)
 
     return step
 
@@ -79,27 +85,29 @@ def seconds_of(step: Callable[[], None], count: int) -> float:
 def bench_steps(repeats: int = 5, quick: bool = False) -> tuple[str, pd.DataFrame]:
     """Measure all tasks; returns what was measured, in words, and the table. Writes results/bench/steps.{csv,json}.
 
-    quick: one small task, written to results/bench+quick/. Raises BadValue where steps cannot be compiled.
+    quick: two small tasks, written to results/bench+quick/. Raises BadValue where steps cannot be compiled.
     """
     require(repeats >= 1, "repeats", repeats, "an integer of at least 1")
-    tasks, rows, threads = TASKS[2:3] if quick else TASKS, [], torch.get_num_threads()
+    tasks, rows, threads = TASKS[2:8:4] if quick else TASKS, [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for name, options, shape, size in tqdm(tasks, unit="network", leave=False):
+        for name, options, shape, size, private in tqdm(tasks, unit="network", leave=False):
             model = build(name, shape, NUM_CLASSES, **options)
             draw = torch.Generator().manual_seed(0)
             x = torch.randn(size, *shape, generator=draw)
             batch = Batch(x, torch.randint(NUM_CLASSES, (size,), generator=draw))
-            steps = {"plain": plain_step(model, batch)}
-            steps |= {kind: fedlib_step(model, batch, kind) for kind in ("torch", "fused")}
+            steps = {} if private else {"plain": plain_step(model, batch)}
+            steps |= {kind: fedlib_step(model, batch, kind, private) for kind in ("torch", "fused")}
             count = 2 if quick else max(3, int(TURN / max(seconds_of(step, 3) for step in steps.values())))
             times = pd.DataFrame(
                 [{kind: seconds_of(step, count) for kind, step in steps.items()} for _ in range(repeats)]
             )
+            times = times.reindex(columns=["plain", "torch", "fused"])
             ratios = times["plain"] / times["fused"]
             rows.append(
                 {
                     "network": " ".join([name, *(f"{k}={v}" for k, v in options.items())]),
+                    "by": "DP-SGD" if private else "SGD",
                     "images": "x".join(map(str, shape)),
                     "batch": size,
                     **{f"{kind}, ms": 1e3 * times[kind].median() for kind in times},
