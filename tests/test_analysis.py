@@ -391,7 +391,7 @@ def test_budgets_of_a_table_of_runs():
     noisy = tiny("pfedsv", model="lenet5", privacy="record", noise_sigma=1.0, noise_clip=3.0)
     unbounded = noisy.but(privacy="unclipped_relative", noise_clip=1.0)
     runs = {("local", "few", 0): tiny("local"), ("dp", "few", 0): noisy, ("free", "few", 0): unbounded}
-    found = budgets.spent(runs, 1e-5)
+    found = budgets.spent({key: simulate(spec) for key, spec in runs.items()}, 1e-5)
     own = budgets_of_clients(noisy, 1e-5)
     assert found.set_index("row").loc["dp", ["epsilon", "epsilon_max"]].tolist() == approx([own.mean(), own.max()])
     assert own.min() < own.max() < math.inf

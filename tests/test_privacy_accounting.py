@@ -14,6 +14,7 @@ from fedlib.base import draws
 from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.engine.privacy_budget import budgets
+from fedlib.engine.simulate import simulate
 from fedlib.experiments.pfedsv.accounting import ACCOUNTINGS, best_accountings
 from fedlib.privacy.accounting import ORDERS, epsilon
 
@@ -96,6 +97,11 @@ def test_budgets_of_a_run():
     for i, size in enumerate(sizes):
         rounds = int((joined == i).sum())
         assert found[i] == pytest.approx(epsilon(1.2, min(1, 16 / size), rounds * 2 * -(-size // 16)))
+    samples = simulate(spec).arrays["counts"].sum(1)
+    with_validation = spec.but(method="pfedsv")
+    for one in (spec, with_validation):
+        assert budgets(one, samples=samples).tolist() == budgets(one).tolist()
+    assert budgets(with_validation).max() > found.max()
     client = budgets(spec.but(privacy="client"))
     np.testing.assert_allclose(client, [epsilon(1.2, 1, int((joined == i).sum()), bound="exact") for i in range(4)])
     assert set(np.bincount(joined, minlength=4)) - {0, 1} and len(set(sizes)) > 1

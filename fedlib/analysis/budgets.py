@@ -9,18 +9,19 @@ import pandas as pd
 
 from fedlib.analysis.tables import only
 from fedlib.engine.privacy_budget import budgets
+from fedlib.engine.result import RunResult
 from fedlib.privacy.accounting import epsilon
-from fedlib.spec import RunSpec
 
 
-def spent(runs: Mapping[tuple[str, str, int], RunSpec], delta: float) -> pd.DataFrame:
+def spent(runs: Mapping[tuple[str, str, int], RunResult], delta: float) -> pd.DataFrame:
     """ε of runs by row, column and seed: column, row, seed, epsilon (mean over clients), epsilon_max.
 
-    Local training releases nothing.
+    Local training releases nothing. Needs no data set: finished runs know how many samples their clients have.
     """
     lines = []
-    for (row, column, seed), spec in runs.items():
-        each = np.zeros(1) if spec.method == "local" else budgets(spec, delta)
+    for (row, column, seed), r in runs.items():
+        local = r.spec.method == "local"
+        each = np.zeros(1) if local else budgets(r.spec, delta, samples=r.arrays["counts"].sum(1))
         lines.append((column, row, seed, float(each.mean()), float(each.max())))
     return pd.DataFrame(lines, columns=["column", "row", "seed", "epsilon", "epsilon_max"])
 

@@ -108,10 +108,15 @@ def carve_validation(
     return _cut(train, val_fraction, rng(seed, "validation", client), labels)
 
 
+def cut_size(count: int, fraction: float) -> int:
+    """How many of `count` samples a part gets that is cut off: round(fraction * count), but both have at least one."""
+    return min(max(1, round(fraction * count)), count - 1)
+
+
 def _cut(indices, fraction: float, generator, labels) -> tuple[np.ndarray, np.ndarray]:
-    """(rest, part): `part` has round(fraction * len(indices)) of the indices, but both have at least one; sorted."""
+    """(rest, part), both sorted; `part` has `cut_size` of the indices."""
     shuffled = generator.permutation(indices)
-    size = min(max(1, round(fraction * len(indices))), len(indices) - 1)
+    size = cut_size(len(indices), fraction)
     if labels is not None:
         shuffled = shuffled[_stratified_order(labels[shuffled], size, fraction)]
     return np.sort(shuffled[size:]), np.sort(shuffled[:size])

@@ -1,5 +1,6 @@
 """What noise guarantees: the budgets of Tables 3 and 4, and which accounting yields those that Table 4 prints."""
 
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import ceil
 
@@ -7,6 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
+from fedlib.analysis.budgets import largest
+from fedlib.claims import Verdict, not_tested
 from fedlib.engine.result import RunResult
 from fedlib.privacy.accounting import epsilon
 
@@ -28,6 +31,17 @@ def update_noise(s: dict, sigma: float) -> dict:
     wanted = epsilon(sigma, min(1.0, B / N), steps, DELTA)
     level = brentq(lambda own: epsilon(own, 1.0, s["few_rounds"], DELTA, "exact") - wanted, 0.01, 1000)
     return {"privacy": "client", "noise_sigma": round(level, 3), "noise_clip": s["client_clip"]}
+
+
+def of_budgets(needs: Sequence[str], judge: Callable[[pd.Series], Verdict]):
+    """A check of the largest ε of a client, by row of the table: judge(series), not tested without a row of `needs`."""
+
+    def check(tables) -> Verdict:
+        found = largest(tables["budgets"])
+        lacks = [row for row in needs if row not in found]
+        return not_tested(f"without {', '.join(lacks)}") if lacks else judge(found)
+
+    return check
 
 
 def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
