@@ -32,8 +32,10 @@ def largest(budgets: pd.DataFrame) -> pd.Series:
 
 
 def in_words(budgets: pd.DataFrame, **where) -> str:
-    """ε as text: mean over clients and seeds, and the largest."""
+    """ε as text: mean over clients and seeds, and the largest; "" where no run has one."""
     own = only(budgets, **where)
+    if own.empty:
+        return ""
     mean, most = own["epsilon"].mean(), own["epsilon_max"].max()
     return "∞" if np.isinf(most) else f"{mean:.2f} (max {most:.2f})"
 
