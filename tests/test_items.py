@@ -533,7 +533,9 @@ def test_a_report_renews_the_scoreboard_where_it_is_asked_to(monkeypatch, tmp_pa
 @pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])
 def test_the_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
-    assert report.page(paper) == (PROJECT / "results" / f"{paper}.md").read_text(), f"run `fedlib report {paper}`"
+    page = report.page(paper)
+    assert page == (PROJECT / "results" / f"{paper}.md").read_text(), f"run `fedlib report {paper}`"
+    assert "****" not in page  # a title without its part behind a colon
 
 
 def test_the_largest_scale_is_shown_but_rather_a_whole_night_than_a_part_of_the_papers_runs():
