@@ -144,7 +144,7 @@ class Machines:
         ]
 
 
-def wait_for(condition, seconds: float = 60):
+def wait_for(condition, seconds: float = 180):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
@@ -200,7 +200,7 @@ def no_endless_waiting():
         raise AssertionError("waited in vain")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(120)
+    signal.alarm(300)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
