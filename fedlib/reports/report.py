@@ -244,9 +244,9 @@ def summed_up(items: list[dict]) -> str:
 def _answers(items: list[dict]) -> list[str]:
     """What items say in sentences, each with the profile that it was run in and how many of its runs are there."""
     said = [
-        f"- **{item['title'].partition(': ')[2] or item['title']}** (`{item['profile']}`{_so_far(item)}). {item['answer']}"
+        f"- **{title.partition(': ')[2] or title}** (`{item['profile']}`{_so_far(item)}). {item['answer']}"
         for item in items
-        if item.get("answer")
+        if item.get("answer") and (title := item["title"])
     ]
     return ["## In short", "\n".join(said)] if said else []
 
