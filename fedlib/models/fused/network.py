@@ -67,6 +67,10 @@ class Layers:
             return False
         return True
 
+    def shape(self, kind: str) -> torch.Size:
+        """Of a tensor, by its name in network.cpp."""
+        return self.layer.weight.shape if kind == "weight" else self.layer.weight.shape[:1]
+
     def fits(self, shape: tuple[int, int, int]) -> tuple[int, int, int] | None:
         """The shape of the output for an input of this shape, None if that is not accepted."""
         channels, height, width = shape
@@ -86,7 +90,7 @@ class FusedNetwork:
     def __init__(self, blocks: list[Layers], features: int):
         """features: how many of the blocks make the extractor."""
         self.blocks, self.features = blocks, features
-        self.names = [(block, kind, name) for block in blocks for kind, name in block.names.items()]
+        self.shapes = {name: block.shape(kind) for block in blocks for kind, name in block.names.items()}
         self.plans: dict[tuple, Plan | None] = {}
         self.spare: list[Tensor] = []  # working memory that nobody uses
 
@@ -116,9 +120,8 @@ class FusedNetwork:
             return False
         if torch._C._functorch.peek_interpreter_stack() is not None:  # in torch.func.grad or vmap
             return False
-        for block, kind, name in self.names:
-            value, layer = theta[name], block.layer
-            if value.shape != (layer.weight.shape if kind == "weight" else layer.weight.shape[:1]) or not _own(value):
+        for name, shape in self.shapes.items():
+            if (value := theta[name]).shape != shape or not _own(value):
                 return False
         return self.available and self.plan(len(self.blocks), x.shape[1:], ()) is not None
 
