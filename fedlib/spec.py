@@ -30,7 +30,7 @@ ADDED_FIELDS = (
     *("unseen", "join_epochs", "method_source", "holdout"),
 )
 STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
-PIXELS, ORDERS = ("standardised", "reference"), ("shuffled", "fixed")
+PIXELS, ORDERS = ("standardised", "reference", "symmetric"), ("shuffled", "fixed")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
@@ -68,7 +68,7 @@ class RunSpec:
     noise_sigma: float = 0.0
     noise_clip: float = 1.0
     images: int = 0  # of the data set, each class its share, drawn by partition_seed; 0: all
-    pixels: str = "standardised"  # or as in pFedSim's reference code, see fedlib.engine.batches.Source
+    pixels: str = "standardised"  # or "reference" (pFedSim's code) or "symmetric", see fedlib.engine.batches.Source
     batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
     unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
     join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come

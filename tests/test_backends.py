@@ -564,6 +564,14 @@ def test_pixels_as_in_the_reference_code():
     assert serial.history == process.history
 
 
+def test_symmetric_pixels_go_from_minus_one_to_one():
+    run = set_up(tiny("fedavg", rounds=1, pixels="symmetric"))
+    images = run.work.source.images
+    x = run.work.source.batch(torch.arange(len(images))).x
+    torch.testing.assert_close(x, images.float() / 127.5 - 1)
+    assert x.min() == -1 and x.max() == 1
+
+
 def test_backends_leave_their_arguments_alone():
     model = set_up(tiny("fedavg", precision="float64")).work.model
     thetas = tree.repeat(model.theta0, 6)

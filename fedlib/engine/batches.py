@@ -23,7 +23,8 @@ class Source:
     """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] where it holds bytes, and
     standardised per channel on the fly. With pixels = "reference" bytes are standardised as they are, 0 to 255, with
     the statistics of the scaled ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600
-    then, and a std of about 315."""
+    then, and a std of about 315. With pixels = "symmetric" they go from -1 (black) to 1 (white), as many
+    tutorials have them: inputs of CIFAR-10 have a mean of -0.05 then, and a std of 0.5."""
 
     def __init__(self, dataset: Dataset, device: torch.device, dtype: torch.dtype, pixels: str = "standardised"):
         self.dataset, self.device, self.dtype, self.pixels = dataset, device, dtype, pixels
@@ -31,6 +32,8 @@ class Source:
         if device.type != "cpu":
             self.images = self.images.contiguous().to(device)
         mean, std = dataset.channel_stats
+        if pixels == "symmetric":
+            mean, std = torch.full_like(mean, 0.5), torch.full_like(std, 0.5)
         require(pixels == "standardised" or dataset.largest == 255, "pixels", pixels, "standardised for a data set of "
                 "numbers that are no bytes")  # fmt: skip
         self.scale = (1 / ((1 if pixels == "reference" else dataset.largest) * std)).to(device, dtype)

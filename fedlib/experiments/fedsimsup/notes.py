@@ -62,10 +62,11 @@ RATES = replace(TABLE, rows=lambda s: LOW, seeds=lambda s, row, column: 1, colum
 ))  # fmt: skip
 
 
-# Does training at the printed rate go well? Methods of Table 1, many clients, both alphas
+# Does training at the printed rate go well? Methods of Table 1 (at the paper's settings FedPer too), many clients,
+# both alphas
 STABLE = replace(
     TABLE,
-    rows=lambda s: {method: task.preset(method) for method in task.REPEATED},
+    rows=lambda s: {method: task.preset(method) for method in s["stable"]},
     seeds=lambda s, row, column: s["seeds"],
     columns=lambda s: tuple(COLUMN["cifar10"].format(alpha) for alpha in (0.1, 0.5)),
 )
@@ -96,8 +97,14 @@ def bases(s: dict) -> list[RunSpec]:
     return [TABLE.run_of(methods, row, column, seed) for seed in range(s["seeds"]) for row in methods["methods"]]
 
 
+def tried(s: dict) -> dict[str, dict]:
+    """With which rates and inputs it is asked whether training goes well: by name, what changes."""
+    rates = {f"{rate:g}": {"lr": rate} for rate in (RATE, s["lr"], *s["lower"])}
+    return rates | {f"{RATE:g}, {pixels} pixels": {"lr": RATE, "pixels": pixels} for pixels in s["inputs"]}
+
+
 def runs(s: dict) -> Runs:
-    stable = {rate: STABLE.runs({**s, "lr": rate}) for rate in (RATE, s["lr"])}
+    stable = {name: STABLE.runs({**s, **change}) for name, change in tried(s).items()}
     return joined({"choice": SENSITIVITY.runs(s, bases(s)), "rate": RATES.runs(s), **stable})
 
 
@@ -117,14 +124,16 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "secrets": label_secrets(
             [r.arrays["counts"] for key, r in choices.items() if (key[0], key[2]) == (BASE, "fedsimsup")]
         ),
-        "stability": stability({key: r for key, r in found.items() if key[0] in (RATE, s["lr"])}),
+        "stability": stability({key: r for key, r in found.items() if key[0] in tried(s)}),
     }
 
 
 def goes_into(table: str, key: tuple) -> bool:
     """Which runs a table is made of: training at two rates, baselines with other rates, one thing changed."""
     kind = key[0]
-    return isinstance(kind, float) if table == "stability" else kind == ("rate" if table == "rates" else "choice")
+    if table == "stability":
+        return kind not in ("choice", "rate")
+    return kind == ("rate" if table == "rates" else "choice")
 
 
 worse = partial(less_accurate, "fedsimsup")
@@ -154,8 +163,10 @@ ITEM = Item(
     smaller_overnight="a third of the images, 120 rounds instead of 1,000, rate 0.05 instead of 0.1; clients of at "
     "least 10 images instead of 40; 100 clients, one alpha, three seeds (rates: one)",
     settings=per_profile(
-        task.SETTINGS, overnight=dict(seeds=3), dataset=["digits", "digits", "cifar10"], alpha=0.1, seeds=[1, 1, 3],
-        methods=("fedrep", "fedsimsup"),
+        task.SETTINGS, overnight=dict(seeds=3, stable=task.REPEATED, lower=()),
+        dataset=["digits", "digits", "cifar10"], alpha=0.1, seeds=[1, 1, 3], methods=("fedrep", "fedsimsup"),
+        stable=[task.REPEATED, task.REPEATED, (*task.REPEATED, "fedper")], lower=[(), (), (0.05,)],
+        inputs=[(), (), ("symmetric",)],
     ),
     minutes={"smoke": 0.5, "quick": 0.7, "overnight": 70, "paper": 1500},
     runs=runs,
@@ -169,7 +180,7 @@ ITEM = Item(
     shown={
         "parts": "What FedSimSup's lead over FedRep consists of",
         "rates": "Baselines that nearly fail in the paper, with other rates and tests",
-        "stability": "Training at the printed rate of 0.1, and at the profile's own",
+        "stability": "Training at the printed rate of 0.1, at lower ones, and with smaller inputs",
         "secrets": "What reported label counts tell of the label of one of the client's images",
     },
     claims=(
