@@ -155,7 +155,7 @@ def test_claims_of_the_notes():
     weak = accuracies(all=(lambda s: True, 0.2))
     assert signs(NOTES, analysed(NOTES, weak, seeds=2))[5] == "-"
     some = {key[0] for key in find(NOTES).runs(find(NOTES).settings["overnight"])}
-    assert some == {"choice", "rate", 0.1, 0.05}  # training at the printed rate, and at its own
+    assert some == {"choice", "rate", "0.1", "0.05", "0.1, symmetric pixels"}  # the printed rate, its own, other inputs
 
     def without_controls(key, spec):
         return None if spec.hyper.get("supervisors") == "supervisor_none" else accuracies(**costs)(key, spec)
