@@ -4,6 +4,7 @@ import pandas as pd
 
 from fedlib.analysis.accuracies import means, ranks
 from fedlib.claims import Claim, Verdict, apart, best, decided, in_columns, not_tested, ours, place
+from fedlib.claims.checks import on_shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import joined, part
 from fedlib.experiments.pfedsv import task
@@ -45,14 +46,15 @@ def harder_than_table1(tables) -> Verdict:
 
 
 def gain_needs_all_classes(tables) -> Verdict:
-    gains, found = {}, {"own test parts": means(tables, **OWN), "all classes": means(tables, **ALL)}
+    compared, over = on_shared_seeds(tables, ("pfedsv", "local"))
+    gains, found = {}, {"own test parts": means(compared, **OWN), "all classes": means(compared, **ALL)}
     for on, m in found.items():
         if any((scale, row) not in m for scale in SCALES for row in ("pfedsv", "local")):
             return not_tested("without pfedsv or local")
         gains[on] = {scale: m[scale]["pfedsv"] - m[scale]["local"] for scale in SCALES}
     own, every = gains.values()
     texts = (f"{k}: " + ", ".join(f"{apart(gain[k])} on {on}" for on, gain in gains.items()) for k in SCALES)
-    return decided({k: every[k] - own[k] for k in SCALES}, f"pfedsv minus local, {'; '.join(texts)}")
+    return decided({k: every[k] - own[k] for k in SCALES}, f"pfedsv minus local, {'; '.join(texts)}", over)
 
 
 ITEM = TABLE.item(
