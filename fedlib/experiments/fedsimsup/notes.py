@@ -100,7 +100,7 @@ def bases(s: dict) -> list[RunSpec]:
 def tried(s: dict) -> dict[str, dict]:
     """With which rates and inputs it is asked whether training goes well: by name, what changes."""
     rates = {f"{rate:g}": {"lr": rate} for rate in (RATE, s["lr"], *s["lower"])}
-    return rates | {f"{RATE:g}, {pixels} pixels": {"lr": RATE, "pixels": pixels} for pixels in s["inputs"]}
+    return rates | {f"{rate:g}, symmetric pixels": {"lr": rate, "pixels": "symmetric"} for rate in s["smaller_inputs"]}
 
 
 def runs(s: dict) -> Runs:
@@ -163,10 +163,10 @@ ITEM = Item(
     smaller_overnight="a third of the images, 120 rounds instead of 1,000, rate 0.05 instead of 0.1; clients of at "
     "least 10 images instead of 40; 100 clients, one alpha, three seeds (rates: one)",
     settings=per_profile(
-        task.SETTINGS, overnight=dict(seeds=3, stable=task.REPEATED, lower=()),
+        task.SETTINGS, overnight=dict(seeds=3, stable=task.REPEATED, lower=(), smaller_inputs=(RATE,)),
         dataset=["digits", "digits", "cifar10"], alpha=0.1, seeds=[1, 1, 3], methods=("fedrep", "fedsimsup"),
         stable=[task.REPEATED, task.REPEATED, (*task.REPEATED, "fedper")], lower=[(), (), (0.05,)],
-        inputs=[(), (), ("symmetric",)],
+        smaller_inputs=[(), (), (RATE, 0.05)],
     ),
     minutes={"smoke": 0.5, "quick": 0.7, "overnight": 70, "paper": 1500},
     runs=runs,
