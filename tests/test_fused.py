@@ -121,6 +121,28 @@ SUBSETS = {
 }
 
 
+@pytest.mark.parametrize("which", [*SUBSETS, "all"])
+@pytest.mark.parametrize("count", [2, 20, 40])
+def test_a_whole_step_is_a_descent_by_the_gradient(which, count):
+    """But for the last bit: whether a product and a sum are rounded once is the compiler's choice. Nothing but the asked
+    part and its statistics changes, and the old weights stay."""
+    model, batch = build("lenet5_bn", (3, 20, 20), 10, pools=2), batch_of((3, 20, 20), count, 10)
+    model.insist("fused")
+    theta, names = theta_of(model), [n for n in model.trainable if which == "all" or SUBSETS[which](n)]
+    kept = {name: value.clone() for name, value in theta.items()}
+    before = calls.copy()
+    stepped = model.sgd_step(theta, batch, 0.1, names)
+    assert calls - before == {"fused": 1}
+    slopes, stats = model.differentiate(model.loss, theta, {name: theta[name] for name in names}, batch)
+    wanted = theta | stats | {name: torch.sub(theta[name], slopes[name], alpha=0.1) for name in names}
+    assert stepped.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(stepped[name], value, rtol=3e-7, atol=1e-9)
+        assert torch.equal(theta[name], kept[name]), name
+        assert name in {*names, *stats} or stepped[name] is theta[name]
+    assert any(not torch.equal(stepped[name], theta[name]) for name in names)
+
+
 @pytest.mark.parametrize("which", SUBSETS)
 def test_a_part_of_the_parameters(which):
     """Batch norm whose parameters are not trained is in evaluation mode, and its statistics stay."""
@@ -473,6 +495,7 @@ for kernel in (1, 2, 5, 7):
     test_fused.test_every_kernel_with_every_border(kernel)
 for which in test_fused.SUBSETS:
     test_fused.test_a_part_of_the_parameters(which)
+    test_fused.test_a_whole_step_is_a_descent_by_the_gradient(which, 20)
 print("nothing found")
 """
 

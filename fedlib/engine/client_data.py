@@ -23,6 +23,7 @@ from fedlib.base import devices, tree
 from fedlib.data.batch import Batch
 from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
 from fedlib.engine.cuda_graph import repeated
+from fedlib.models import Model
 from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
 
 
@@ -35,10 +36,15 @@ def drawers() -> ThreadPoolExecutor:
 class Differentiating:
     """How a client's training steps differentiate: as the model does, or under privacy = "record" clipped and noisy."""
 
+    protects = False  # whether steps are to be private
     private: PrivateGradient | None = None  # of the step that is being taken, where it is to be private
     asked = False  # whether it was
 
-    def differentiate(self, model, loss, theta, part, batch):
+    @property
+    def differentiate(self) -> Callable:
+        return self._differentiate if self.protects else Model.differentiate
+
+    def _differentiate(self, model, loss, theta, part, batch):
         if self.private is None:
             return model.differentiate(loss, theta, part, batch)
         self.asked = True
@@ -63,7 +69,7 @@ class PlainData(Differentiating):
         self.turn, self.clock, self.watch = turn, Counter() if clock is None else clock, watch
         self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
         self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
-        self.group, self.device = turn.group, turn.source.device
+        self.group, self.device, self.protects = turn.group, turn.source.device, turn.private
 
     @property
     def class_counts(self) -> Tensor:
@@ -74,7 +80,7 @@ class PlainData(Differentiating):
         epochs = self.local_epochs if epochs is None else epochs
         plan = self.turn.plan(self.phase, epochs, steps, together)
         noises = self.turn.noise(self.phase, plan, noise)
-        private = functools.partial(self._private_gradient, self.phase) if self.turn.private else None
+        private = functools.partial(self._private_gradient, self.phase) if self.protects else None
         self.phase += 1
         look_up = self._training_samples(keep=epochs > 1 or steps is not None)
         return self._run(step, state, plan, noises, look_up, start, self.watch, private)
@@ -139,7 +145,7 @@ class StackedData(Differentiating):
         self.turns, self.slot, self.clock, self.cuda_graph = turns, slot, clock, cuda_graph
         training = turns[0].training
         self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size
-        self.phase, self.group, self.device = 0, turns[0].group, slot.device
+        self.phase, self.group, self.device, self.protects = 0, turns[0].group, slot.device, turns[0].private
 
     @property
     def num_samples(self) -> Tensor:
@@ -157,7 +163,7 @@ class StackedData(Differentiating):
         own = [turn.parts["train"] for turn in self.turns]
         plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
         private, width = None, self.batch_size
-        if self.turns[0].private:
+        if self.protects:
             private = functools.partial(self._private_gradient, self.phase)
             width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
         self.phase += 1

@@ -196,7 +196,11 @@ class Model:
         (`fedlib.algorithms.api.ClientData.differentiate`), default: `Model.differentiate`.
         """
         part = {name: theta[name] for name in (self.trainable if train is None else train)}
-        grads, stats = (differentiate or Model.differentiate)(self, loss or self.loss, theta, part, batch)
+        loss, differentiate = loss or self.loss, differentiate or Model.differentiate
+        if part and differentiate is Model.differentiate and self._knows(loss, theta, part, batch):
+            calls["fused"] += 1
+            return {**theta, **self.fused.entropy_step(theta, batch.x, batch.y, part, self._active(part), lr)}
+        grads, stats = differentiate(self, loss, theta, part, batch)
         return {**theta, **stats, **self.descended(part, grads, lr)}
 
     def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:

@@ -70,6 +70,8 @@ def load(path: Path) -> ctypes.CDLL:
     found.forward.argtypes, found.forward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     found.backward.argtypes, found.backward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     found.entropy_slope.argtypes, found.entropy_slope.restype = (ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
+    step = (pointer, ctypes.c_int, ctypes.c_int, pointer, pointer, ctypes.c_float, pointer)
+    found.entropy_step.argtypes, found.entropy_step.restype = step, None
     return found
 
 

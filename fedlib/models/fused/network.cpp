@@ -146,10 +146,12 @@ static void convolve(const Product& p, const vec* x, const float* w, const float
 
 // Gradient of one kernel row of R output channels and one input channel: sums over the image and the batch.
 // x: the plane's first row under this kernel row, `stride` vectors a row; d: gradients of the output, planes `plane`.
-// With `squares` (one vector a pixel) their squares are added there instead, each sample's apart.
-template <int K, int R>
-static void kernel_row(const vec* x, long stride, const vec* d, long plane, int rows, long length, long n, float* to,
-                       long by_out, vec* squares) {
+// With `squares` (one vector a pixel) their squares are added there instead, each sample's apart. N: vectors a pixel if
+// that is known here, else 0; what is known takes no registers for addresses (a quarter of the time).
+template <int K, int R, int N>
+static void kernel_row(const vec* x, long stride, const vec* d, long plane, int rows, long length, long vectors,
+                       float* to, long by_out, vec* squares) {
+  const long n = N ? N : vectors;
   vec a[R][K];
   for (int o = 0; o < R; o++)
     for (int s = 0; s < K; s++) a[o][s] = vec{};
@@ -178,9 +180,10 @@ constexpr int rows_for(int kernel) { return std::clamp((REGISTERS - 1 - kernel) 
 
 typedef void (*KernelRow)(const vec*, long, const vec*, long, int, long, long, float*, long, vec*);
 template <int K, int... R>
-static KernelRow kernel_row_of(int channels, std::integer_sequence<int, R...>) {
-  static constexpr KernelRow table[] = {kernel_row<K, R + 1>...};
-  return table[channels - 1];
+static KernelRow kernel_row_of(int channels, long n, std::integer_sequence<int, R...>) {
+  static constexpr KernelRow table[][sizeof...(R)] = {
+      {kernel_row<K, R + 1, 0>...}, {kernel_row<K, R + 1, 1>...}, {kernel_row<K, R + 1, 2>...}};
+  return table[n <= 2 ? n : 0][channels - 1];
 }
 
 // d_weight[o][i][r][s] of a convolution; padded: room for one plane of x with its border.
@@ -202,7 +205,7 @@ static void weight_gradient(const Block& b, long n, const vec* x, const vec* d, 
       }
       for (int part = first; part < std::min(parts, first + group); part++) {
         const int o = b.out * part / parts, channels = b.out * (part + 1) / parts - o;
-        const KernelRow row = kernel_row_of<K>(channels, std::make_integer_sequence<int, R>());
+        const KernelRow row = kernel_row_of<K>(channels, n, std::make_integer_sequence<int, R>());
         float* to = b.d_weight + (o * b.channels + i) * K * K;
         for (int r = 0; r < K; r++)
           row(from + r * stride, stride, d + o * plane, plane, b.rows(), length, n, to + r * K, by_out, squares);
@@ -293,7 +296,8 @@ struct Plan {  // where everything lies in the array `work`
   long n;
   int64_t bytes;
   vec *x, *d, *dz, *padded, *mask;
-  char* room;  // of `behind_pooling`
+  float* scores;  // [batch, numbers], of `entropy_step`
+  char* room;     // of `behind_pooling`
   Buffers of[MOST];
 
   Plan(const Block* blocks, int count, int batch, void* work) {
@@ -321,6 +325,7 @@ struct Plan {  // where everything lies in the array `work`
     d = w.take<vec>(most_out);
     dz = w.take<vec>(most_z);
     padded = w.take<vec>(most_plane);
+    scores = w.take<float>(batch * blocks[count - 1].out * blocks[count - 1].pooled());
     room = w.take<char>(most_room);
     bytes = w.used + 64;
   }
@@ -328,10 +333,32 @@ struct Plan {  // where everything lies in the array `work`
 
 // Norm, ReLU and pooling --------------------------------------------------------------------------------------------
 
+// Scaled, shifted, cut at `floor` and pooled: two rows become one. N as in `kernel_row`.
+template <int N>
+static void pool_rows(const Block& b, const vec* upper, const vec* lower, long vectors, float scale, float shift,
+                      vec floor, vec* out, ivec* chosen) {
+  const long n = N ? N : vectors;
+  for (int w = 0; w < b.columns() / 2; w++, upper += 2 * n, lower += 2 * n)
+    for (long k = 0; k < n; k++) {
+      vec best = upper[k] * scale + shift;
+      ivec which{};
+      const vec others[] = {upper[n + k] * scale + shift, lower[k] * scale + shift, lower[n + k] * scale + shift};
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; i++) {
+        const ivec larger = others[i] > best;  // of equal numbers the first is chosen
+        best = larger ? others[i] : best;
+        which = larger ? ivec{} + (i + 1) : which;
+      }
+      *chosen++ = best > floor ? which : ivec{} - 1;
+      *out++ = floor > best ? floor : best;
+    }
+}
+
+template <int N>
 static void finish_channel(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
-  const long n = p.n, width = b.columns() * n, size = b.rows() * width;
+  const long n = N ? N : p.n, width = b.columns() * n, size = b.rows() * width;
   vec* z = u.z + c * size;
-  float scale = 1, shift = 0;
+  float scale = 1, shift = 0, mean = 0;
   if (b.norm == 1) {
     const double count = (double)b.pixels() * batch;
     double total = 0, square = 0;
@@ -341,7 +368,7 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
         for (long k = 0; k < n; k++) s += z[v + k] * p.mask[k];
       total += sum(s);
     }
-    const float mean = (float)(total / count);
+    mean = (float)(total / count);
     for (int h = 0; h < b.rows(); h++) {
       vec s{};
       for (long v = h * width; v < (h + 1) * width; v += n)
@@ -356,94 +383,76 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
     const float unbiased = count > 1 ? (float)(square / (count - 1)) : b.var[c];
     b.new_mean[c] = (1 - b.momentum) * b.mean[c] + b.momentum * mean;
     b.new_var[c] = (1 - b.momentum) * b.var[c] + b.momentum * unbiased;
-    for (long v = 0; v < size; v++) z[v] = (z[v] - mean) * spread;
     u.spread[c] = spread, scale = b.scale[c], shift = b.shift[c];
   } else if (b.norm == 2) {
     u.spread[c] = 1 / std::sqrt(b.var[c] + b.eps);
     scale = b.scale[c] * u.spread[c], shift = b.shift[c] - b.mean[c] * scale;
   }
   const vec floor = all(b.relu ? 0 : -std::numeric_limits<float>::infinity());
-  if (!b.pool) {
-    vec* out = u.out + c * size;
-    for (long v = 0; v < size; v++) {
-      const vec y = z[v] * scale + shift;
+  for (int h = 0; h < b.rows(); h++) {
+    vec* row = z + h * width;
+    if (b.norm == 1)
+      for (long v = 0; v < width; v++) row[v] = (row[v] - mean) * u.spread[c];
+    if (b.pool && h % 2) {
+      const long first = c * b.pooled() * n + h / 2 * (b.columns() / 2) * n;
+      pool_rows<N>(b, row - width, row, n, scale, shift, floor, u.out + first, u.chosen + first);
+    }
+    vec* out = u.out + c * size + h * width;
+    for (long v = 0; v < width && !b.pool; v++) {
+      const vec y = row[v] * scale + shift;
       out[v] = floor > y ? floor : y;  // so that NaN stays NaN
     }
-    return;
   }
-  for (int h = 0; h < b.rows() / 2; h++)
-    for (int w = 0; w < b.columns() / 2; w++)
-      for (long k = 0; k < n; k++) {
-        const long to = c * b.pooled() * n + ((long)h * (b.columns() / 2) + w) * n + k;
-        const vec* from = z + 2 * h * width + 2 * w * n + k;
-        vec best = from[0] * scale + shift;
-        ivec which{};
-        const vec others[] = {from[n] * scale + shift, from[width] * scale + shift, from[width + n] * scale + shift};
-#pragma GCC unroll 3
-        for (int i = 0; i < 3; i++) {
-          const ivec larger = others[i] > best;  // of equal numbers the first is chosen
-          best = larger ? others[i] : best;
-          which = larger ? ivec{} + (i + 1) : which;
-        }
-        u.chosen[to] = best > floor ? which : ivec{} - 1;
-        u.out[to] = floor > best ? floor : best;
-      }
 }
 
 // dz: gradient before norm, ReLU and pooling, from d, the gradient after them, for one channel.
+template <int N>
 static void finish_channel_backwards(const Block& b, int c, int batch, const Plan& p, const Buffers& u, vec* squares) {
-  const long n = p.n, width = b.columns() * n, size = b.rows() * width;
-  const vec *z = u.z + c * size, *out = u.out + c * size;
+  const long n = N ? N : p.n, width = b.columns() * n, size = b.rows() * width;
+  const vec *z = u.z + c * size, *out = u.out + c * size, *d = p.d + c * b.pooled() * n;
+  const ivec* chosen = u.chosen + c * b.pooled() * n;
   vec* dz = p.dz + c * size;
-  if (b.pool) {
-    const vec* d = p.d + c * b.pooled() * n;
-    const ivec* chosen = u.chosen + c * b.pooled() * n;
-    const int high = b.rows() / 2, wide = b.columns() / 2;
-    if (b.rows() % 2) std::memset((void*)(dz + (b.rows() - 1) * width), 0, width * sizeof(vec));
-    for (int h = 0; h < high; h++) {
-      vec *upper = dz + 2 * h * width, *lower = upper + width;
-      for (long v = 0; v < wide * n; v += n)
+  double by_shift = 0, by_scale = 0, by_bias = 0;
+  for (int h = 0; h < b.rows(); h++) {
+    vec* row = dz + h * width;
+    if (b.pool) {
+      const int used = h / 2 < b.rows() / 2 ? b.columns() / 2 : 0;  // windows that this row is in
+      for (long w = 0; w < used; w++)
         for (long k = 0; k < n; k++) {
-          const vec g = d[h * wide * n + v + k];
-          const ivec which = chosen[h * wide * n + v + k];
-          upper[2 * v + k] = which == 0 ? g : vec{}, upper[2 * v + n + k] = which == 1 ? g : vec{};
-          lower[2 * v + k] = which == 2 ? g : vec{}, lower[2 * v + n + k] = which == 3 ? g : vec{};
+          const vec g = d[(h / 2 * used + w) * n + k];
+          const ivec which = chosen[(h / 2 * used + w) * n + k] - h % 2 * 2;
+          row[2 * w * n + k] = which == 0 ? g : vec{}, row[2 * w * n + n + k] = which == 1 ? g : vec{};
         }
-      for (long v = 2 * wide * n; v < width; v++) upper[v] = lower[v] = vec{};
+      for (long v = 2 * used * n; v < width; v++) row[v] = vec{};
+    } else {
+      for (long v = h * width; v < (h + 1) * width; v++) dz[v] = b.relu ? (out[v] > 0 ? d[v] : vec{}) : d[v];
     }
-  } else {
-    const vec* d = p.d + c * size;
-    for (long v = 0; v < size; v++) dz[v] = b.relu ? (out[v] > 0 ? d[v] : vec{}) : d[v];
+    if (b.norm != 1) continue;
+    vec s{}, t{};
+    for (long v = 0; v < width; v++) s += row[v], t += row[v] * z[h * width + v];
+    by_shift += sum(s), by_scale += sum(t);
   }
-  if (b.norm == 1) {
-    double by_shift = 0, by_scale = 0;
-    for (int h = 0; h < b.rows(); h++) {
-      vec s{}, t{};
-      for (long v = h * width; v < (h + 1) * width; v++) s += dz[v], t += dz[v] * z[v];
-      by_shift += sum(s), by_scale += sum(t);
+  if (b.norm == 1 && b.d_shift) b.d_shift[c] = (float)by_shift;
+  if (b.norm == 1 && b.d_scale) b.d_scale[c] = (float)by_scale;
+  const double count = (double)b.pixels() * batch;
+  const float mean = (float)(by_shift / count), slope = (float)(by_scale / count);
+  const float factor = b.norm ? b.scale[c] * u.spread[c] : 1;
+  vec each{};
+  for (int h = 0; h < b.rows(); h++) {
+    vec *row = dz + h * width, s{};
+    if (b.norm == 1) {
+      for (long v = 0; v < width; v += n)
+        for (long k = 0; k < n; k++) row[v + k] = factor * (row[v + k] - mean - z[h * width + v + k] * slope) * p.mask[k];
+    } else if (b.norm == 2) {
+      for (long v = 0; v < width; v++) row[v] *= factor;
     }
-    if (b.d_shift) b.d_shift[c] = (float)by_shift;
-    if (b.d_scale) b.d_scale[c] = (float)by_scale;
-    const double count = (double)b.pixels() * batch;
-    const float mean = (float)(by_shift / count), slope = (float)(by_scale / count), factor = b.scale[c] * u.spread[c];
-    for (long v = 0; v < size; v += n)
-      for (long k = 0; k < n; k++) dz[v + k] = factor * (dz[v + k] - mean - z[v + k] * slope) * p.mask[k];
-  } else if (b.norm == 2) {
-    for (long v = 0; v < size; v++) dz[v] *= b.scale[c] * u.spread[c];
+    for (long v = 0; v < width && b.d_bias; v++) s += row[v];
+    by_bias += sum(s), each += s;
   }
-  if (b.d_bias) {
-    double total = 0;
-    vec each{};
-    for (int h = 0; h < b.rows(); h++) {
-      vec s{};
-      for (long v = h * width; v < (h + 1) * width; v++) s += dz[v];
-      total += sum(s), each += s;
-    }
-    if (squares)
-      *squares += each * each;
-    else
-      b.d_bias[c] = (float)total;
-  }
+  if (b.d_bias && squares)
+    *squares += each * each;
+  else if (b.d_bias)
+    b.d_bias[c] = (float)by_bias;
 }
 
 static void linear_weight_gradient(const Block& b, int batch, const Plan& p, const vec* x) {
@@ -477,6 +486,7 @@ extern "C" void forward(const Block* blocks, int count, int batch, const float* 
   for (long lane = 0; lane < p.n * LANES; lane++) ((float*)p.mask)[lane] = lane < batch;
   const long numbers = (long)blocks[0].channels * blocks[0].height * blocks[0].width;
   transpose(x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
+  const auto finish = p.n == 1 ? finish_channel<1> : p.n == 2 ? finish_channel<2> : finish_channel<0>;
   const vec* from = p.x;
   for (int k = 0; k < count; k++) {
     const Block& b = blocks[k];
@@ -484,7 +494,7 @@ extern "C" void forward(const Block* blocks, int count, int batch, const float* 
     const Product q{b.out, b.channels, b.height, b.width, b.kernel, b.border, n, b.channels * area, area, side, 1,
                     (long)b.height * b.width * n, b.pixels() * n};
     convolve(q, from, b.weight, b.bias, (loose_vec*)p.of[k].z);
-    for (int c = 0; c < b.out; c++) finish_channel(b, c, batch, p, p.of[k]);
+    for (int c = 0; c < b.out; c++) finish(b, c, batch, p, p.of[k]);
     from = p.of[k].out;
   }
   const Block& last = blocks[count - 1];
@@ -501,6 +511,9 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
   const Block& last = blocks[count - 1];
   const long n = p.n, made = last.out * last.pooled();
   transpose(d_out, made, batch, made, (float*)p.d, n * LANES);
+  const auto finish = n == 1   ? finish_channel_backwards<1>
+                      : n == 2 ? finish_channel_backwards<2>
+                               : finish_channel_backwards<0>;
   int lowest = 0;
   while (!blocks[lowest].trained()) lowest++;
   for (int k = count - 1; k >= lowest; k--) {
@@ -510,7 +523,7 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
       behind_pooling(b, batch, n * LANES, (const float*)x, p.of[k].chosen, (float*)p.d, k > lowest, p.room);
       continue;
     }
-    for (int c = 0; c < b.out; c++) finish_channel_backwards(b, c, batch, p, p.of[k], squares);
+    for (int c = 0; c < b.out; c++) finish(b, c, batch, p, p.of[k], squares);
     if (b.d_weight && b.kernel == 1 && b.height * b.width == 1) {
       if (squares)
         linear_squares(b, p, x, squares);
@@ -532,13 +545,34 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
   if (out) std::memcpy(out, &total, batch * sizeof(float));
 }
 
-// Gradient of the mean cross-entropy with respect to the scores, both [batch, classes]; labels [batch].
+// Gradient of the mean cross-entropy with respect to the scores, both [batch, classes] and maybe the same array; labels
+// [batch].
 extern "C" void entropy_slope(int batch, int classes, const float* scores, const int64_t* labels, float* slopes) {
   for (int s = 0; s < batch; s++, scores += classes, slopes += classes) {
     const float largest = *std::max_element(scores, scores + classes);
     float total = 0;
     for (int c = 0; c < classes; c++) total += slopes[c] = std::exp(scores[c] - largest);
     for (int c = 0; c < classes; c++) slopes[c] = (slopes[c] / total - (c == labels[s])) / batch;
+  }
+}
+
+static void descend(const float* from, long count, float rate, float* slopes) {  // slopes become the new weights
+  for (long i = 0; slopes && i < count; i++) slopes[i] = from[i] - rate * slopes[i];
+}
+
+// A step of gradient descent on the mean cross-entropy: forward, backward, and what is written where gradients are asked
+// for is the parameters' new values. x as in `forward`, labels [batch].
+extern "C" void entropy_step(const Block* blocks, int count, int batch, const float* x, const int64_t* labels,
+                             float rate, void* work) {
+  float* scores = Plan(blocks, count, batch, work).scores;
+  forward(blocks, count, batch, x, scores, work);
+  entropy_slope(batch, blocks[count - 1].out, scores, labels, scores);
+  backward(blocks, count, batch, scores, work, nullptr);
+  for (const Block* b = blocks; b < blocks + count; b++) {
+    descend(b->weight, (long)b->out * b->channels * b->kernel * b->kernel, rate, b->d_weight);
+    descend(b->bias, b->out, rate, b->d_bias);
+    descend(b->scale, b->out, rate, b->d_scale);
+    descend(b->shift, b->out, rate, b->d_shift);
   }
 }
 

@@ -184,6 +184,12 @@ class FusedNetwork:
         one = Pass(self, self.plan(len(self.blocks), x.shape[1:], active), theta, x)
         return one.backward(_entropy_slopes(one.forward(), y), part), one.stats
 
+    def entropy_step(self, theta: dict, x: Tensor, y: Tensor, part: dict, active: Collection[str], lr: float) -> dict:
+        """What a step of gradient descent on the mean cross-entropy renews: the parameters in `part`, a part of theta,
+        and running statistics."""
+        one = Pass(self, self.plan(len(self.blocks), x.shape[1:], active), theta, x)
+        return one.step(y, part, lr) | one.stats
+
     def clipped_entropy_gradient(self, theta: dict, x: Tensor, y: Tensor, part: Collection[str], clip: float) -> dict:
         """Sum over the records of the gradient of their cross-entropy with respect to the parameters in `part`, each
         scaled to a norm of at most `clip`; for networks without batch norm.
@@ -280,6 +286,14 @@ class Pass:
         self._backward(d_out, {name: value.data_ptr() for name, value in gradients.items()}, None)
         return gradients
 
+    def step(self, y: Tensor, part: dict, lr: float) -> dict:
+        """The parameters in `part` after a step of gradient descent on the mean cross-entropy; fills `stats`."""
+        new, labels = {name: torch.empty_like(value) for name, value in part.items()}, _labels(y, self.batch)
+        self._ask({name: value.data_ptr() for name, value in new.items()})
+        places = (self.x.data_ptr(), labels.data_ptr(), lr, self.work.data_ptr())
+        build.library().entropy_step(self.address, self.count, self.batch, *places)
+        return new
+
     def squares(self, d_out: Tensor, part: Collection[str]) -> Tensor:
         """Squared norm of every sample's own gradient with respect to the parameters in `part`, [B]; for at most one
         vector of samples."""
@@ -288,11 +302,15 @@ class Pass:
         return found
 
     def _backward(self, d_out: Tensor, addresses: dict[str, int], squares: int | None) -> None:
-        for name, place in self.plan.trainable.items():
-            self.table[place] = addresses.get(name, 0)
+        self._ask(addresses)
         if addresses:
             places = (d_out.data_ptr(), self.work.data_ptr(), squares)
             build.library().backward(self.address, self.count, self.batch, *places)
+
+    def _ask(self, addresses: dict[str, int]) -> None:
+        """Where compiled code writes the gradients of parameters, by name; of others it computes none."""
+        for name, place in self.plan.trainable.items():
+            self.table[place] = addresses.get(name, 0)
 
 
 class _ForAutograd(torch.autograd.Function):
@@ -313,9 +331,14 @@ class _ForAutograd(torch.autograd.Function):
 
 def _entropy_slopes(scores: Tensor, y: Tensor) -> Tensor:
     """Gradient of the mean cross-entropy of scores [B, C] with respect to them."""
-    labels, slopes = y.to(torch.int64).contiguous().view(len(scores)), torch.empty_like(scores)
+    labels, slopes = _labels(y, len(scores)), torch.empty_like(scores)
     build.library().entropy_slope(*scores.shape, scores.data_ptr(), labels.data_ptr(), slopes.data_ptr())
     return slopes
+
+
+def _labels(y: Tensor, batch: int) -> Tensor:
+    """As compiled code reads them."""
+    return y.to(torch.int64).contiguous().view(batch)
 
 
 def _own(value: Tensor) -> bool:
