@@ -124,7 +124,7 @@ SUBSETS = {
 @pytest.mark.parametrize("which", [*SUBSETS, "all"])
 @pytest.mark.parametrize("count", [2, 20, 40])
 def test_a_whole_step_is_a_descent_by_the_gradient(which, count):
-    """But for the last bit: whether a product and a sum are rounded once is the compiler's choice. Nothing but the asked
+    """But for the last bit: rounding a product and a sum once or twice is the compiler's choice. Nothing but the asked
     part and its statistics changes, and the old weights stay."""
     model, batch = build("lenet5_bn", (3, 20, 20), 10, pools=2), batch_of((3, 20, 20), count, 10)
     model.insist("fused")
