@@ -247,10 +247,10 @@ static inline void copy(const float* from, long count, float* to) {
 // From [rows][count] to [count][size], where rows <= size and the rest is zeros.
 static void transpose(const float* from, long stride, int rows, long count, float* to, long size) {
   vec block[LANES];
-  for (long i = 0; i < count; i += LANES) {
-    const long wide = std::min<long>(LANES, count - i);
-    for (long r = 0; r < size; r += LANES) {
-      const long high = std::min<long>(LANES, size - r);
+  for (long r = 0; r < size; r += LANES) {  // so many rows at a time: of more the CPU fetches less ahead
+    const long high = std::min<long>(LANES, size - r);
+    for (long i = 0; i < count; i += LANES) {
+      const long wide = std::min<long>(LANES, count - i);
       for (long k = 0; k < LANES; k++) {
         block[k] = vec{};
         if (r + k < rows) copy(from + (r + k) * stride + i, wide, (float*)&block[k]);
