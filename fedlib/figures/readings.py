@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.base import PAPER, axes_of, colours, styled
 
 
 @styled
@@ -24,11 +24,11 @@ def leads(found: pd.DataFrame, printed: Mapping[str, float]) -> Figure:
     panels = [title for title in printed if title in set(found["alpha"])] or list(printed)[:1]
     figure, (axes,) = axes_of(3.2 + 3.4 * len(panels), 0.42 * max(1, len(names)) + 1.3, 1, len(panels), sharex=True)
     for ax, title in zip(axes, panels):
-        for k, (other, colour, marker) in enumerate(zip(others, (INK, REFERENCE), "os")):
+        for k, (other, colour, marker) in enumerate(zip(others, colours(3), "oDs")):
             own = found[(found["alpha"] == title) & (found["over"] == other)]
-            y = [names.index(name) + 0.24 * (k - 0.5) for name in own["reading"]]
+            y = [names.index(name) + 0.24 * (k - (len(others) - 1) / 2) for name in own["reading"]]
             interval(ax, y, own, marker, colour, 5, f"over {other}", horizontal=True)
-        label = f"over {others[0]}, printed (CIFAR-10)" if others else "printed (CIFAR-10)"
+        label = "printed lead over FedPer (CIFAR-10)"
         ax.axvline(printed[title], color=PAPER, linestyle="--", linewidth=1, label=label)
         ax.axvline(0, color="black", linewidth=0.8)
         ax.set(title=title, xlabel="pFedSim's lead, points", ylim=(max(1, len(names)) - 0.5, -0.5))
