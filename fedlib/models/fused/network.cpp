@@ -354,36 +354,44 @@ static void pool_rows(const Block& b, const vec* upper, const vec* lower, long v
     }
 }
 
+// The batch's statistics of a channel z, which renew the running ones; returns its mean, writes its spread.
+template <int N>
+static float batch_statistics(const Block& b, int c, int batch, const Plan& p, const vec* z, float* spread) {
+  const long n = N ? N : p.n, width = b.columns() * n;
+  const double count = (double)b.pixels() * batch;
+  double total = 0, square = 0;
+  for (int h = 0; h < b.rows(); h++) {
+    vec s{};
+    for (long v = h * width; v < (h + 1) * width; v += n)
+      for (long k = 0; k < n; k++) s += z[v + k] * p.mask[k];
+    total += sum(s);
+  }
+  const float mean = (float)(total / count);
+  for (int h = 0; h < b.rows(); h++) {
+    vec s{};
+    for (long v = h * width; v < (h + 1) * width; v += n)
+      for (long k = 0; k < n; k++) {
+        const vec away = (z[v + k] - mean) * p.mask[k];
+        s += away * away;
+      }
+    square += sum(s);
+  }
+  const float unbiased = count > 1 ? (float)(square / (count - 1)) : b.var[c];
+  b.new_mean[c] = (1 - b.momentum) * b.mean[c] + b.momentum * mean;
+  b.new_var[c] = (1 - b.momentum) * b.var[c] + b.momentum * unbiased;
+  *spread = (float)(1 / std::sqrt(square / count + b.eps));
+  return mean;
+}
+
+// out, and where pooling follows chosen, from z, for one channel. Row by row: what was just written is near.
 template <int N>
 static void finish_channel(const Block& b, int c, int batch, const Plan& p, const Buffers& u) {
   const long n = N ? N : p.n, width = b.columns() * n, size = b.rows() * width;
   vec* z = u.z + c * size;
   float scale = 1, shift = 0, mean = 0;
   if (b.norm == 1) {
-    const double count = (double)b.pixels() * batch;
-    double total = 0, square = 0;
-    for (int h = 0; h < b.rows(); h++) {
-      vec s{};
-      for (long v = h * width; v < (h + 1) * width; v += n)
-        for (long k = 0; k < n; k++) s += z[v + k] * p.mask[k];
-      total += sum(s);
-    }
-    mean = (float)(total / count);
-    for (int h = 0; h < b.rows(); h++) {
-      vec s{};
-      for (long v = h * width; v < (h + 1) * width; v += n)
-        for (long k = 0; k < n; k++) {
-          const vec away = (z[v + k] - mean) * p.mask[k];
-          s += away * away;
-        }
-      square += sum(s);
-    }
-    const double variance = square / count;
-    const float spread = (float)(1 / std::sqrt(variance + b.eps));
-    const float unbiased = count > 1 ? (float)(square / (count - 1)) : b.var[c];
-    b.new_mean[c] = (1 - b.momentum) * b.mean[c] + b.momentum * mean;
-    b.new_var[c] = (1 - b.momentum) * b.var[c] + b.momentum * unbiased;
-    u.spread[c] = spread, scale = b.scale[c], shift = b.shift[c];
+    mean = batch_statistics<N>(b, c, batch, p, z, u.spread + c);
+    scale = b.scale[c], shift = b.shift[c];
   } else if (b.norm == 2) {
     u.spread[c] = 1 / std::sqrt(b.var[c] + b.eps);
     scale = b.scale[c] * u.spread[c], shift = b.shift[c] - b.mean[c] * scale;
@@ -405,30 +413,35 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
   }
 }
 
+// Row h of the gradient before ReLU and pooling, for one channel, from d, the gradient after them.
+template <int N>
+static void row_before_pooling(const Block& b, int h, const vec* d, const ivec* chosen, const vec* out, long vectors,
+                               vec* row) {
+  const long n = N ? N : vectors, width = b.columns() * n, first = h * width;
+  for (long v = 0; v < width && !b.pool; v++)
+    row[v] = b.relu ? (out[first + v] > 0 ? d[first + v] : vec{}) : d[first + v];
+  if (!b.pool) return;
+  const long windows = h / 2 < b.rows() / 2 ? b.columns() / 2 : 0;  // that this row is in
+  for (long w = 0; w < windows; w++)
+    for (long k = 0; k < n; k++) {
+      const vec g = d[(h / 2 * windows + w) * n + k];
+      const ivec which = chosen[(h / 2 * windows + w) * n + k] - h % 2 * 2;
+      row[2 * w * n + k] = which == 0 ? g : vec{}, row[2 * w * n + n + k] = which == 1 ? g : vec{};
+    }
+  for (long v = 2 * windows * n; v < width; v++) row[v] = vec{};
+}
+
 // dz: gradient before norm, ReLU and pooling, from d, the gradient after them, for one channel.
 template <int N>
 static void finish_channel_backwards(const Block& b, int c, int batch, const Plan& p, const Buffers& u, vec* squares) {
-  const long n = N ? N : p.n, width = b.columns() * n, size = b.rows() * width;
-  const vec *z = u.z + c * size, *out = u.out + c * size, *d = p.d + c * b.pooled() * n;
-  const ivec* chosen = u.chosen + c * b.pooled() * n;
+  const long n = N ? N : p.n, width = b.columns() * n, size = b.rows() * width, given = c * b.pooled() * n;
+  const vec* z = u.z + c * size;
   vec* dz = p.dz + c * size;
   double by_shift = 0, by_scale = 0, by_bias = 0;
   for (int h = 0; h < b.rows(); h++) {
-    vec* row = dz + h * width;
-    if (b.pool) {
-      const int used = h / 2 < b.rows() / 2 ? b.columns() / 2 : 0;  // windows that this row is in
-      for (long w = 0; w < used; w++)
-        for (long k = 0; k < n; k++) {
-          const vec g = d[(h / 2 * used + w) * n + k];
-          const ivec which = chosen[(h / 2 * used + w) * n + k] - h % 2 * 2;
-          row[2 * w * n + k] = which == 0 ? g : vec{}, row[2 * w * n + n + k] = which == 1 ? g : vec{};
-        }
-      for (long v = 2 * used * n; v < width; v++) row[v] = vec{};
-    } else {
-      for (long v = h * width; v < (h + 1) * width; v++) dz[v] = b.relu ? (out[v] > 0 ? d[v] : vec{}) : d[v];
-    }
+    vec *row = dz + h * width, s{}, t{};
+    row_before_pooling<N>(b, h, p.d + given, u.chosen + given, u.out + given, n, row);
     if (b.norm != 1) continue;
-    vec s{}, t{};
     for (long v = 0; v < width; v++) s += row[v], t += row[v] * z[h * width + v];
     by_shift += sum(s), by_scale += sum(t);
   }
@@ -440,12 +453,9 @@ static void finish_channel_backwards(const Block& b, int c, int batch, const Pla
   vec each{};
   for (int h = 0; h < b.rows(); h++) {
     vec *row = dz + h * width, s{};
-    if (b.norm == 1) {
-      for (long v = 0; v < width; v += n)
-        for (long k = 0; k < n; k++) row[v + k] = factor * (row[v + k] - mean - z[h * width + v + k] * slope) * p.mask[k];
-    } else if (b.norm == 2) {
-      for (long v = 0; v < width; v++) row[v] *= factor;
-    }
+    for (long v = 0; v < width && b.norm == 1; v += n)
+      for (long k = 0; k < n; k++) row[v + k] = factor * (row[v + k] - mean - z[h * width + v + k] * slope) * p.mask[k];
+    for (long v = 0; v < width && b.norm == 2; v++) row[v] *= factor;
     for (long v = 0; v < width && b.d_bias; v++) s += row[v];
     by_bias += sum(s), each += s;
   }
@@ -560,8 +570,8 @@ static void descend(const float* from, long count, float rate, float* slopes) { 
   for (long i = 0; slopes && i < count; i++) slopes[i] = from[i] - rate * slopes[i];
 }
 
-// A step of gradient descent on the mean cross-entropy: forward, backward, and what is written where gradients are asked
-// for is the parameters' new values. x as in `forward`, labels [batch].
+// A step of gradient descent on the mean cross-entropy: parameters' new values are written where `backward` writes their
+// gradients. x as in `forward`, labels [batch].
 extern "C" void entropy_step(const Block* blocks, int count, int batch, const float* x, const int64_t* labels,
                              float rate, void* work) {
   float* scores = Plan(blocks, count, batch, work).scores;
