@@ -570,8 +570,8 @@ static void descend(const float* from, long count, float rate, float* slopes) { 
   for (long i = 0; slopes && i < count; i++) slopes[i] = from[i] - rate * slopes[i];
 }
 
-// A step of gradient descent on the mean cross-entropy: parameters' new values are written where `backward` writes their
-// gradients. x as in `forward`, labels [batch].
+// A step of gradient descent on the mean cross-entropy: where `backward` writes gradients, the parameters' new values
+// are written. x as in `forward`, labels [batch].
 extern "C" void entropy_step(const Block* blocks, int count, int batch, const float* x, const int64_t* labels,
                              float rate, void* work) {
   float* scores = Plan(blocks, count, batch, work).scores;
