@@ -82,7 +82,7 @@ ITEM = Item(
     claim="Clients with the same classes have close classifiers, and after ten rounds more clearly than after one.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN, batches of 16 at ten times the "
     "learning rate; three seeds",
-    smaller_overnight=task.SMALLER_OVERNIGHT + "; three seeds",
+    smaller_overnight=task.smaller_overnight("10 rounds") + "; three seeds",
     settings=per_profile(
         task.SETTINGS, overnight=dict(rounds=10, seeds=3), dataset=["digits", "digits", "cifar10"], rounds=[2, 10, 10],
         eval_every=[2, 10, 10], seeds=[1, 3, 5], methods=("pfedcs", "fedper", "fedavg", "local"),

@@ -84,7 +84,7 @@ ITEM = Item(
     title="PFedCS Figure 2: the two stages, round by round",
     claim="In stage 1 classifiers of similar clients are mixed and teach; in stage 2 only the extractor travels.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN; 8 rounds instead of 200",
-    smaller_overnight=task.SMALLER_OVERNIGHT + "; one seed",
+    smaller_overnight=task.smaller_overnight("20 rounds instead of 200") + "; one seed",
     settings=per_profile(
         task.SETTINGS, dataset=["digits", "digits", "cifar10"], rounds=[4, 8, 20], methods=("pfedcs",),
         precision=["float32", "float32", "float64"],  # so that rounding does not grow to what the checks look for

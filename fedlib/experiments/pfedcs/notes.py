@@ -156,7 +156,7 @@ ITEM = Item(
     title="PFedCS: replication notes",
     claim="What PFedCS's gain over FedPer consists of, what the paper's open choices do, and what the server sees.",
     smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT + "; CIFAR-100 with 20 classes a client, three seeds",
+    smaller_overnight=task.smaller_overnight() + "; CIFAR-100 with 20 classes a client, three seeds",
     settings=per_profile(
         task.SETTINGS, overnight={}, methods=("fedper", "pfedcs"),
         column=["cifar10, 4 classes", "cifar10, 4 classes", "cifar100, 20 classes"],
