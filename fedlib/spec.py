@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -177,7 +178,7 @@ class RunSpec:
         """What its privacy fields say."""
         return Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """16 hex digits of the hash of the canonical JSON."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]

@@ -37,7 +37,7 @@ def run_ids(
     """
     there = {spec.id for spec in runs.values()} if found is None else set(found)
     named, memory, texts = _Names(runs, called or {}), {}, []
-    columns = labels(frame, runs)
+    columns = _labels(frame, named)
     for cells in zip(*(frame[column] for column in columns)) if columns else [()] * len(frame):
         if cells not in memory:
             ids = dict.fromkeys(runs[key].id for key in named.together(dict(zip(columns, cells))))
@@ -51,7 +51,11 @@ def labels(frame: pd.DataFrame, runs: Mapping[Hashable, Spec]) -> list[str]:
 
     Numbers with decimals are labels where keys or runs have all of them: a rate, pFedSim's rho.
     """
-    names, found = _Names(runs, {}), []
+    return _labels(frame, _Names(runs, {}))
+
+
+def _labels(frame: pd.DataFrame, names: _Names) -> list[str]:
+    found = []
     for column in map(str, frame.columns):
         own = frame[column]
         if is_float_dtype(own) and not all(names.of(column, value) for value in own):
@@ -102,8 +106,7 @@ class _Names:
 
 def _fields(spec: Spec) -> Iterator[tuple[str, object]]:
     """Fields with their values; a method's alpha and a partition's are the same label, the partition's counts."""
-    for name, value in spec.to_dict().items():
-        if name not in NESTED:
-            yield name, value
+    fields = spec.to_dict()
+    yield from ((name, value) for name, value in fields.items() if name not in NESTED)
     for name in NESTED:
-        yield from spec.to_dict().get(name, {}).items()
+        yield from fields.get(name, {}).items()
