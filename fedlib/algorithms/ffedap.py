@@ -20,7 +20,7 @@ identical data share (almost) all of 1 - mu.
 Readings of what is left open: a layer's statistics pool samples and positions over the whole training set; they are
 taken in evaluation mode with the model that a client would hold after the last FedBN round, for a client that was never
 sampled with batch norm as initialised. Phase 1 has the local epochs of phase 2. After it every ψ_j is FedBN's shared
-part. Tested is "post", the model as last trained (the headline), and "agg", freshly mixed.
+part. Tested is "post", the model as last trained (the headline), and "agg", freshly mixed (as in pFedSim's code).
 
 Differences from the paper: the similarities are computed once, after FedBN rounds, and not from a pre-trained model
 (that is its other variant).
