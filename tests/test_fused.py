@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ from typer.testing import CliRunner
 
 from fedlib import cli
 from fedlib.base.errors import BadValue
-from fedlib.data.batch import Batch
+from fedlib.data import Dataset
+from fedlib.data.batch import Batch, StoredImages
+from fedlib.engine.batches import Source
 from fedlib.engine.simulate import simulate
 from fedlib.models import Model, build, unfold
 from fedlib.models.fused import build as compiling
@@ -212,6 +215,70 @@ def test_padded_rows_are_not_seen(real):
     part = {name: model.theta0[name] for name in model.trainable}
     (clean, stats), (same, again) = (model.differentiate(model.loss, model.theta0, part, b) for b in (batch, spoilt))
     assert all(torch.equal(clean[n], same[n]) for n in clean) and all(torch.equal(stats[n], again[n]) for n in stats)
+
+
+STORED = [((3, 32, 32), 70, "standardised"), ((1, 16, 16), 9, "reference"), ((3, 17, 19), 20, "symmetric"),
+          ((2, 15, 13), 5, "standardised"), ((5, 11, 9), 33, "reference")]  # fmt: skip
+
+
+def stored(shape, count: int, pixels: str) -> Source:
+    """A data set of random bytes that lie as on disk, with all values among them."""
+    draw, (channels, height, width) = torch.Generator().manual_seed(count), shape
+    images = torch.randint(256, (200, height, width, channels), generator=draw, dtype=torch.uint8)
+    labels = torch.randint(10, (200,), generator=draw)
+    dataset = Dataset("bytes", images.permute(0, 3, 1, 2), labels, tuple("0123456789"), "none")
+    return Source(dataset, CPU, torch.float32, pixels)
+
+
+@pytest.mark.parametrize("shape, count, pixels", STORED)
+def test_images_are_read_as_they_are_stored(shape, count, pixels):
+    """To the last bit as if they had been scaled before: in steps, gradients, losses, statistics and scores."""
+    source, rows = stored(shape, count, pixels), torch.randperm(200)[:count]
+    model = made(nn.Conv2d(shape[0], 4, 3), BatchNorm2d(4), nn.ReLU(), MaxPool2x2(), numbers=shape[1] // 2 - 1)
+    model = Model(ExtractorHead(model.module.extractor, nn.Linear(4 * _halved(shape), 10)))
+    model.insist("fused")
+    early, late = source.copied(rows), source.batch(rows)
+    plain = Batch(source.images[rows].float().contiguous().mul(source.scale).add(source.shift), late.y)
+    results = []
+    for batch in (plain, late, early):
+        before, theta = calls.copy(), theta_of(model)
+        part = {name: theta[name] for name in model.trainable}
+        step, (grads, stats) = model.sgd_step(theta, batch, 0.1), model.differentiate(model.loss, theta, part, batch)
+        slow, _ = model.differentiate(lambda *given: model.loss(*given), theta, part, batch)
+        assert calls - before == {"fused": 3}
+        scores = {"scores": model.scores(theta, batch), **model.batch_stats(theta, batch)}
+        results.append([step, grads, stats, slow, scores])
+    assert isinstance(late.images, StoredImages) and "x" not in vars(late) and "x" not in vars(early)
+    for other in results[1:]:
+        for wanted, found in zip(results[0], other):
+            assert all(torch.equal(wanted[name], found[name]) for name in wanted)
+    assert torch.equal(late.x, plain.x) and torch.equal(early.x, plain.x)
+
+
+def _halved(shape) -> int:
+    return ((shape[1] - 2) // 2) * ((shape[2] - 2) // 2)
+
+
+def test_what_is_not_stored_that_way_is_scaled_at_once():
+    """Channels first, numbers instead of bytes, padded rows."""
+    source, index = stored((3, 16, 16), 4, "standardised"), torch.arange(4)
+    dataset = replace(source.dataset, images=source.images.contiguous())
+    numbers = replace(source.dataset, images=source.images / 255)
+    for other in (dataset, numbers):
+        batch = Source(other, CPU, torch.float32).batch(index)
+        torch.testing.assert_close(batch.images, source.batch(index).x)
+    assert isinstance(source.batch(index, index > 1).images, torch.Tensor)
+
+
+@pytest.mark.parametrize("wrong", [-1, 200, 2**40])
+def test_rows_that_are_none_are_an_error(wrong):
+    source, model = stored((1, 16, 16), 4, "standardised"), build("lenet5_bn", (1, 16, 16), 10)
+    model.insist("fused")
+    batch = source.batch(torch.arange(9))
+    batch = replace(batch, images=replace(batch.images, rows=torch.tensor([*range(8), wrong])))
+    for use in (lambda: model.scores(model.theta0, batch), lambda: model.sgd_step(model.theta0, batch, 0.1)):
+        with pytest.raises(IndexError, match=f"{wrong}.*0 to 199"):
+            use()
 
 
 def soft(model):
@@ -496,6 +563,10 @@ for kernel in (1, 2, 5, 7):
 for which in test_fused.SUBSETS:
     test_fused.test_a_part_of_the_parameters(which)
     test_fused.test_a_whole_step_is_a_descent_by_the_gradient(which, 20)
+for case in test_fused.STORED:
+    test_fused.test_images_are_read_as_they_are_stored(*case)
+for wrong in (-1, 200):
+    test_fused.test_rows_that_are_none_are_an_error(wrong)
 print("nothing found")
 """
 

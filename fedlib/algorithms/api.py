@@ -155,6 +155,12 @@ class Algorithm(Options, Travelling, ABC):
         """
         return model.logits(personal, x)
 
+    def scores(self, model, personal: Tree, batch) -> Any:
+        """What `predict` makes of a minibatch, [B, C]. Where it is not defined anew, images may stay as stored."""
+        if type(self).predict is Algorithm.predict:
+            return model.scores(personal, batch)
+        return self.predict(model, personal, batch.x)
+
     @absent
     def generic_model(self, model, message: Tree) -> Tree:
         """theta that is tested at `glob`, where `personal_model` is made for `recv`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.base.draws import rng
 from fedlib.base.errors import require
-from fedlib.data.batch import Batch
+from fedlib.data.batch import Batch, StoredImages
 from fedlib.data.datasets import Dataset
 from fedlib.privacy.noise import Mechanism, poisson_batches
 
@@ -31,6 +31,8 @@ class Source:
         self.images, self.labels = dataset.images, dataset.labels.to(device)
         if device.type != "cpu":
             self.images = self.images.contiguous().to(device)
+        pixels_first = self.images.permute(0, 2, 3, 1)  # as they are stored on disk
+        self.stored = device.type == "cpu" and dataset.largest == 255 and pixels_first.is_contiguous()
         mean, std = dataset.channel_stats
         if pixels == "symmetric":
             mean, std = torch.full_like(mean, 0.5), torch.full_like(std, 0.5)
@@ -43,10 +45,19 @@ class Source:
         return Source, (self.dataset, self.device, self.dtype, self.pixels)
 
     def batch(self, index: Tensor, mask: Tensor | None = None) -> Batch:
-        """The samples `index` int64 [B] as a Batch."""
+        """The samples `index` int64 [B] as a Batch. One without padding holds bytes, where they lie well for that,
+        until its `x` is asked for."""
+        if self.stored and mask is None:
+            images = StoredImages(self.images.permute(0, 2, 3, 1), index, self.scale, self.shift)
+            return Batch(images, self.labels[index])
         rows = index.to(self.images.device)  # `index_select` is half as long as indexing, but wants them there
         x = self.images.index_select(0, rows).to(self.dtype, memory_format=torch.contiguous_format)
         return Batch(x.mul_(self.scale).add_(self.shift), self.labels[index], mask)
+
+    def copied(self, index: Tensor) -> Batch:
+        """The same samples with images of their own, one after the other in memory."""
+        batch = self.batch(index)
+        return replace(batch, images=batch.images.copied()) if self.stored else batch
 
 
 @dataclass(frozen=True)

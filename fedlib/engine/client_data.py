@@ -54,7 +54,7 @@ class Differentiating:
         """step(state, *batches) with `private` as the gradient. Raises BadValue where the step takes another one."""
         self.private, self.asked = private, False
         try:
-            state = step(state, *(PrivateBatch(batch.x, batch.y, batch.mask, batch.noise) for batch in batches))
+            state = step(state, *(PrivateBatch(batch.images, batch.y, batch.mask, batch.noise) for batch in batches))
         finally:
             self.private = None
         if not self.asked:
@@ -91,17 +91,17 @@ class PlainData(Differentiating):
         return self._run(step, state, plan, [(None,)] * len(plan), self.turn.source.batch, start)
 
     def _training_samples(self, keep: bool) -> Callable[[Tensor], Batch]:
-        """Positions -> Batch. For several passes the client's scaled images are kept, if they are not too many."""
+        """Positions -> Batch. For several passes a copy of the client's images is kept, if they are not too many."""
         source, own = self.turn.source, torch.from_numpy(self.turn.parts["train"])
         if self.kept is None and keep and source.images[0].numel() * len(own) <= KEPT:
-            self.kept = source.batch(own)
+            self.kept = source.copied(own)
         if self.kept is None:
             return lambda positions: source.batch(own[positions])
-        x, y = self.kept.x, self.kept.y
+        images, y = self.kept.images, self.kept.y
 
         def look_up(positions: Tensor) -> Batch:
-            rows = positions.to(x.device)  # the plan is drawn on the CPU
-            return Batch(x.index_select(0, rows), y.index_select(0, rows))
+            rows = positions.to(y.device)  # the plan is drawn on the CPU
+            return Batch(images.index_select(0, rows), y.index_select(0, rows))
 
         return look_up
 

@@ -100,7 +100,7 @@ def tested(
 ):
     """One client's test: `count_correct` of its model."""
     theta = personal(method, point, fresh, model, message, client, data)
-    scores = model.logits if is_generic(method, point) else partial(method.predict, model)
+    scores = model.scores if is_generic(method, point) else partial(method.scores, model)
     return count_correct(partial(scores, theta), data, num_classes)
 
 

@@ -115,7 +115,7 @@ def counted_on(run, thetas: dict, measure: str, samples: Sequence[np.ndarray]) -
     require(not generic, "eval_points", run.spec.eval_points, f"personal models first, for the measure {measure}")
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     for i, own in enumerate(samples):
-        scores = partial(run.method.predict, run.work.model, tree.rows(thetas, i))
+        scores = partial(run.method.scores, run.work.model, tree.rows(thetas, i))
         correct[i] = count_correct(scores, run.data_of(i, test=own), run.setting.num_classes)[0].cpu().numpy()
     return correct
 

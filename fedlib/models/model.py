@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedlib.base.errors import choose, require
+from fedlib.data.batch import StoredImages
 from fedlib.models.fused import FusedNetwork, calls
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
@@ -118,6 +119,10 @@ class Model:
         """Class scores [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
         return self._evaluated(theta, x)
 
+    def scores(self, theta: dict, batch) -> Tensor:
+        """`logits` of a minibatch, whose images compiled code reads as they are stored."""
+        return self.logits(theta, batch.images if self._fuses(theta, batch.images) else batch.x)
+
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
         """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest:
         one after the other in compiled code, with PyTorch as one program."""
@@ -199,7 +204,7 @@ class Model:
         loss, differentiate = loss or self.loss, differentiate or Model.differentiate
         if part and differentiate is Model.differentiate and self._knows(loss, theta, part, batch):
             calls["fused"] += 1
-            return {**theta, **self.fused.entropy_step(theta, batch.x, batch.y, part, self._active(part), lr)}
+            return {**theta, **self.fused.entropy_step(theta, batch.images, batch.y, part, self._active(part), lr)}
         grads, stats = differentiate(self, loss, theta, part, batch)
         return {**theta, **stats, **self.descended(part, grads, lr)}
 
@@ -207,7 +212,7 @@ class Model:
         """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
         if self._knows(loss, theta, part, batch):
             calls["fused"] += 1
-            return self.fused.entropy_gradient(theta, batch.x, batch.y, part, self._active(part))
+            return self.fused.entropy_gradient(theta, batch.images, batch.y, part, self._active(part))
         return self.gradient(lambda p: loss({**theta, **p}, batch, part), part)
 
     def clipped_gradient(self, loss: Callable, theta: dict, part: dict, batch, clip: float) -> dict | None:
@@ -216,12 +221,12 @@ class Model:
         if self.norms or not self._knows(loss, theta, part, batch, always=True):  # what PyTorch does here is slow
             return None
         calls["fused"] += 1
-        return self.fused.clipped_entropy_gradient(theta, batch.x, batch.y, part, clip)
+        return self.fused.clipped_entropy_gradient(theta, batch.images, batch.y, part, clip)
 
     def _knows(self, loss: Callable, theta: dict, part: dict, batch, always: bool = False) -> bool:
         """Whether compiled code computes the gradient of this loss; `always` as in `_fuses`."""
         usual = loss == self.loss and batch.mask is None and part.keys() <= self.theta0.keys()
-        return usual and self._fuses(theta, batch.x, always)
+        return usual and self._fuses(theta, batch.images, always)
 
     def descended(self, params: dict, grads: dict, lr: float) -> dict:
         """params - lr * grads."""
@@ -248,14 +253,14 @@ class Model:
             name: layer for name, layer in self.norms.items() if f"{name}.weight" in train or f"{name}.bias" in train
         }
 
-    def _fuses(self, theta: dict, x: Tensor, always: bool = False) -> bool:
+    def _fuses(self, theta: dict, x: Tensor | StoredImages, always: bool = False) -> bool:
         """Whether compiled code computes this pass; always: even if PyTorch is quicker with batches of this size."""
         usual = self.step in ("auto", "fused") and not self.stacked and self.autocast is None
         if not usual or self.fused is None or not self.fused.accepts(theta, x):
             return False
         return always or self.step == "fused" or self.fused.pays(len(x))
 
-    def _evaluated(self, theta: dict, x: Tensor, part: nn.Module | None = None) -> Tensor:
+    def _evaluated(self, theta: dict, x: Tensor | StoredImages, part: nn.Module | None = None) -> Tensor:
         self._mode(training=False)
         if self._fuses(theta, x):
             leaves = (theta[name] for name in self.theta0)  # theta may hold more, for a method's own `predict`
@@ -286,10 +291,10 @@ class Model:
         self, theta: dict, batch, train: Iterable[str], part: nn.Module | None = None
     ) -> tuple[Tensor, dict]:
         active = self._active(train)
-        fuses = self._fuses(theta, batch.x) and (batch.mask is None or bool(batch.mask.any()))
+        fuses = self._fuses(theta, batch.images) and (batch.mask is None or bool(batch.mask.any()))
         calls["fused" if fuses else "torch"] += torch.is_grad_enabled()
         if fuses:
-            return self.fused.trained(theta, batch.x, batch.mask, active, part is not None)
+            return self.fused.trained(theta, batch.images, batch.mask, active, part is not None)
         self._mode(training=True)
         for name, layer in self.norms.items():
             layer.mask, layer.training = batch.mask, name in active

@@ -139,7 +139,7 @@ class PrivateGradient:
             row = Batch(**{name: value[None] for name, value in record.items()})
             return torch.func.grad(lambda p: loss({**theta, **p}, row, part)[0])(part)
 
-        records = {"x": batch.x, "y": batch.y, "noise": batch.noise}
+        records = {"images": batch.x, "y": batch.y, "noise": batch.noise}
         records = {name: value[rows] for name, value in records.items() if value is not None}
         grads = torch.func.vmap(one)(records)
         norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in grads.values()]).norm(dim=0)

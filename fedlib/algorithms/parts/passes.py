@@ -56,10 +56,10 @@ def mean_losses(model, thetas: Sequence[dict], data, part: str = "val") -> Tenso
 
 def count_correct(scores, data, num_classes: int):
     """Correct predictions per class int64 [C] and the summed cross-entropy on the client's test data; scores:
-    x -> [B, C]."""
+    minibatch -> [B, C]."""
 
     def step(totals, batch):
-        logits = scores(batch.x)
+        logits = scores(batch)
         classes = torch.arange(num_classes, device=logits.device)
         hit = logits.argmax(1) == batch.y
         loss = functional.cross_entropy(logits, batch.y, reduction="none").double()

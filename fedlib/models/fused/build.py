@@ -67,11 +67,12 @@ def load(path: Path) -> ctypes.CDLL:
     """The library's functions with their types. ctypes lets other threads run during a call."""
     found, pointer = ctypes.CDLL(str(path)), ctypes.c_void_p
     found.work_bytes.argtypes, found.work_bytes.restype = (pointer, ctypes.c_int, ctypes.c_int), ctypes.c_int64
-    found.forward.argtypes, found.forward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
+    parts = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3, ctypes.c_int)
+    found.forward_in_parts.argtypes, found.forward_in_parts.restype = parts, ctypes.c_bool
     found.backward.argtypes, found.backward.restype = (pointer, ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     found.entropy_slope.argtypes, found.entropy_slope.restype = (ctypes.c_int, ctypes.c_int, *[pointer] * 3), None
     step = (pointer, ctypes.c_int, ctypes.c_int, pointer, pointer, ctypes.c_float, pointer)
-    found.entropy_step.argtypes, found.entropy_step.restype = step, None
+    found.entropy_step.argtypes, found.entropy_step.restype = step, ctypes.c_bool
     return found
 
 

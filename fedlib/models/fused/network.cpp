@@ -261,6 +261,64 @@ static void transpose(const float* from, long stride, int rows, long count, floa
   }
 }
 
+// Inputs ------------------------------------------------------------------------------------------------------------
+
+#if defined(__clang__)
+#define ROUNDED_TWICE
+#else
+#define ROUNDED_TWICE __attribute__((optimize("fp-contract=off")))
+#endif
+
+struct Images {  // the same fields, in this order, in network.py; either x or the others
+  const float* x;        // [batch, channels, height, width]
+  const uint8_t* bytes;  // [count, height, width, channels]
+  int64_t count;
+  const int64_t* rows;  // [batch], which of them
+  const float *scale, *shift;  // by channel: an input is a byte times scale, plus shift
+
+  bool sound(int batch) const {
+    for (int s = 0; s < batch && !x; s++)
+      if (rows[s] < 0 || rows[s] >= count) return false;
+    return true;
+  }
+};
+
+// To [channel][pixel][size], where batch <= size and the rest is zeros. As in PyTorch the product is rounded before the
+// sum: the numbers are the same.
+ROUNDED_TWICE static void look_up(const Images& m, const Block& b, int batch, vec* to, long size) {
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+  const long pixels = (long)b.height * b.width, numbers = pixels * b.channels, n = size / LANES;
+  for (long v = 0; v < n; v++) {
+    const uint8_t* from[LANES];
+    ivec real{};
+    for (int j = 0; j < LANES; j++) {
+      const long s = v * LANES + j;
+      real[j] = s < batch ? -1 : 0;
+      from[j] = m.bytes + m.rows[s < batch ? s : 0] * numbers;
+    }
+    for (long k = 0, pixel = 0, c = 0; k < numbers; k += 4) {  // four bytes of every sample at a time
+      ivec words{};
+      const long wide = std::min<long>(4, numbers - k);
+      for (int j = 0; j < LANES; j++) {
+        int32_t word = 0;
+        if (wide == 4)
+          std::memcpy(&word, from[j] + k, 4);
+        else
+          std::memcpy(&word, from[j] + k, wide);
+        words[j] = word;
+      }
+      for (long i = 0; i < wide; i++, words >>= 8) {
+        const vec product = __builtin_convertvector(words & 255, vec) * m.scale[c];
+        const vec input = product + m.shift[c];
+        to[(c * pixels + pixel) * n + v] = real ? input : vec{};
+        if (++c == b.channels) c = 0, pixel++;
+      }
+    }
+  }
+}
+
 #include "behind_pooling.hpp"
 
 // Memory ------------------------------------------------------------------------------------------------------------
@@ -268,8 +326,10 @@ static void transpose(const float* from, long stride, int rows, long count, floa
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define FORBID(place, bytes) ASAN_POISON_MEMORY_REGION(place, bytes)
+#define ALLOW(place, bytes) ASAN_UNPOISON_MEMORY_REGION(place, bytes)
 #else
 #define FORBID(place, bytes)
+#define ALLOW(place, bytes)
 #endif
 
 struct Buffers {  // of one block
@@ -301,6 +361,7 @@ struct Plan {  // where everything lies in the array `work`
   Buffers of[MOST];
 
   Plan(const Block* blocks, int count, int batch, void* work) {
+    if (work) { ALLOW(work, Plan(blocks, count, batch, nullptr).bytes); }  // what was made for another plan
     Work w{(char*)(((uintptr_t)work + 63) / 64 * 64)};
     n = (batch + LANES - 1) / LANES;
     mask = w.take<vec>(n);
@@ -490,12 +551,16 @@ extern "C" int64_t work_bytes(const Block* blocks, int count, int batch) {
   return Plan(blocks, count, batch, nullptr).bytes;
 }
 
-// x [batch, channels, height, width] -> out [batch, numbers]; `work` keeps what `backward` needs.
-extern "C" void forward(const Block* blocks, int count, int batch, const float* x, float* out, void* work) {
+// images -> out [batch, numbers]; `work` keeps what `backward` needs. False, and nothing done, for rows that are none.
+static bool forward(const Block* blocks, int count, int batch, const Images* images, float* out, void* work) {
+  if (!images->sound(batch)) return false;
   const Plan p(blocks, count, batch, work);
   for (long lane = 0; lane < p.n * LANES; lane++) ((float*)p.mask)[lane] = lane < batch;
   const long numbers = (long)blocks[0].channels * blocks[0].height * blocks[0].width;
-  transpose(x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
+  if (images->x)
+    transpose(images->x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
+  else
+    look_up(*images, blocks[0], batch, p.x, p.n * LANES);
   const auto finish = p.n == 1 ? finish_channel<1> : p.n == 2 ? finish_channel<2> : finish_channel<0>;
   const vec* from = p.x;
   for (int k = 0; k < count; k++) {
@@ -511,6 +576,24 @@ extern "C" void forward(const Block* blocks, int count, int batch, const float* 
   const long made = last.out * last.pooled();
   for (int s = 0; s < batch; s++)
     for (long i = 0; i < made; i++) out[s * made + i] = ((const float*)from)[i * p.n * LANES + s];
+  return true;
+}
+
+// The same of any number of images, `most` at a time, for which `work` is made.
+extern "C" bool forward_in_parts(const Block* blocks, int count, int batch, const Images* images, float* out,
+                                 void* work, int most) {
+  const Block &first = blocks[0], &last = blocks[count - 1];
+  const long numbers = (long)first.channels * first.height * first.width, made = last.out * last.pooled();
+  if (!images->sound(batch)) return false;
+  for (int s = 0; s < batch; s += most) {
+    Images part = *images;
+    if (part.x)
+      part.x += s * numbers;
+    else
+      part.rows += s;
+    forward(blocks, count, std::min(most, batch - s), &part, out + s * made, work);
+  }
+  return true;
 }
 
 // Gradients of everything that is asked for, from that of the output, d_out [batch, numbers]; after `forward`. With
@@ -571,11 +654,11 @@ static void descend(const float* from, long count, float rate, float* slopes) { 
 }
 
 // A step of gradient descent on the mean cross-entropy: where `backward` writes gradients, the parameters' new values
-// are written. x as in `forward`, labels [batch].
-extern "C" void entropy_step(const Block* blocks, int count, int batch, const float* x, const int64_t* labels,
+// are written. images and what is returned as in `forward`, labels [batch].
+extern "C" bool entropy_step(const Block* blocks, int count, int batch, const Images* images, const int64_t* labels,
                              float rate, void* work) {
   float* scores = Plan(blocks, count, batch, work).scores;
-  forward(blocks, count, batch, x, scores, work);
+  if (!forward(blocks, count, batch, images, scores, work)) return false;
   entropy_slope(batch, blocks[count - 1].out, scores, labels, scores);
   backward(blocks, count, batch, scores, work, nullptr);
   for (const Block* b = blocks; b < blocks + count; b++) {
@@ -584,6 +667,7 @@ extern "C" void entropy_step(const Block* blocks, int count, int batch, const fl
     descend(b->scale, b->out, rate, b->d_scale);
     descend(b->shift, b->out, rate, b->d_shift);
   }
+  return true;
 }
 
 extern "C" int lanes() { return LANES; }

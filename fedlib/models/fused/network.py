@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.base import tree
+from fedlib.data.batch import StoredImages
 from fedlib.models.fused import build
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead
@@ -39,6 +40,23 @@ class Block(ctypes.Structure):
         *((name, ctypes.c_float) for name in ("eps", "momentum")),
         *((name, ctypes.c_void_p) for name in ADDRESSES),
     ]
+
+
+class Images(ctypes.Structure):
+    """The struct of this name in network.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "bytes")),
+        ("count", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("rows", "scale", "shift")),
+    ]
+
+    @classmethod
+    def of(cls, x: Tensor | StoredImages) -> Images:
+        if isinstance(x, StoredImages):
+            rest = (each.data_ptr() for each in (x.rows, x.scale, x.shift))
+            return cls(None, x.images.data_ptr(), len(x.images), *rest)
+        return cls(x.data_ptr())
 
 
 class Layers:
@@ -114,9 +132,10 @@ class FusedNetwork:
     def __getstate__(self):
         return self.__dict__ | {"spare": [], "plans": {}}
 
-    def accepts(self, theta: dict, x: Tensor) -> bool:
+    def accepts(self, theta: dict, x: Tensor | StoredImages) -> bool:
         """Whether these tensors can be given to compiled code: their types, device, sizes, and nothing else in play."""
-        if x.ndim != 4 or not _own(x) or x.requires_grad or not 0 < len(x) <= MOST_SAMPLES:
+        readable = _stored_well(x) if isinstance(x, StoredImages) else x.ndim == 4 and _own(x) and not x.requires_grad
+        if not readable or not 0 < len(x) <= MOST_SAMPLES:
             return False
         if torch._C._functorch.peek_interpreter_stack() is not None:  # in torch.func.grad or vmap
             return False
@@ -153,13 +172,18 @@ class FusedNetwork:
             self.plans[key] = Plan.of(self.blocks[:count], tuple(shape), active)
         return self.plans[key]
 
-    def evaluated(self, theta: dict, x: Tensor, features: bool = False) -> Tensor:
+    def evaluated(self, theta: dict, x: Tensor | StoredImages, features: bool = False) -> Tensor:
         """Scores [B, C] in evaluation mode, or with `features` the extractor's output [B, d]; it has no gradient."""
         plan = self.plan(self.features if features else len(self.blocks), x.shape[1:], ())
-        return torch.cat([Pass(self, plan, theta, rows).forward() for rows in x.split(CHUNK)])
+        return Pass(self, plan, theta, x, CHUNK).forward()
 
     def trained(
-        self, theta: dict, x: Tensor, mask: Tensor | None, active: Collection[str], features: bool = False
+        self,
+        theta: dict,
+        x: Tensor | StoredImages,
+        mask: Tensor | None,
+        active: Collection[str],
+        features: bool = False,
     ) -> tuple[Tensor, dict]:
         """Scores [B, C] (or the extractor's output [B, d]) as autograd needs them, and the new running statistics.
 
@@ -175,7 +199,7 @@ class FusedNetwork:
         return values, one.stats
 
     def entropy_gradient(
-        self, theta: dict, x: Tensor, y: Tensor, part: Collection[str], active: Collection[str]
+        self, theta: dict, x: Tensor | StoredImages, y: Tensor, part: Collection[str], active: Collection[str]
     ) -> tuple[dict, dict]:
         """Gradient of the mean cross-entropy with respect to the parameters in `part`, and the new running statistics.
 
@@ -184,13 +208,17 @@ class FusedNetwork:
         one = Pass(self, self.plan(len(self.blocks), x.shape[1:], active), theta, x)
         return one.backward(_entropy_slopes(one.forward(), y), part), one.stats
 
-    def entropy_step(self, theta: dict, x: Tensor, y: Tensor, part: dict, active: Collection[str], lr: float) -> dict:
+    def entropy_step(
+        self, theta: dict, x: Tensor | StoredImages, y: Tensor, part: dict, active: Collection[str], lr: float
+    ) -> dict:
         """What a step of gradient descent on the mean cross-entropy renews: the parameters in `part`, a part of theta,
         and running statistics."""
         one = Pass(self, self.plan(len(self.blocks), x.shape[1:], active), theta, x)
         return one.step(y, part, lr) | one.stats
 
-    def clipped_entropy_gradient(self, theta: dict, x: Tensor, y: Tensor, part: Collection[str], clip: float) -> dict:
+    def clipped_entropy_gradient(
+        self, theta: dict, x: Tensor | StoredImages, y: Tensor, part: Collection[str], clip: float
+    ) -> dict:
         """Sum over the records of the gradient of their cross-entropy with respect to the parameters in `part`, each
         scaled to a norm of at most `clip`; for networks without batch norm.
 
@@ -248,8 +276,13 @@ class Plan:
 class Pass:
     """One pass of a batch through a network. It holds all tensors of which compiled code is given addresses."""
 
-    def __init__(self, network: FusedNetwork, plan: Plan, theta: dict, x: Tensor):
+    def __init__(
+        self, network: FusedNetwork, plan: Plan, theta: dict, x: Tensor | StoredImages, at_once: int = MOST_SAMPLES
+    ):
+        """at_once: samples of which working memory holds the numbers; to train it must be the whole batch."""
         self.network, self.plan, self.x, self.batch, self.table = network, plan, x, len(x), plan.table.copy()
+        self.at_once = min(at_once, self.batch)
+        self.images = Images.of(x)
         self.count = self.table.nbytes // ctypes.sizeof(Block)
         (names, places), (renewed, new_places) = plan.inputs, plan.statistics
         self.held, self.stats = (
@@ -263,8 +296,8 @@ class Pass:
 
     def _memory(self) -> Tensor:
         """Working memory, used again and again: fresh memory costs a fifth of a step."""
-        if (size := self.plan.bytes.get(self.batch)) is None:
-            size = self.plan.bytes[self.batch] = build.library().work_bytes(self.address, self.count, self.batch)
+        if (size := self.plan.bytes.get(self.at_once)) is None:
+            size = self.plan.bytes[self.at_once] = build.library().work_bytes(self.address, self.count, self.at_once)
         with contextlib.suppress(IndexError):
             if (work := self.network.spare.pop()).numel() >= size:
                 return work
@@ -276,8 +309,13 @@ class Pass:
     def forward(self) -> Tensor:
         """What the blocks make of the batch, [B, numbers]; fills `stats`."""
         out, work = torch.empty(self.batch, self.plan.numbers), self.work.data_ptr()
-        build.library().forward(self.address, self.count, self.batch, self.x.data_ptr(), out.data_ptr(), work)
+        self._look(build.library().forward_in_parts, out.data_ptr(), work, self.at_once)
         return out
+
+    def _look(self, function: Callable, *more) -> None:
+        """Call a function that reads the images. Raises IndexError where there are fewer."""
+        if not function(self.address, self.count, self.batch, ctypes.addressof(self.images), *more):
+            raise IndexError(f"rows {self.x.rows.tolist()} are not accepted; expected 0 to {len(self.x.images) - 1}")
 
     def backward(self, d_out: Tensor, part: Collection[str]) -> dict:
         """Gradients with respect to the parameters in `part`, from that of what `forward` gave."""
@@ -290,8 +328,7 @@ class Pass:
         """The parameters in `part` after a step of gradient descent on the mean cross-entropy; fills `stats`."""
         new, labels = {name: torch.empty_like(value) for name, value in part.items()}, _labels(y, self.batch)
         self._ask({name: value.data_ptr() for name, value in new.items()})
-        places = (self.x.data_ptr(), labels.data_ptr(), lr, self.work.data_ptr())
-        build.library().entropy_step(self.address, self.count, self.batch, *places)
+        self._look(build.library().entropy_step, labels.data_ptr(), lr, self.work.data_ptr())
         return new
 
     def squares(self, d_out: Tensor, part: Collection[str]) -> Tensor:
@@ -345,6 +382,18 @@ def _own(value: Tensor) -> bool:
     """Whether a tensor is plain float32 numbers in this machine's memory, one after the other."""
     plain = type(value) is Tensor or type(value) is nn.Parameter
     return plain and value.is_cpu and value.dtype is torch.float32 and value.is_contiguous()
+
+
+def _stored_well(x: StoredImages) -> bool:
+    """Whether images that are still bytes lie as compiled code reads them."""
+    whole = all(each.is_cpu and each.is_contiguous() for each in (x.images, x.rows, x.scale, x.shift))
+    types = x.images.dtype is torch.uint8 and x.rows.dtype is torch.int64 and x.rows.ndim == 1
+    return (
+        whole
+        and types
+        and x.images.ndim == 4
+        and all(_own(each) and each.numel() == x.images.shape[3] for each in (x.scale, x.shift))
+    )
 
 
 def _plain(layer: nn.Conv2d) -> bool:
