@@ -29,6 +29,7 @@ class Choice:
     ours: str  # what is done where nothing else is said
     hyper: Callable[[dict], dict] | None = None
     task: Callable[[dict, RunSpec], dict] | None = None
+    left_open: bool = True  # by the paper; otherwise it takes out a part of the method, or does what is not printed
 
 
 def hyper(**values) -> Callable[[dict], dict]:

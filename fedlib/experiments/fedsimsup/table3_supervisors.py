@@ -34,15 +34,22 @@ def of_group(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
     return [dataclasses.replace(one, accuracy=float(one.values @ own / own.sum()), weights=own) for one in read]
 
 
+def repeated(s: dict, row: str, column: str) -> int:
+    """Seeds of a cell: another one overnight where the run with small LeNet-5s alone diverges."""
+    return min(s["repeats"], s["seeds"] + 1) if column == task.DIVERGES else s["seeds"]
+
+
 def costs_little(m):
     cost = m[SAME] - m[MIXED]
     return {"cost": 2 - cost}, f"{apart(cost)} points"
 
 
-TABLE = task.table(
-    "3", COLUMNS, rows, row_of=lambda cell: cell["supervisor"], chosen=of_group, seeds=lambda s, row, column: s["seeds"]
-)
+TABLE = task.table("3", COLUMNS, rows, row_of=lambda cell: cell["supervisor"], chosen=of_group, seeds=repeated)
 
+SMALLER_OVERNIGHT = (
+    f"{task.SMALLER_OVERNIGHT.partition('; three seeds')[0]}; one seed, two with 50 clients on CIFAR-10 at Dir(0.5), "
+    "where the first run without other architectures diverges"
+)
 ITEM = TABLE.item(
     title="FedSimSup Table 3: different architectures of supervisors",
     claim="Clients whose supervisors differ in architecture can be trained in one federation, at a small cost.",
@@ -58,5 +65,5 @@ ITEM = TABLE.item(
         ours("The mixed run costs less than 2 points (the paper: 0.6 to 6.3).",
              in_columns(costs_little, (SAME, MIXED))),
     ),
-    **{**task.COMMON, "smaller_overnight": task.SMALLER_OVERNIGHT.partition("; three seeds")[0] + "; one seed"},
+    **{**task.COMMON, "smaller_overnight": SMALLER_OVERNIGHT},
 )  # fmt: skip

@@ -13,7 +13,7 @@ METHODS = (
     "local", "fedavg", "fedprox", "perfedavg", "fedrep", "fedproto", "fedpac", "fedsimsup",
 )  # as in the paper, from top to bottom  # fmt: skip
 SMOKED = ("local", "fedavg", "fedrep", "fedsimsup")  # in smoke, which must be quick
-REPEATED = ("local", "fedavg", "fedrep", "fedsimsup")  # overnight, with many clients: with three seeds
+REPEATED = ("local", "fedavg", "fedrep", "fedpac", "fedsimsup")  # overnight, with many clients: with three seeds
 DIVERGES = "cifar10, Dir(0.5), 50"  # a column in which FedSimSup's overnight run with seed 0 does so
 SINGLE_MODEL = ("fedavg", "fedprox")
 PERSONAL = tuple(method for method in METHODS if method not in SINGLE_MODEL)
@@ -36,8 +36,8 @@ SMALLER = (
 SMALLER_OVERNIGHT = (
     "a third of the images (20,000, so 200 of a client on average with 100 clients, 400 with 50) and 120 rounds "
     "instead of 1,000; rate 0.05 instead of 0.1, at which runs diverge (see the notes); clients of at least 10 images "
-    "instead of 40; three seeds for Local, FedAvg, FedRep and FedSimSup with 100 clients on CIFAR-10, two for all with "
-    "50 clients on CIFAR-10 at Dir(0.5), where FedSimSup's first run diverges, one for everything else"
+    "instead of 40; three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup with 100 clients on CIFAR-10, two for "
+    "all with 50 clients on CIFAR-10 at Dir(0.5), where FedSimSup's first run diverges, one for everything else"
 )
 
 # What the paper states of its baselines. Per-FedAvg's rates: the inner one as printed, the outer one is the run's.
