@@ -9,6 +9,7 @@ from pytest import approx
 
 from fedlib.algorithms.api import Setting
 from fedlib.analysis.secrets import label_secrets
+from fedlib.base.errors import Diverged
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem, find
 from fedlib.experiments.fedsimsup import fig3_similarity, notes, table3_supervisors
@@ -44,7 +45,7 @@ def test_settings_of_the_tables(name):
         assert changed_fields(spec, paper[key]) <= {"images", "rounds", "eval_every", "lr", "partition.min_size"}
     assert {spec.images for spec in night.values()} == {20_000} and not any("femnist" in key[1] for key in night)
     often = {row for row, column, seed in night if seed == 2}
-    assert often == {"local", "fedavg", "fedrep", "fedsimsup"}
+    assert often == {"local", "fedavg", "fedrep", "fedpac", "fedsimsup"}
     twice = {column for _, column, seed in night if seed == 1 and column.endswith("50")}
     assert twice == ({"cifar10, Dir(0.5), 50"} if name == "table1_dirichlet" else set())  # FedSimSup's seed 0 diverges
     others = {column for _, column, seed in night if seed} - twice
@@ -148,28 +149,42 @@ def test_claims_of_the_notes():
         "alone": (lambda s: s.hyper["learn"] == "alone", 0.03),
         "mixing": (lambda s: s.hyper["similarity"] != "labels", 0.02),
     }
-    good = analysed(NOTES, accuracies(**costs), seeds=2)
-    assert signs(NOTES, good)[:6] == "++++++"
+    good = analysed(NOTES, accuracies(**costs), seeds=2, further=(0.5,))
+    assert signs(NOTES, good)[:7] == "+++++++"
     bad = {name: (of, -cost) for name, (of, cost) in costs.items()}
-    assert signs(NOTES, analysed(NOTES, accuracies(**bad), seeds=2))[:5] == "-----"
+    assert signs(NOTES, analysed(NOTES, accuracies(**bad), seeds=2))[:7] == "-----+."
     weak = accuracies(all=(lambda s: True, 0.2))
-    assert signs(NOTES, analysed(NOTES, weak, seeds=2))[5] == "-"
+    assert signs(NOTES, analysed(NOTES, weak, seeds=2, further=(0.5,)))[5:7] == "--"
+    open_ones = accuracies(**costs, order=(lambda s: s.hyper["order"] == "model", 0.3))
+    assert signs(NOTES, analysed(NOTES, open_ones, seeds=2))[7] == "-"  # Algorithm 1 says which learns first
+    open_ones = accuracies(**costs, combine=(lambda s: s.hyper["combine"] == "prob", 0.3))
+    assert signs(NOTES, analysed(NOTES, open_ones, seeds=2))[7] == "+"
     some = {key[0] for key in find(NOTES).runs(find(NOTES).settings["overnight"])}
-    assert some == {"choice", "rate", "0.1", "0.05", "0.1, symmetric pixels"}  # the printed rate, its own, other inputs
+    assert some == {
+        "choice",
+        "part",
+        "rate",
+        "0.1",
+        "0.05",
+        "0.1, symmetric pixels",
+    }  # the printed rate, its own, other inputs
 
     def without_controls(key, spec):
         return None if spec.hyper.get("supervisors") == "supervisor_none" else accuracies(**costs)(key, spec)
 
     assert signs(NOTES, analysed(NOTES, without_controls, seeds=2))[:2] == ".."
     text = find(NOTES).answer(good)
-    assert "+10.0" in text and "supervisor brings +5.0" in text and "mixing while idle +2.0" in text
-    fedrep = good["parts"].set_index("arm").loc["FedRep as clients receive it"]
-    assert fedrep["the method's lead over it"].startswith("+10.00")
+    for place in ("At Dir(0.1) FedSimSup is +10.0", "At Dir(0.5) FedSimSup is +10.0"):
+        assert place in text
+    assert "supervisor is worth +5.0" in text and "mixing while idle +2.0" in text
+    fedrep = good["parts"].set_index(["task", "arm"])["the method's lead over it"]
+    for name in ("Dir(0.1)", "Dir(0.5)"):
+        assert fedrep[name, "FedRep as clients receive it"].startswith("+10.00")
 
 
 def test_every_choice_of_the_notes_changes_what_it_says():
     s = find(NOTES).settings["paper"]
-    base = next(spec for spec in notes.bases(s) if spec.method == "fedsimsup")
+    base = next(spec for spec in notes.bases(s, 0.1) if spec.method == "fedsimsup")
     found = [changed_fields(notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in notes.CHOICES]
     alone = {"hyper.supervisors", "hyper.tau_s", "hyper.tau_theta"}
     assert found == [
@@ -191,12 +206,13 @@ def test_runs_that_diverge_are_counted():
         bad = bad and spec.lr == 0.1 and spec.pixels == "standardised"
         points = {"fedsimsup": ("agg", "post"), "fedrep": ("recv", "post")}.get(spec.method, ("post",))
         made = made_up(spec, dict.fromkeys(points, 0.4))
-        return RunResult(spec, "diverged", error="training diverged") if bad else made
+        return RunResult(spec, "diverged", error=str(Diverged(3, 17, 2))) if bad else made
 
     found = analysed(NOTES, make, "overnight", seeds=2)["stability"].set_index(["rate", "method"])
-    column = "mean accuracy of the others, %"
-    assert found.loc[("0.1", "fedsimsup")][["runs", "of them diverged", column]].values.tolist() == [[2, 2, ""]] * 2
-    assert found.loc[("0.1", "fedavg")][["runs", "of them diverged", column]].values.tolist() == [[2, 1, "40.0"]] * 2
+    columns = ["runs", "of them diverged", "in round", "mean over clients, %"]
+    assert found.loc[("0.1", "fedsimsup"), columns].values.tolist() == [[2, 2, "17, 17", ""]] * 2
+    assert found.loc[("0.1", "fedavg"), columns].values.tolist() == [[2, 1, "17", "40.0"]] * 2
+    assert set(found.loc[("0.1", "local"), "of all test images, %"]) == {"40.0 (40.0, 40.0)"}
     for how in ("0.05", "0.1, symmetric pixels"):
         assert found.loc[(how, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
 
@@ -208,4 +224,8 @@ def test_label_counts_tell_labels():
     assert known.loc["the client's own counts"].tolist() == ["100.0", "0.00"]
     assert known.loc["the counts of all clients together"].tolist() == ["66.7", "0.92"]
     same = label_secrets([np.array([[8, 8], [4, 4]])]).set_index("what is known")
-    assert same.iloc[0].tolist() == same.iloc[1].tolist() == ["50.0", "1.00"]
+    assert same.loc["the counts of all clients together"].tolist() == ["50.0", "1.00"]
+    unlike = label_secrets([np.array([[9, 1], [5, 5]]), np.array([[7, 3], [5, 5]])]).set_index("what is known")
+    right = unlike.loc["the client's own counts", "label guessed right, %"]
+    low, high = map(float, right.partition("[")[2].rstrip("]").split(","))
+    assert right.startswith("65.0 [") and 50 <= low < 65 < high <= 90

@@ -73,8 +73,9 @@ class Sensitivity:
         its difference from the same run without the choice.
 
         effects: their means over the seeds that all choices have, in points: task, code, choice, method, mean, low,
-        high, seeds; _effects: the means by (task, method, choice), as draws; _clients: what they are of. Clients are
-        paired where both runs divide the data alike. found: results of `runs`, some may be missing.
+        high, seeds, size, the mean over these seeds of what the effect is without its sign; _effects: the means by
+        (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide the data
+        alike. found: results of `runs`, some may be missing.
         """
         codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
         for (choice, task, method, seed), r in found.items():
@@ -99,19 +100,26 @@ class Sensitivity:
             keys = [key for key in dict.fromkeys(zip(tidy["task"], tidy["method"], tidy["choice"]))
                     if "|".join(key) in there]  # fmt: skip
             effects = {key: m["|".join(key)] - m[f"{key[0]}|{key[1]}|{BASE}"] for key in keys}
-        shown, seeds = [], clients.groupby("run")["seed"].nunique() if len(clients) else {}
+        shown, seeds = [], clients.groupby("run")["seed"].unique() if len(clients) else {}
         for (task, method, choice), effect in effects.items():
             i = Interval.of(effect)
             about = (task, codes.get(choice, ""), choice, method)
-            shown.append((*about, i.value, i.low, i.high, seeds[f"{task}|{method}|{choice}"]))
-        shown = pd.DataFrame(shown, columns=["task", "code", "choice", "method", "mean", "low", "high", "seeds"])
+            own = seeds[f"{task}|{method}|{choice}"]
+            each = only(tidy, task=task, method=method, choice=choice)
+            size = each.loc[each["seed"].isin(own), "effect"].abs().mean()
+            shown.append((*about, i.value, i.low, i.high, len(own), size))
+        columns = ["task", "code", "choice", "method", "mean", "low", "high", "seeds", "size"]
+        shown = pd.DataFrame(shown, columns=columns)
         return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_clients": clients}
 
-    def mean_effects(self, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-        """Effects on the method, means over tasks, as draws by choice; without those of chance."""
-        chance, by_choice = {choice.name for choice in self.choices if choice.code == CHANCE}, {}
+    def mean_effects(self, tables: Mapping[str, pd.DataFrame], left_open: bool = False) -> pd.DataFrame:
+        """Effects on the method, means over tasks, as draws by choice; without those of chance. left_open: only of
+        choices that the paper leaves open."""
+        out = {choice.name for choice in self.choices
+               if choice.code == CHANCE or left_open and not choice.left_open} | {BASE}  # fmt: skip
+        by_choice = {}
         for (_, method, name), effect in tables["_effects"].items():
-            if method == self.method and name not in chance | {BASE}:
+            if method == self.method and name not in out:
                 by_choice.setdefault(name, []).append(effect)
         return pd.DataFrame({name: sum(own) / len(own) for name, own in by_choice.items()})
 

@@ -1,22 +1,36 @@
-"""Which runs diverge, and what the others reach."""
+"""Which runs diverge, when, and what the others reach."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from fedlib.engine.result import RunResult
 
-COLUMNS = ["rate", "method", "task", "runs", "of them diverged", "mean accuracy of the others, %"]
+WHAT = ["rate", "method", "task"]
+COLUMNS = [*WHAT, "runs", "of them diverged", "in round", "mean over clients, %", "of all test images, %"]
+ROUND = re.compile(r"in round (\d+)")
 
 
-def stability(found: Mapping[tuple[float, str, str, int], RunResult], metric: str = "client_mean") -> pd.DataFrame:
-    """One row a learning rate, method and task; found: results by these and seed, diverged ones among them."""
-    lines = [(*key[:3], 100 * r.final(metric) if r.status == "finished" else None) for key, r in found.items()]
-    frame = pd.DataFrame(lines, columns=[*COLUMNS[:3], "accuracy"]).astype({"accuracy": float})
-    groups = frame.groupby(COLUMNS[:3], sort=False)["accuracy"]
-    return pd.DataFrame(
-        [(*key, len(own), own.isna().sum(), f"{own.mean():.1f}" if own.notna().any() else "") for key, own in groups],
-        columns=COLUMNS,
-    )
+def stability(found: Mapping[tuple[str, str, str, int], RunResult]) -> pd.DataFrame:
+    """One row a learning rate, method and task: how many runs there are, how many of them diverged and in which rounds,
+    and the accuracy of the others, by seed; found: results by these and seed, diverged ones among them."""
+    lines, groups = [], {}
+    for (*what, _), r in found.items():
+        groups.setdefault(tuple(what), []).append(r)
+    for what, runs in groups.items():
+        whole = [r for r in runs if r.status == "finished"]
+        rounds = ["?" if (said := ROUND.search(r.error)) is None else said[1] for r in runs if r.status != "finished"]
+        read = (by_seed([100 * r.final(metric) for r in whole]) for metric in ("client_mean", "pooled"))
+        lines.append((*what, len(runs), len(rounds), ", ".join(rounds), *read))
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def by_seed(values: list[float]) -> str:
+    """The mean, and where there are several all of them."""
+    if len(values) < 2:
+        return "".join(f"{value:.1f}" for value in values)
+    return f"{np.mean(values):.1f} ({', '.join(f'{value:.1f}' for value in values)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.uncertainty import units
@@ -44,11 +45,11 @@ def less_accurate(method: str, *names: str) -> Check:
     return check
 
 
-def ahead(arm: str, *others: str) -> Check:
-    """Is an arm (`fedlib.analysis.arms`) above each of the others?"""
+def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
+    """Is an arm (`fedlib.analysis.arms`) above each of the others? table: that of the arms' draws."""
 
     def check(tables: Tables) -> Verdict:
-        m = tables["_parts"]
+        m = tables.get(table, pd.DataFrame())
         if lacks := [name for name in (arm, *others) if name not in m]:
             return not_tested(f"without {', '.join(lacks)}")
         leads = {name: m[arm] - m[name] for name in others}
@@ -65,7 +66,7 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
 
     @with_all(sensitivity)
     def check(tables: Tables, chance: float) -> Verdict:
-        moved = sensitivity.mean_effects(tables)
+        moved = sensitivity.mean_effects(tables, left_open=True)
         size = moved.iloc[0].abs()
         largest, above = (
             size.idxmax(),

@@ -15,7 +15,8 @@ from fedlib.figures.looks import proper
 def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
     """What every choice does to accuracy, one panel a task.
 
-    effects: task, code, choice, method, mean, low, high, seeds (of `fedlib.analysis.sensitivity.Sensitivity.effects`).
+    effects: task, code, choice, method, mean, low, high, seeds, size (of
+    `fedlib.analysis.sensitivity.Sensitivity.effects`).
     """
     tasks, names = list(effects["task"].unique()), effects.loc[effects["code"] != "", "choice"].unique()
     figure, (axes,) = axes_of(3.4 + 3.6 * len(tasks), 0.28 * len(names) + 1.2, 1, max(1, len(tasks)), sharey=True)
@@ -27,18 +28,18 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure:
 
 
 def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
-    """What every choice does to accuracy, in points, with 95 % intervals; grey: what chance does to `method`.
+    """What every choice does to accuracy, in points, with 95 % intervals; grey: what another seed does to `method`.
 
     The axis is as long as `method` needs; what another one has beyond it is written at the edge, with an arrow.
 
-    effects: code, choice, method, mean, low, high, seeds; names: choices from top to bottom.
+    effects: code, choice, method, mean, low, high, seeds, size; names: choices from top to bottom.
     """
     shown, names = effects[effects["code"] != ""], list(names)
     if not names:
         ax.text(0.5, 0.5, "no choice was tried yet", transform=ax.transAxes, ha="center", va="center")
     chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
-    band = chance["mean"].abs().max()
-    ax.axvspan(-band, band, color="#eeeeee", zorder=0)
+    band = chance["size"].max()
+    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed, mean size")
     methods = [method, *sorted(set(shown["method"]) - {method})]
     ends = _ends(shown[shown["method"] == method], band)
     for k, (name, colour) in enumerate(zip(methods, (INK, REFERENCE, PAPER))):
@@ -53,7 +54,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     ax.set_xlim(*ends)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(names)), names)
-    if names and len(methods) > 1:
+    if names:
         ax.legend(frameon=False, loc="best")
     n = int(shown["seeds"].max()) if len(shown) else 0
     ax.set(xlabel=f"effect on accuracy, points; 95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients")

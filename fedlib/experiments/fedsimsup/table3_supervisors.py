@@ -36,7 +36,8 @@ def of_group(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
 
 def repeated(s: dict, row: str, column: str) -> int:
     """Seeds of a cell: another one overnight where the run with small LeNet-5s alone diverges."""
-    return min(s["repeats"], s["seeds"] + 1) if column == task.DIVERGES else s["seeds"]
+    more = min(s["repeats"], s["seeds"] + 1) if column == task.DIVERGES else 0
+    return max(s["seeds"], more)
 
 
 def costs_little(m):
