@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.experiments import about
+from fedlib.experiments import about, find
 
 SCOREBOARD = """# Scoreboard
 
@@ -22,6 +22,13 @@ Each row is a table, a figure or the replication notes of a paper. The last thre
 which verdict, by scale, and on which data. "Own" counts questions that we asked beyond the paper; "checks" counts what
 holds by construction, and only tests this code. [The guide on claims](../notebooks/guides/reading_a_claim.ipynb)
 explains the verdicts. `fedlib report --scoreboard` writes this page from the stored results."""
+
+POINTS = (
+    "Where a model is tested: `glob` the server's one model; `recv` the model as a client receives it, shared part and "
+    "own part together; `agg` the own mixture that it receives; `post` the model after the client's local training; "
+    "`ft(k)` after k epochs on the client's own data. n is the number of seeds; a comparison of methods uses only the "
+    "seeds that all of them have, so that a mean in a claim can differ from the one in the table."
+)
 
 SCALES = {"quick": "quick profile", "overnight": "overnight", "paper": "paper's settings"}
 
@@ -111,8 +118,19 @@ def _listed(value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def section(item: dict, to_home: str) -> list[str]:
-    """An item as paragraphs of Markdown; to_home: the way from the report to the project folder."""
+def smaller(item: dict) -> str:
+    """What the item's profile has smaller than the paper, in a sentence; "" at the paper's own settings."""
+    try:
+        declared = find(item["item"])
+    except FedlibError:  # saved by another version
+        return ""
+    what = {"quick": declared.smaller, "overnight": declared.smaller_overnight}.get(item["profile"], "")
+    return f"**Smaller than in the paper:** {what}." if what else ""
+
+
+def section(item: dict, to_home: str, told: bool = False) -> list[str]:
+    """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
+    answer is on the page already."""
     settings = ", ".join(f"{k} = {_listed(v)}" for k, v in item["settings"].items())
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing")
@@ -124,18 +142,20 @@ def section(item: dict, to_home: str) -> list[str]:
             else []
         ),
         *([f"**{diverged(item)}** <sub>{counted(item['diverged'])}</sub>"] if item.get("diverged") else []),
-        *([item["answer"]] if item.get("answer") else []),
+        *([item["answer"]] if item.get("answer") and not told else []),
+        *([shrunk] if (shrunk := smaller(item)) else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
         f"![{item['title']}]({to_home}{item['figure']})",
         *_table(item, "compare", to_home),
     ]
     for name, caption in item.get("shown", {}).items():
         parts += [f"**{caption}**", *_table(item, name, to_home)]
+    there = f"{len(item['runs']) - len(missing)} of {len(item['runs'])}" if missing else str(len(item["runs"]))
     return [
         *parts,
-        markdown(pd.DataFrame(item["claims"])),
-        f"<sub>{len(item['runs'])} runs{_each_run(item, to_home)}. "
-        f"{' · '.join(origin(p) for p in item['provenance'])}</sub>",
+        markdown(pd.DataFrame(item["claims"]).drop(columns="margin", errors="ignore")),
+        f"<sub>{there} runs{_each_run(item, to_home)}. "
+        f"{' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
     ]
 
 
@@ -145,7 +165,7 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     if frame.empty:
         return ["None."]
-    shown = markdown(few_decimals(frame))
+    shown = markdown(side_by_side(few_decimals(frame)))
     if COLUMN not in frame or not frame[COLUMN].any():
         return [shown]
     ask = f"fedlib why {item['item']} ROW --profile {place_of_saved(item)}"
@@ -156,6 +176,35 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
 def few_decimals(frame: pd.DataFrame) -> pd.DataFrame:
     """A saved table of texts as it is shown: numbers with few decimals, and without its column of runs."""
     return frame.drop(columns=COLUMN, errors="ignore").map(_short)
+
+
+PAIR = re.compile(r"(?P<column>.+): (?P<what>paper|ours|difference)(?:, (?P<data>.+))?")
+
+
+def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
+    """A comparison whose columns have a "paper" and an "ours" each: one column for both, ours first."""
+    named = {name: match for name in frame.columns if (match := PAIR.fullmatch(name))}
+    columns = dict.fromkeys(match["column"] for match in named.values())
+    of = {(match["column"], match["what"]): name for name, match in named.items()}
+    if (
+        not named
+        or len(named) != len(of)
+        or any((column, what) not in of for column in columns for what in ("paper", "ours"))
+    ):
+        return frame
+
+    def cell(row, column: str) -> str:
+        ours, paper, away = (row.get(of.get((column, what)), "") for what in ("ours", "paper", "difference"))
+        printed = re.sub(r"^a curve; no numbers printed$", "", paper)
+        beside = f"paper {printed}{f' ({away})' if away else ''}" if printed else ""
+        return "<br>".join(filter(None, (ours, beside)))
+
+    made = frame[[name for name in frame.columns if name not in named]].copy()
+    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same"}
+    ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
+    for column in columns:
+        made[f"{column} ({ours})" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
+    return made
 
 
 def _each_run(item: dict, to_home: str) -> str:
@@ -219,10 +268,11 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         'where a 95 % interval, over seeds and clients, reaches over its line. "(Ours)" marks questions that we asked '
         'beyond the paper, "(Check)" what holds by construction and tests this code.',
         summed_up(items),
+        POINTS,
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),
-        *(part for item in items for part in section(item, "../")),
+        *(part for item in items for part in section(item, "../", told=item in telling)),
     ]
 
 
@@ -231,10 +281,11 @@ def summed_up(items: list[dict]) -> str:
     claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
     small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
     said = tally(claims["paper"]) if claims["paper"] else "nothing has been run yet"
-    parts = [f"**At the paper's own settings:** {said}."]
+    names = {p: ", ".join(i["item"].split("/")[1] for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
+    parts = [f"**At the paper's own settings** ({names['paper'] or 'no item'}): {said}."]
     if claims["overnight"]:
-        night = "**Overnight, on the paper's images, of which there are fewer, in fewer rounds:**"
-        parts.append(f"{night} {tally(claims['overnight'])}.")
+        night = "**Overnight, on the paper's images, of which there are fewer, in fewer rounds**"
+        parts.append(f"{night} ({names['overnight']}): {tally(claims['overnight'])}.")
     if small:
         why = "Only in the quick profile, on small data, so that the paper's numbers cannot be expected:"
         parts.append(f"{why} {', '.join(small)}.")
