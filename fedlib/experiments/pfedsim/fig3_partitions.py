@@ -10,9 +10,9 @@ from fedlib.data.facts import known_class_sizes
 from fedlib.data.partition import draw_counts
 from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.pfedsim.client_sizes import CLIENTS, OF_TABLE_4, drawn_sizes, printed_sizes, printed_std_inside
-from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET
+from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET, SEED
 
-AGAIN, SEED = "the paper's clients, drawn again", 42  # the seed of the reference code
+AGAIN = "the paper's clients, drawn again"
 DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose classes are equally large
 
 

@@ -15,7 +15,7 @@ ITEM = TABLE.item(
     claim="pFedSim is more accurate than local training and ten federated methods, whatever the heterogeneity.",
     smaller=task.SMALLER,
     smaller_overnight=task.SMALLER_OVERNIGHT,
-    settings=per_profile(task.SETTINGS, overnight=task.OVERNIGHT, methods=METHODS),
+    settings=per_profile(task.SETTINGS, overnight=task.OVERNIGHT, methods=METHODS, **task.ON_OWN),
     minutes={"smoke": 0.5, "quick": 1.5, "overnight": 100, "paper": 100},
     claims=(
         Claim("pFedSim is the most accurate of all twelve methods at both alphas.", best("pfedsim", METHODS)),

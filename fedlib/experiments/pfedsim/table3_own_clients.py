@@ -15,9 +15,8 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.paper_numbers import paper_table, partition_of
-from fedlib.experiments.pfedsim.fig3_partitions import SEED
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
-from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, SETTINGS, SMALLER, every_method
+from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
 
 REFERENCE, PROPER = "reference", "proper"
 # pixels from 0 to 255 with the statistics of scaled ones, batches always in the same order, FedProx's mean uniform
@@ -49,13 +48,12 @@ MIXING = {
 CLOSEST = ("pfedsim", "fedper", "fedrep", "fedbn", "fedavg", "ffedap", "local", *MIXING)  # more seeds in paper
 SEARCHED = ("pfedsim", "fedper", "fedavg")
 TESTED_AT = {"ffedap": "agg"}  # the reference code tests it as freshly mixed; the other methods as they are everywhere
-OWN = ("local", "fedbn", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")  # a client has a model of its own
+PERSONAL = ("local", "fedbn", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")  # a client has a model of its own
 
 
 def task_of(s: dict, column: str) -> dict:
     reading, alpha = COLUMNS[column]
-    clients = {"scheme": "dirichlet_reference", "partition_seed": SEED, "test_fraction": 0.5}
-    return {**s, **clients, "alpha": alpha, **(READINGS | SEARCH)[reading](s)}
+    return {**s, **CLIENTS[OWN], "alpha": alpha, **(READINGS | SEARCH)[reading](s)}
 
 
 def rows(s: dict) -> dict[str, dict]:
@@ -153,7 +151,7 @@ ITEM = TABLE.item(
              below(["fedper"], ["pfedsim"], **ON)),
         ours("It is above FedPer after local training too.", below(["fedper"], ["pfedsim"], point="post", **ON)),
         ours("It is the most accurate of the methods with a model for each client, all tested after local training.",
-             best("pfedsim", ("fedbn", "fedper"), among=OWN, point="post", **ON)),
+             best("pfedsim", ("fedbn", "fedper"), among=PERSONAL, point="post", **ON)),
         ours("Over FedPer after local training nothing that was changed alone gives it the printed lead.",
              nothing_lifts),
         ours("Mixing extractors helps: pFedSim is above itself without partners, at both alphas with either inputs.",

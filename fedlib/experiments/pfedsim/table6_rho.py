@@ -12,7 +12,8 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.paper_numbers import paper_table, partition_of
-from fedlib.experiments.pfedsim.task import DIRICHLET, OVERNIGHT, SETTINGS, SMALLER, SMALLER_OVERNIGHT, of_column
+from fedlib.experiments.pfedsim import task
+from fedlib.experiments.pfedsim.task import DIRICHLET, of_column
 
 RHO = {rho: f"pfedsim, rho = {rho:g}" for rho in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}
 REFERENCES = ("local", "fedper")  # FedAvg is rho = 1
@@ -65,9 +66,9 @@ SWEEP = {"among": tuple(RHO.values())}
 ITEM = TABLE.item(
     title="pFedSim Table 6: the generalisation ratio rho",
     claim="Some rounds of FedAvg before personalisation help; how many matters little between 30 and 70 %.",
-    smaller=SMALLER,
-    smaller_overnight=SMALLER_OVERNIGHT,
-    settings=per_profile(SETTINGS, overnight=OVERNIGHT, methods=("pfedsim", *REFERENCES)),
+    smaller=task.SMALLER,
+    smaller_overnight=task.SMALLER_OVERNIGHT,
+    settings=per_profile(task.SETTINGS, overnight=task.OVERNIGHT, methods=("pfedsim", *REFERENCES), **task.ON_OWN),
     minutes={"smoke": 0.5, "quick": 1, "overnight": 60, "paper": 60},
     analyse=analyse,
     shown={"drawn": "Who was personalised: clients drawn after T_g, and the others, who still have FedAvg's model, %"},
