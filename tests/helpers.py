@@ -118,7 +118,7 @@ def changed_fields(spec, base) -> set[str]:
         f"{name}.{key}"
         for name in ("hyper", "partition", "model_options")
         for key in pairs[name][0]
-        if pairs[name][0][key] != pairs[name][1][key]
+        if pairs[name][0][key] != pairs[name][1].get(key)
     }
     plain = {name for name, (a, b) in pairs.items() if a != b and not isinstance(a, dict)}
     return own | plain

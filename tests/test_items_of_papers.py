@@ -53,8 +53,9 @@ def specs(name: str, profile: str = "paper") -> list:
 @pytest.mark.parametrize(
     ("one", "other", "shared"),
     [
-        ("pfedsim/table3_accuracy", "pfedsim/table6_rho", 6),  # Local, FedPer, and pFedSim at rho = 0.5
-        ("pfedsim/table3_accuracy", "pfedsim/notes", 24),
+        ("pfedsim/table3_accuracy", "pfedsim/table6_rho", 18),  # Local, FedPer, and pFedSim at rho = 0.5
+        ("pfedsim/table3_accuracy", "pfedsim/notes", 72),
+        ("pfedsim/table3_accuracy", "pfedsim/table3_own_clients", 72),  # its proper reading
         ("pfedsim/table2_similarity_metrics", "pfedsim/fig1_cka", 5),
         ("pfedsim/table2_similarity_metrics", "pfedsim/fig2_classifier_similarity", 5),
         ("pfedsv/fig7_relevance", "pfedsv/figs8_10_communication", 10),  # pFedSV and FedFomo, five seeds
@@ -398,10 +399,17 @@ def column(spec) -> str:
 
 
 def test_every_choice_of_pfedsims_notes_changes_one_thing_and_two_go_together():
-    s = find(NOTES).settings["paper"]
-    (base,) = [spec for key, spec in find(NOTES).runs(s).items() if key == ("table", "pfedsim", "Dir(0.1)", 0)]
-    found = [changed_fields(sim_notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in sim_notes.CHOICES]
-    assert found == [
+    found = {}
+    for profile in ("quick", "paper"):
+        s = find(NOTES).settings[profile]
+        (base,) = [spec for key, spec in find(NOTES).runs(s).items() if key == ("table", "pfedsim", "Dir(0.1)", 0)]
+        made = [sim_notes.SENSITIVITY.otherwise(choice, s, base) for choice in sim_notes.CHOICES]
+        found[profile] = [changed_fields(spec, base) for spec in made]
+    assert found["paper"][:10] == found["quick"][:10] and found["paper"][12] == found["quick"][12]
+    assert base.scheme == "dirichlet_reference" and base.partition_seed == 42  # the paper's clients; else our own
+    for spec, cap in zip(made[10:12], (False, True)):
+        assert (spec.scheme, spec.partition_seed, spec.partition["cap"]) == ("dirichlet", 0, cap)
+    assert found["quick"] == [
         {"hyper.phi"}, {"hyper.phi", "hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_refresh"},
         {"hyper.phi_refresh"}, {"hyper.max_age"}, {"hyper.phi_bias"}, {"bn_stats"}, {"model_options.pools"},
         {"partition.cap"}, {"partition_seed"}, {"seed"},
@@ -454,7 +462,7 @@ def test_cells_far_from_the_paper_are_on_the_papers_data_only():
 
 def test_runs_with_one_thing_changed_are_among_the_readings():
     s = {**find(NOTES).settings["paper"], "methods": ("local", "fedavg")}
-    found = {key: made_up(spec, PRINTED[spec.method, column(spec)] + (0.0 if spec.partition_seed else 0.05))
+    found = {key: made_up(spec, PRINTED[spec.method, column(spec)] + (0.05 if spec.partition_seed == 42 else 0.0))
              for key, spec in find(NOTES).runs(s).items()
              if spec.method != "pfedsim" and key[0] != "harder"}  # fmt: skip
     cells = find(NOTES).analyse(s, found)["cells"].set_index(["column", "method"])
@@ -493,7 +501,7 @@ def test_our_partition_beside_other_draws():
     for z, status in (([0.1, -1.9], "reproduced"), ([0.1, -2.1], "not reproduced")):
         assert item.claims[5].check({"draws": found.assign(z=z)}).status == status
     text = item.answer({**notes(strong), "draws": found.assign(z=[2.5, 0.0])})
-    assert "Our partition at Dir(0.1) is an easy one" in text and "Our partition at Dir(0.5)" not in text
+    assert "Partition 0 at Dir(0.1) is an easy one" in text and "Partition 0 at Dir(0.5)" not in text
 
 
 # pFedSV's figures -----------------------------------------------------------------------------------------------------

@@ -15,10 +15,12 @@ from fedlib.figures.base import PAPER, axes_of, colours, styled
 def leads(found: pd.DataFrame, printed: Mapping[str, float]) -> Figure:
     """A panel for every Dir(alpha), a line for every reading: points by which pFedSim is ahead.
 
-    found: column ("reading, Dir(alpha)"), over (whom), difference, low, high; printed: the paper's lead over the first
-    of them by Dir(alpha), a dashed line.
+    found: column ("reading, Dir(alpha)"), over (whom), difference, low, high, seeds; printed: the paper's lead over the
+    first of them by Dir(alpha), a dashed line.
     """
     parts = found["column"].astype(str).str.extract("(?P<reading>.*), (?P<alpha>.*)")
+    fewest = found.groupby(parts["reading"])["seeds"].min()
+    parts["reading"] += parts["reading"].map(lambda name: f" ({fewest[name]:g} seed{'s' if fewest[name] > 1 else ''})")
     found = found.assign(mean=found["difference"]).join(parts)
     names, others = list(dict.fromkeys(found["reading"])), list(dict.fromkeys(found["over"]))
     panels = [title for title in printed if title in set(found["alpha"])] or list(printed)[:1]

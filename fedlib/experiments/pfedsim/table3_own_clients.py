@@ -7,9 +7,10 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.accuracies import differences
+from fedlib.analysis.accuracies import differences, ranks
 from fedlib.analysis.readings import Reading
 from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
@@ -35,6 +36,7 @@ SEARCH = {
 COLUMNS = {
     f"{reading}, {title}": (reading, alpha) for reading in READINGS | SEARCH for title, alpha in DIRICHLET.items()
 }
+READINGS_IN_WORDS = {REFERENCE: "the reference code's inputs", PROPER: "proper inputs"}
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
@@ -84,11 +86,20 @@ TABLE = AccuracyTable(
 )
 
 
+INPUTS = {
+    PROPER: "proper pixels, shuffled batches", "reference pixels alone": "reference pixels, shuffled batches",
+    "reference batches alone": "proper pixels, fixed batches", REFERENCE: "reference pixels, fixed batches",
+}  # fmt: skip
+TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
+
+
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     """Besides the table's: leads, pFedSim after local training over FedPer and over itself without partners, in every
-    column; _leads: draws of its lead over FedPer where both are tested after local training; rounds: accuracy by
-    evaluated round and point; _paper: `printed_leads`."""
+    column; _leads: draws of its lead over FedPer where both are tested after local training; inputs: what pixels and
+    batches do to single methods; rounds: accuracy by evaluated round and point; _paper: `printed_leads`."""
     tables = TABLE.analyse(s, found)
+    printed = {name: only_rows(tables[name], METHODS) for name in ("tidy", "_clients", "_printed")}
+    tables["ranks"] = ranks(printed, {})  # among the rows of Table 3: those of Table 6 are one of them seven times
     compared = {
         "FedPer as received": differences(tables, "pfedsim", "fedper"),
         "FedPer after local training": differences(tables, "pfedsim", "fedper", point="post"),
@@ -96,13 +107,50 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     }
     leads = compared["FedPer after local training"][1]
     shown = pd.concat([table.assign(over=over) for over, (table, _) in compared.items()])
-    shown = shown[["column", "over", "difference", "low", "high"]]
+    counted = {
+        column: len(shared_seeds(only_rows(own, ("pfedsim", "fedper")), "row"))
+        for column, own in tables["tidy"].groupby("column")
+    }
+    shown = shown[["column", "over", "difference", "low", "high"]].assign(seeds=shown["column"].map(counted))
     lines = [
         (column, row, seed, h["point"], h["round"], h["pooled"])
         for (row, column, seed), r in found.items() if row in SEARCHED for h in r.history
     ]  # fmt: skip
     rounds = pd.DataFrame(lines, columns=["column", "row", "seed", "point", "round", "accuracy"])
-    return {**tables, "leads": shown, "_leads": leads, "rounds": rounds, "_paper": printed_leads()}
+    return {
+        **tables,
+        "leads": shown,
+        "_leads": leads,
+        "inputs": inputs(tables),
+        "rounds": rounds,
+        "_paper": printed_leads(),
+    }
+
+
+def only_rows(table: pd.DataFrame, rows) -> pd.DataFrame:
+    return table[table["row"].isin(rows)]
+
+
+def inputs(tables) -> pd.DataFrame:
+    """What the code's pixels and batches do, apart and together: accuracy in percent, and its difference from proper
+    inputs with the interval, over the seeds that all four have. One row an alpha and kind of input."""
+    clients, lines = tables["_clients"], []
+    for title in DIRICHLET:
+        columns = {f"{reading}, {title}": name for reading, name in INPUTS.items()}
+        line = {name: {"task": title, "inputs": name} for name in columns.values()}
+        for row, point in TESTED:
+            own = clients[clients["column"].isin(columns) & (clients["row"] == row) & (clients["point"] == point)]
+            shared = shared_seeds(own, "column") if own["column"].nunique() == len(columns) else set()
+            if not shared:
+                continue
+            own = own[own["seed"].isin(shared)]
+            m = 100 * draws(own, "accuracy", ["column"], "client", "weight")
+            for column, name in columns.items():
+                away = Interval.of(m[column] - m[f"{PROPER}, {title}"]).text()
+                beside = "" if name == INPUTS[PROPER] else f", {away}"
+                line[name][f"{row}, {point} (n={len(shared)})"] = f"{m[column].iloc[0]:.1f}{beside}"
+        lines += line.values()
+    return pd.DataFrame(lines)
 
 
 def printed_leads() -> pd.DataFrame:
@@ -127,11 +175,27 @@ def most_accurate(reading: str):
     return best("pfedsim", METHODS, among=METHODS, columns=[c for c in MAIN if COLUMNS[c][0] == reading])
 
 
+def answer(tables) -> str:
+    """Is pFedSim ahead on the paper's clients, of whom, and when? From the numbers."""
+    leads, said = tables["leads"].set_index(["column", "over"]), []
+    for reading, name in READINGS_IN_WORDS.items():
+        columns = [column for column in MAIN if COLUMNS[column][0] == reading]
+        told = []
+        for over in dict.fromkeys(tables["leads"]["over"]):
+            texts = [
+                f"{ALPHA_OF[column]} {r.difference:+.1f} [{r.low:+.1f}, {r.high:+.1f}]"
+                for column in columns if (column, over) in leads.index for r in [leads.loc[column, over]]
+            ]  # fmt: skip
+            told += [f"over {over} {', '.join(texts)}"] if texts else []
+        said += [f"With {name} pFedSim's lead after local training is, in points, {'; '.join(told)}."] if told else []
+    return " ".join(said)
+
+
 ON = {"columns": MAIN}
 ITEM = TABLE.item(
     title="pFedSim Table 3 on the paper's own clients, with the reference code's inputs and with proper ones",
     claim="On the clients that the paper had, with the inputs that its code had, pFedSim is the most accurate method.",
-    smaller=f"{SMALLER}; six methods instead of twelve, one seed, two of the five things that are changed alone",
+    smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one variant that does not mix",
     settings=per_profile(
         SETTINGS, methods=[("local", "fedper", "pfedsim"), ("local", "fedavg", "fedbn", "fedper", "fedrep", "pfedsim"),
                            METHODS],
@@ -141,7 +205,10 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.5, "quick": 1, "paper": 450},
     analyse=analyse,
     figure=lambda tables: figures.leads(tables["leads"], tables["_paper"].iloc[0].to_dict()),
-    shown={**EXTRAS, "leads": "Lead of pFedSim after local training, points"},
+    answer=answer,
+    shown={**EXTRAS, "leads": "Lead of pFedSim after local training, points",
+           "inputs": "What the code's pixels and batches do, apart and together: accuracy, %, and the difference from "
+           "proper inputs, points"},
     claims=(
         Claim("With the reference code's inputs pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(REFERENCE)),
