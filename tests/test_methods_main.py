@@ -4,6 +4,7 @@ limits."""
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from math import exp, log, sqrt
 
 import numpy as np
@@ -1055,6 +1056,18 @@ def test_supervisors_of_different_architectures():
 def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
     with pytest.raises(BadValue, match="supervisor_sixht"):
         tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
+
+
+def test_a_supervisor_larger_than_the_model_is_accepted_and_said():
+    larger, smaller = (set_up(tiny("fedsimsup", hyper={"supervisors": name})) for name in ("mcmahan_cnn", SUPERVISOR))
+    sizes = [run.work.model.sibling(run.groups[0]).num_parameters["model"] for run in (larger, smaller)]
+    own = larger.work.model.num_parameters["model"]
+    assert sizes[1] < own < sizes[0]
+    with pytest.warns(UserWarning, match=rf"supervisor mcmahan_cnn has {sizes[0]:,} parameters, the model {own:,}"):
+        larger.method.init(larger.work.model, larger.setting)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        smaller.method.init(smaller.work.model, smaller.setting)
 
 
 # names of clients -----------------------------------------------------------------------------------------------------

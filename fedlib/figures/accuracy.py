@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
-from fedlib.figures.looks import proper
+from fedlib.figures.looks import proper, titled
 
 SERIES = (("o", INK, 5), ("s", REFERENCE, 4))  # ours, one after the other: marker, colour, size
 ABREAST = 4  # most panels side by side
@@ -42,7 +42,8 @@ def accuracies(cells: pd.DataFrame) -> Figure:
             y = np.array([rows.index(row) for row in points["row"]]) + shifts[name]
             interval(ax, y, points, *styles[name], label=name, horizontal=True)
         ends = own[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
-        ax.set(title=column, xlabel="accuracy, %", xlim=(max(0, ends.min().min() - 4), min(100, ends.max().max() + 4)))
+        ax.set(title=titled(column), xlabel="accuracy, %")
+        ax.set_xlim(max(0, ends.min().min() - 4), min(100, ends.max().max() + 4))
     axes[0].set_yticks(range(len(rows)), map(proper, rows))
     axes[0].invert_yaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)

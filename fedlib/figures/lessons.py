@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, name_lines, styled, thinned
-from fedlib.figures.looks import colour_of, looks, proper
+from fedlib.figures.looks import colour_of, looks, proper, titled
 
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
@@ -30,7 +30,7 @@ def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str
             x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looked[name]
             ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=proper(name))
             ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
-        ax.set(title=title, xlabel=xlabel)
+        ax.set(title=titled(title), xlabel=xlabel)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
     for row in axes:

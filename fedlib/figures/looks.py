@@ -41,6 +41,16 @@ def proper(row: str) -> str:
     return proper_name(method) + rest
 
 
+DATA = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet"}
+
+
+def titled(column: str) -> str:
+    """A column of a table as the title of a panel: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"."""
+    for name, written in DATA.items():
+        column = re.sub(rf"\b{name}\b", written, column)
+    return re.sub(r"(, \d+)$", r"\1 clients", column)
+
+
 @functools.cache
 def colour_of(name: str) -> str | None:
     """The colour of the method with this code or proper name, None if there is no such method."""

@@ -3,6 +3,7 @@ how they start and how scores are joined (FedSimSup)."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from math import log
 
@@ -50,7 +51,10 @@ class Supervised(Options):
 
     def first_supervisors(self, model, N: int) -> dict:
         """Initial values by architecture, for all clients, stacked [N, ...]."""
-        networks = {kind: model.sibling(kind) for kind in self.siblings}
+        networks, own = {kind: model.sibling(kind) for kind in self.siblings}, model.num_parameters["model"]
+        for kind, size in ((kind, network.num_parameters["model"]) for kind, network in networks.items()):
+            if size > own:
+                warnings.warn(f"the supervisor {kind} has {size:,} parameters, the model {own:,}", stacklevel=2)
         if self.shared_sup_init:
             return {kind: tree.repeat(network.theta0, N) for kind, network in networks.items()}
         return {kind: tree.stack([network.independent(i + 1) for i in range(N)]) for kind, network in networks.items()}
