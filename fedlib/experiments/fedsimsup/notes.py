@@ -196,7 +196,21 @@ def answer(tables) -> str:
     """What FedSimSup's gain over FedRep consists of, and how much of it survives, from the numbers."""
     whole = {name.removeprefix("_parts, "): m for name, m in tables.items() if name.startswith("_parts, ")}
     told = [consists_of(task, m) for task, m in whole.items() if all(arm in m for arm in ARMS.of)]
+    if not told and len(tables["stability"]):
+        return ends_of_training(tables["stability"])
     return " ".join([*told, SENSITIVITY.in_words(tables)])
+
+
+def ends_of_training(found: pd.DataFrame) -> str:
+    """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
+    said, reached = [], "of all test images, %"
+    for rate, own in found.groupby("rate", sort=False):
+        lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
+        ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
+        few, whole = own["of them diverged"].sum(), own["runs"].sum()
+        gone = f"{few} of {whole} runs diverge" + (f" ({', '.join(lost)})" if lost else "")
+        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images right.")
+    return " ".join(said)
 
 
 def consists_of(task: str, m: pd.DataFrame) -> str:
