@@ -81,8 +81,8 @@ def test_groups_of_supervisors_are_read_off_one_run():
     kinds = dict(zip(table3_supervisors.GROUPS.values(), (0.8, 0.6, 0.7)))
     tables = analysed(TABLE3, mixed(kinds, 0.75), seeds=2)
     own = tables["tidy"].groupby("row")["accuracy"].mean()
-    assert own[["transformer", "cnn", "lenet5"]].tolist() == approx([0.8, 0.6, 0.7], abs=0.02)
-    assert 0.6 < own["mixed"] < 0.8 and own["lenet5_homogeneous"] == 0.75
+    assert own[list(table3_supervisors.GROUPS)].tolist() == approx([0.8, 0.6, 0.7], abs=0.02)
+    assert 0.6 < own[table3_supervisors.MIXED] < 0.8 and own[table3_supervisors.SAME] == 0.75
     assert signs(TABLE3, tables)[0] == "+"
     worse = dict(zip(table3_supervisors.GROUPS.values(), (0.5, 0.6, 0.7)))
     assert signs(TABLE3, analysed(TABLE3, mixed(worse, 0.9), seeds=2)) == "-+--"

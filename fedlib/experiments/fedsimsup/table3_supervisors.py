@@ -10,9 +10,10 @@ from fedlib.claims import Claim, apart, below, both, in_columns, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
 
-GROUPS = {"transformer": "supervisor_transformer", "cnn": "supervisor_cnn", "lenet5": "supervisor_sixth"}
-MIXED, SAME = "mixed", "lenet5_homogeneous"  # all clients of the mixed run; a run in which all have a small LeNet-5
-ROWS = (*GROUPS, MIXED, SAME)
+TRANSFORMER, CNN, LENET = "with a transformer", "with a small CNN", "with a small LeNet-5"
+GROUPS = {TRANSFORMER: "supervisor_transformer", CNN: "supervisor_cnn", LENET: "supervisor_sixth"}
+MIXED, SAME = "all three kinds together", "small LeNet-5 for all"  # all clients of the mixed run; another run
+PRINTED = dict(zip(("transformer", "cnn", "lenet5", "mixed", "lenet5_homogeneous"), (*GROUPS, MIXED, SAME)))
 COLUMNS = task.columns_of(cifar10=(0.1, 0.5), cifar100=(0.1, 0.5))
 
 
@@ -45,7 +46,7 @@ def costs_little(m):
     return {"cost": 2 - cost}, f"{apart(cost)} points"
 
 
-TABLE = task.table("3", COLUMNS, rows, row_of=lambda cell: cell["supervisor"], chosen=of_group, seeds=repeated)
+TABLE = task.table("3", COLUMNS, rows, row_of=lambda cell: PRINTED[cell["supervisor"]], chosen=of_group, seeds=repeated)
 
 SMALLER_OVERNIGHT = (
     f"{task.SMALLER_OVERNIGHT.partition('; three seeds')[0]}; one seed, two with 50 clients on CIFAR-10 at Dir(0.5), "
@@ -57,12 +58,12 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.5, "quick": 1, "overnight": 40, "paper": 1500},
     claims=(
         Claim("Clients with a transformer are more accurate than those with a small CNN or LeNet-5.",
-              below(["cnn", "lenet5"], ["transformer"])),
+              below([CNN, LENET], [TRANSFORMER])),
         Claim("All clients of the mixed run together are less accurate than where everybody has a small LeNet-5.",
               below([MIXED], [SAME])),
         Claim("Those with a transformer are above that run at Dir(0.1), and below it at Dir(0.5).",
-              both(below([SAME], ["transformer"], columns=lambda name: "Dir(0.1)" in name),
-                   below(["transformer"], [SAME], columns=lambda name: "Dir(0.5)" in name))),
+              both(below([SAME], [TRANSFORMER], columns=lambda name: "Dir(0.1)" in name),
+                   below([TRANSFORMER], [SAME], columns=lambda name: "Dir(0.5)" in name))),
         ours("The mixed run costs less than 2 points (the paper: 0.6 to 6.3).",
              in_columns(costs_little, (SAME, MIXED))),
     ),
