@@ -57,7 +57,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     if names:
         ax.legend(frameon=False, loc="best")
     n = int(shown["seeds"].max()) if len(shown) else 0
-    ax.set(xlabel=f"effect on accuracy, points; 95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients")
+    ax.set(xlabel=f"effect on accuracy, points\n(95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients)")
 
 
 def _ends(own: pd.DataFrame, band: float) -> tuple[float, float]:
