@@ -293,12 +293,17 @@ def summed_up(items: list[dict]) -> str:
 
 
 def _answers(items: list[dict]) -> list[str]:
-    """What items say in sentences, each with the profile that it was run in and how many of its runs are there."""
-    said = [
-        f"- **{title.partition(': ')[2] or title}** (`{item['profile']}`{_so_far(item)}). {item['answer']}"
-        for item in items
-        if item.get("answer") and (title := item["title"])
-    ]
+    """What items say in sentences, or of their first claim, each with the profile that it was run in and how many of
+    its runs are there."""
+    said = []
+    for item in items:
+        about, _, title = item["title"].partition(": ")
+        where = f"(`{item['profile']}`{_so_far(item)})"
+        claim = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
+        if item.get("answer"):
+            said.append(f"- **{title or about}** {where}. {item['answer']}")
+        elif claim and item["profile"] != "quick":
+            said.append(f"- **{about.partition(' ')[2]}** {where}. {claim['verdict'].capitalize()}: {claim['claim']}")
     return ["## In short", "\n".join(said)] if said else []
 
 
