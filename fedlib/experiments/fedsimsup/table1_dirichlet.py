@@ -25,6 +25,7 @@ ITEM = TABLE.item(
         task.ABOVE_FEDREP,
         task.AT_POST,
         task.ORDER,
+        task.ABOVE_FEDPAC,
     ),
     **task.COMMON,
 )  # fmt: skip

@@ -110,6 +110,7 @@ ORDER = ours(
     like_the_paper(0.8, PERSONAL, METHODS),
 )
 ABOVE_FEDREP = ours("FedSimSup is above FedRep in every column.", below(["fedrep"], ["fedsimsup"]))
+ABOVE_FEDPAC = ours("FedSimSup is above FedPAC in every column.", below(["fedpac"], ["fedsimsup"]))
 AT_POST = ours(
     "FedSimSup is also the best of the methods that have a trained model of each client, all tested at `post`.",
     best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post"),
