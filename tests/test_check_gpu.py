@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from emulated_device import DEVICE, Emulator
+from typer.testing import CliRunner
 
+from fedlib import algorithms, cli
+from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.benchmarks import check_gpu as checks
 from fedlib.benchmarks.check_gpu import Table, check_gpu
+from fedlib.engine.cuda_graph import UNRECORDED
 from fedlib.models import build
 from fedlib.models.unfold import unfolded_convolutions
 
@@ -101,10 +106,58 @@ def test_what_is_wrong_is_found(quick, monkeypatch):
     assert "not recorded" in table.rows[1][2] and "ZeroDivisionError" in table.text()
 
 
+def test_steps_that_refuse_to_be_recorded_are_found(monkeypatch):
+    """They run all the same, with the right numbers and a warning: the warning is what fails the row."""
+    where = tree.where
+
+    def waiting(condition, *states):
+        torch.ones(1).to(DEVICE)
+        return where(condition, *states)
+
+    monkeypatch.setattr(tree, "where", waiting)
+    with Emulator() as gpu:
+        ok, found = checks.agreement("fedavg", DEVICE)
+    assert not ok and f"not recorded: {UNRECORDED}" in found and gpu.captures
+
+
 def test_nothing_is_begun_once_the_time_is_over():
     table = Table(-1)
     table.check("late", "", lambda: pytest.fail("it was begun"))
     assert table.rows[0][3] is None and table.failed == 0 and "time is over" in table.text()
+
+
+def test_what_was_not_checked_is_said_and_is_no_success():
+    """The papers' own methods come first, since the time may not suffice for all."""
+    with Emulator():
+        done = CliRunner().invoke(cli.app, ["check-gpu", "--device", str(DEVICE), "--seconds=-1"])
+    rows = [line.split() for line in done.stdout.splitlines() if "not checked, the time is over" in line]
+    methods = [row[4] for row in rows if row[0] == "agrees"]
+    assert methods[:5] == ["pfedsim", "pfedsv", "fedsimsup", "pfedcs", "fedavg"]
+    assert sorted(methods) == sorted(algorithms.names())
+    assert done.exit_code == 3
+    assert f"{len(rows)} of {len(rows)} checks were not made in time; --seconds gives more" in done.stderr
+
+
+def test_a_check_that_does_not_return_is_cut_short():
+    """The process ends with what was found so far, however long the check would go on; one that returns is left
+    alone, and so is what follows it."""
+    hangs = """
+import time
+from fedlib.benchmarks.check_gpu import Table, stopped_after
+table = Table(60)
+with stopped_after(0.2, table):
+    table.check("quick", "", lambda: (True, "as it should be"))
+time.sleep(0.5)
+print("then")
+with stopped_after(0.2, table):
+    table.check("endless", "", lambda: time.sleep(60))
+print("it went on")
+"""
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", hangs], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and time.monotonic() - started < 50
+    assert done.stdout.startswith("then\n") and "as it should be" in done.stdout
+    assert "stopped after 0 s" in done.stdout and "it went on" not in done.stdout
 
 
 @pytest.mark.parametrize("name", ["lenet5_bn", "mcmahan_cnn"])
