@@ -6,6 +6,7 @@ What runs there is what would run on CUDA, with the CPU's arithmetic: so it must
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import helpers
 import pytest
@@ -134,15 +135,35 @@ def test_an_attack_agrees_with_the_cpu():
 
 
 def test_dp_sgd_waits_for_no_step(monkeypatch):
-    """No number is read back in a training step, and threads that draw noise are started once."""
+    """A step reads nothing back, wherever it is; all that it sends is its noise, from pinned memory. Threads that draw
+    noise are started once."""
     started, make = [], client_data.ThreadPoolExecutor
     monkeypatch.setattr(client_data, "ThreadPoolExecutor", lambda *a, **k: started.append(a) or make(*a, **k))
     client_data.drawers.cache_clear()
+    logs, repeat = [], client_data.repeated  # of every loop of private steps, before each step and at the end
+
+    def watched(body, state, count, device, cuda_graph):
+        if cuda_graph is not False:
+            return repeat(body, state, count, device, cuda_graph)
+        logs.append([])
+
+        def step(state, s):
+            logs[-1].append(Counter(gpu.log))
+            return body(state, s)
+
+        state = repeat(step, state, count, device, cuda_graph)
+        logs[-1].append(Counter(gpu.log))
+        return state
+
+    monkeypatch.setattr(client_data, "repeated", watched)
     spec = small("fedavg", model="lenet5", privacy="record", noise_sigma=0.1, eval_points=("glob",))
     with Emulator() as gpu:
         simulate(spec, device=GPU)
     assert len(started) == 1
-    assert not [where for what, where in gpu.log if "sync" in what and "padded_step" in where]
+    steps = [after - before for loop in logs for before, after in zip(loop, loop[1:])]
+    assert len(steps) >= 4
+    for noted in steps:
+        assert [what for what, _ in noted.elements()] == ["upload from pinned memory"]
 
 
 # memory ---------------------------------------------------------------------------------------------------------------
