@@ -4,7 +4,8 @@ Its tensors wrap CPU tensors and say that they are on the device "meta". Under `
 
 - an operation that mixes its tensors with the CPU's raises `DeviceMismatch` (single numbers on the CPU are allowed
   beside its tensors, as on CUDA);
-- transfers and host syncs are counted in `log`, by what and where in fedlib;
+- transfers and host syncs are counted in `log`, by what and where in fedlib; a transfer from pinned memory that nobody
+  waits for has a name of its own;
 - `torch.cuda.CUDAGraph` records the operations of a capture without carrying out what they change, refuses transfers
   and syncs with `CaptureRefused`, and replays what it recorded;
 - memory pools and captures are counted, with the device that was current; memory is a number that a test sets.
@@ -225,12 +226,17 @@ class Emulator(TorchDispatchMode):
     def run(self, func, args, kwargs):
         tensors = tensors_in(args) + tensors_in(kwargs)
         others = [t for t in tensors if not isinstance(t, OnDevice)]
+        if kwargs.get("pin_memory"):
+            made = func(*args, **{**kwargs, "pin_memory": False})
+            made.pinned = True
+            return made
         target = None if kwargs.get("device") is None else torch.device(kwargs["device"])
         if len(others) == len(tensors):
             if target != DEVICE:
                 return func(*args, **kwargs)
             if func is aten._to_copy.default and tensors[0].numel():
-                self.note("upload")
+                aside = kwargs.get("non_blocking") and getattr(tensors[0], "pinned", False)
+                self.note("upload from pinned memory" if aside else "upload")
             return self.carried_out(func, args, {**kwargs, "device": torch.device("cpu")})
         if target is not None and target.type == "cpu":
             if func is aten._to_copy.default:

@@ -6,6 +6,7 @@ What runs there is what would run on CUDA, with the CPU's arithmetic: so it must
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import helpers
 import pytest
@@ -20,6 +21,10 @@ from fedlib.engine.batches import EVALUATE, TRAIN
 from fedlib.engine.cuda_graph import UNRECORDED, repeated
 from fedlib.engine.setup import first_state, set_up, set_up_together
 from fedlib.engine.simulate import play_round, simulate, simulate_together
+from fedlib.models import Model
+from fedlib.runs.run import get_or_attack
+from fedlib.runs.store import Store
+from fedlib.runs.sweep import run_all
 
 GPU = str(DEVICE)
 NOISY = {"kind": "client", "clip": 1.0, "sigma": 0.1}
@@ -133,16 +138,73 @@ def test_an_attack_agrees_with_the_cpu():
     assert (away <= 1).mean() > 0.95
 
 
+def test_a_stored_attack_is_computed_on_the_device_that_was_asked_for(monkeypatch, tmp_path):
+    """As `fedlib sweep pfedsv/fig11_inversion --device` does it."""
+    used, carry_out = [], AttackSpec.carry_out
+    monkeypatch.setattr(AttackSpec, "carry_out", lambda spec, *device: used.append(device) or carry_out(spec, *device))
+    specs = [AttackSpec(images=1, attack={"iterations": 1}, seed=seed) for seed in range(2)]
+    with Emulator() as gpu:
+        result = get_or_attack(specs[0], Store("t", tmp_path), GPU)
+        assert gpu.counted("upload") and result.provenance["device"] == "a pretended GPU"
+        run_all(specs, Store("t", tmp_path), device=GPU)
+    assert used == [(DEVICE,), (DEVICE,)]
+
+
+@pytest.fixture
+def tf32_switches():
+    """What has a switch allow_tf32; afterwards these are as before."""
+    owners = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [owner.allow_tf32 for owner in owners]
+    yield owners
+    for owner, on in zip(owners, before):
+        owner.allow_tf32 = on
+
+
+@pytest.mark.parametrize("precision", ["tf32", "float32"])
+def test_tf32_is_on_in_steps_that_ask_for_it_and_only_there(monkeypatch, tf32_switches, precision):
+    asked, seen, step = precision == "tf32", set(), Model.sgd_step
+
+    def switches() -> tuple[bool, ...]:
+        return tuple(owner.allow_tf32 for owner in tf32_switches)
+
+    for owner in tf32_switches:
+        owner.allow_tf32 = not asked
+    monkeypatch.setattr(Model, "sgd_step", lambda *a, **k: seen.add(switches()) or step(*a, **k))
+    with Emulator():
+        simulate(small("fedavg", precision=precision, rounds=1), device=GPU)
+    assert seen == {(asked, asked)} and switches() == (not asked, not asked)
+
+
 def test_dp_sgd_waits_for_no_step(monkeypatch):
-    """No number is read back in a training step, and threads that draw noise are started once."""
+    """A step reads nothing back, wherever it is; all that it sends is its noise, from pinned memory. Threads that draw
+    noise are started once."""
     started, make = [], client_data.ThreadPoolExecutor
     monkeypatch.setattr(client_data, "ThreadPoolExecutor", lambda *a, **k: started.append(a) or make(*a, **k))
     client_data.drawers.cache_clear()
+    logs, repeat = [], client_data.repeated  # of every loop of private steps, before each step and at the end
+
+    def watched(body, state, count, device, cuda_graph):
+        if cuda_graph is not False:
+            return repeat(body, state, count, device, cuda_graph)
+        logs.append([])
+
+        def step(state, s):
+            logs[-1].append(Counter(gpu.log))
+            return body(state, s)
+
+        state = repeat(step, state, count, device, cuda_graph)
+        logs[-1].append(Counter(gpu.log))
+        return state
+
+    monkeypatch.setattr(client_data, "repeated", watched)
     spec = small("fedavg", model="lenet5", privacy="record", noise_sigma=0.1, eval_points=("glob",))
     with Emulator() as gpu:
         simulate(spec, device=GPU)
     assert len(started) == 1
-    assert not [where for what, where in gpu.log if "sync" in what and "padded_step" in where]
+    steps = [after - before for loop in logs for before, after in zip(loop, loop[1:])]
+    assert len(steps) >= 4
+    for noted in steps:
+        assert [what for what, _ in noted.elements()] == ["upload from pinned memory"]
 
 
 # memory ---------------------------------------------------------------------------------------------------------------

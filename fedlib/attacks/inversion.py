@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -51,6 +52,7 @@ from torch.nn import functional
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, check_fields, require
+from fedlib.base.packages import needed
 from fedlib.data.batch import Batch
 from fedlib.models import Model
 from fedlib.privacy.noise import Mechanism, PrivateGradient, release
@@ -377,6 +379,11 @@ def _better(old: Recovered, new: Recovered) -> Recovered:
 # how good it is -------------------------------------------------------------------------------------------------------
 
 
+def skimage_metrics() -> ModuleType:
+    """scikit-image's measures of likeness. Raises FedlibError where it is not installed."""
+    return needed("skimage.metrics", "scikit-image", "the SSIM of attacked images")
+
+
 def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
     """mse, psnr (dB), ssim of every original, float64 [A, b], and `order` int64 [A, b]:
     which recovered image is matched to it.
@@ -384,8 +391,8 @@ def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
     originals, recovered: [A, b, c, h, w] in [0, 1]. ssim is nan for images smaller than its window of 11 pixels.
     """
     from scipy.optimize import linear_sum_assignment
-    from skimage.metrics import structural_similarity
 
+    structural_similarity = skimage_metrics().structural_similarity
     true, ours = (images.double().cpu().numpy().clip(0, 1) for images in (originals, recovered))
     A, b = true.shape[:2]
     out = {name: np.full((A, b), np.nan) for name in ("mse", "psnr", "ssim")} | {

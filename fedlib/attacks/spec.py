@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.attacks.inversion import Attack, Victim, attack_clients, score, victim
+from fedlib.attacks.inversion import Attack, Victim, attack_clients, score, skimage_metrics, victim
 from fedlib.attacks.perceptual import can_be_computed, distances
 from fedlib.attacks.trained import after_rounds
 from fedlib.base.draws import rng
@@ -127,11 +127,18 @@ class AttackSpec:
         shuffled = rng(0, "attacked images").permutation(number)
         return np.take(shuffled, range(self.seed * self.images, (self.seed + 1) * self.images), mode="wrap")
 
+    def check(self) -> None:
+        """Raise what carrying it out would raise: BadValue for a data set with fewer images, FedlibError without
+        scikit-image."""
+        skimage_metrics()
+        self.indices()
+
     def carry_out(self, device: torch.device = CPU) -> tuple[list[dict], dict[str, np.ndarray]]:
         """One row a defence and image (`attack_clients`, besides `defence` and, with the extra `fedlib[attack]`,
         `lpips`), and arrays: `originals` and `recovered`, uint8 [kept, c, h, w] and [defences, kept, c, h, w];
         `guesses`; for networks that are trained `right`, see `victims`. device: where it is computed.
-        Raises BadValue for a data set with fewer images."""
+        Raises as `check` does."""
+        self.check()
         dataset = load(self.dataset)
         (client, *later), right = self.victims(device)
         indices = self.indices().reshape(-1, client.images)

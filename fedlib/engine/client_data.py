@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedlib.base import devices, tree
 from fedlib.data.batch import Batch
-from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn
+from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn, Source
 from fedlib.engine.cuda_graph import repeated
 from fedlib.models import Model
 from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
@@ -31,6 +31,16 @@ from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
 def drawers() -> ThreadPoolExecutor:
     """Threads that draw noise for a GPU's many clients, started once."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="noise")
+
+
+def drawn(generators: Sequence[np.random.Generator], count: int, source: Source) -> Tensor:
+    """Standard normal numbers [generators, count], on the source's device. A GPU fetches them from pinned memory, and
+    nobody waits for it."""
+    gpu = devices.is_gpu(source.device)
+    numbers = torch.empty(len(generators), count, dtype=torch.float32, pin_memory=gpu)
+    side_by_side = drawers().map if gpu else map
+    list(side_by_side(lambda g, row: g.standard_normal(dtype=np.float32, out=row), generators, numbers.numpy()))
+    return numbers.to(source.device, non_blocking=True).to(source.dtype)  # converted there, since a copy is not pinned
 
 
 class Differentiating:
@@ -109,7 +119,7 @@ class PlainData(Differentiating):
         generator, source = self.turn.step_noise(phase, step), self.turn.source
 
         def normal(count: int) -> Tensor:
-            return torch.from_numpy(generator.standard_normal(count, np.float32)).to(source.device, source.dtype)
+            return drawn([generator], count, source)[0]
 
         return PrivateGradient(self.turn.training.privacy, self.turn.expected_batch, normal)
 
@@ -164,7 +174,8 @@ class StackedData(Differentiating):
         plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
         private, width = None, self.batch_size
         if self.protects:
-            private = functools.partial(self._private_gradient, self.phase)
+            sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=self.turns[0].source.dtype)
+            private = functools.partial(self._private_gradient, self.phase, self._mine(sizes))
             width = max((len(batch) for plan in plans for batches in plan for batch in batches), default=1) or 1
         self.phase += 1
         return self._run(step, state, plans, width, together, start, noises if noise and any(plans) else None, private)
@@ -174,16 +185,13 @@ class StackedData(Differentiating):
         plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
         return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
 
-    def _private_gradient(self, phase: int, step: int) -> PrivateGradient:
+    def _private_gradient(self, phase: int, size: Tensor, step: int) -> PrivateGradient:
         generators, source = [turn.step_noise(phase, step) for turn in self.turns], self.turns[0].source
-        side_by_side = drawers().map if devices.is_gpu(source.device) else map
 
         def normal(count: int) -> Tensor:
-            numbers = np.stack(list(side_by_side(lambda g: g.standard_normal(count, np.float32), generators)))
-            return self._mine(torch.from_numpy(numbers).to(source.dtype))
+            return self._mine(drawn(generators, count, source))
 
-        sizes = torch.tensor([turn.expected_batch for turn in self.turns], dtype=source.dtype)
-        return PrivateGradient(self.turns[0].training.privacy, self._mine(sizes), normal)
+        return PrivateGradient(self.turns[0].training.privacy, size, normal)
 
     def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, private=None):
         index, real = map(self._mine, padded(plans, width, together))  # [S, together, B], for all steps at once

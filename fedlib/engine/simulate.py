@@ -18,6 +18,7 @@ from fedlib.engine.rounds import Round, follow, play_round, take_over
 from fedlib.engine.setup import Run, arithmetic, first_state, set_up, set_up_together
 from fedlib.engine.shared_beginnings import keep_beginning, shared_states
 from fedlib.engine.state import State
+from fedlib.measures import check_packages
 from fedlib.spec import RunSpec
 
 
@@ -55,10 +56,12 @@ def simulate_together(
     long as the longest so far) the state is saved as a checkpoint, if there are any, and OutOfTime is raised. at_end:
     called with every run that did not diverge and its last state, for example to export the models.
 
-    Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition.
+    Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition, and FedlibError where a package
+    is not installed that a measure needs.
     """
     if until is not None and time.time() >= until:
         raise OutOfTime("not begun")
+    check_packages(specs[0].measures)
     with contextlib.ExitStack() as stack:
         stack.enter_context(arithmetic(specs[0].precision))
         started, longest = time.monotonic(), 0.0

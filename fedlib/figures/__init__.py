@@ -1,7 +1,8 @@
 """Figures: pure functions from tables to matplotlib figures. They train nothing and read nothing.
 
 `figures.<name>` is the function of this name, whichever file of this folder it is in. The files are imported when a
-function is first asked for, so that a command or a worker that draws nothing need not wait for matplotlib.
+function is first asked for, so that a command or a worker that draws nothing need not wait for matplotlib. seaborn is
+imported by the functions that draw with it, since looking for another one imports their files too.
 """
 
 from importlib import import_module

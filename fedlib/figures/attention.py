@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
@@ -27,6 +26,8 @@ def attention_maps(
     pictures: row, column, title, channels, pixels in hexadecimal; tidy: network, empty and a column for each number, a
     map a row; means, gaps: network or pair, number, mean, low, high; numbers: what they are called, by name.
     """
+    import seaborn as sns
+
     shown, columns = [name for name in numbers if name in tidy], max(1, pictures["column"].nunique())
     figure = Figure(figsize=(12, 8.6), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=[1.05, 1.25])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, styled
 from fedlib.figures.choices import effects_of_choices
 from fedlib.figures.looks import proper
 
@@ -21,6 +20,8 @@ def cka_by_layer(tidy: pd.DataFrame) -> Figure:
 
     tidy: seed, layer, name, client_a, client_b, cka.
     """
+    import seaborn as sns
+
     layers = sorted(tidy["layer"].unique())
     figure, axes = axes_of(12.5, 2.9, 1, len(layers) + 1, width_ratios=[1] * len(layers) + [1.35])
     size = int(tidy[["client_a", "client_b"]].max().max()) + 1
@@ -50,6 +51,8 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
 
     tidy: seed, pair, class, owned_by, cosine; pairs in the data's order of similarity.
     """
+    import seaborn as sns
+
     by_class = tidy.groupby(["pair", "class"])["cosine"].mean().unstack().loc[list(pairs)]
     owner = (
         tidy.drop_duplicates(["pair", "class"]).pivot(index="pair", columns="class", values="owned_by").loc[list(pairs)]
@@ -100,6 +103,8 @@ def similarity_measures(
 
     tidy: seed, measure, pair, value; ten_clients: seed, measure, rank_correlation.
     """
+    import seaborn as sns
+
     figure, axes = axes_of(9.6, 5.2, 2, 3)
     for ax, (measure, label) in zip(axes.flat, names.items()):
         wide = tidy[tidy["measure"] == measure].pivot(index="seed", columns="pair", values="value")[pairs]
@@ -130,6 +135,8 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
     stats: dataset, alpha, cap, mean_size, std_size, a draw a row; printed: dataset, alpha, value, std;
     parameters: network, then one column for each part of it, `all`, `statistics`.
     """
+    import seaborn as sns
+
     figure, ((left, right),) = axes_of(12.5, 3.2, 1, 2, width_ratios=[1, 1.15])
     cells = list(printed[["dataset", "alpha", "value", "std"]].itertuples(index=False))
     for y, cell in enumerate(cells):
@@ -177,7 +184,7 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
     least = phi.loc[phi["phi"] > 0, "phi"].min()
     for ax, t in zip(axes, shown):
         matrix = phi[phi["round"] == t].pivot(index="client", columns="other", values="phi").to_numpy()
-        image = ax.imshow(np.where(matrix > 0, matrix, np.nan), vmin=least, vmax=1, cmap="mako")
+        image = ax.imshow(np.where(matrix > 0, matrix, np.nan), vmin=least, vmax=1, cmap=colour_map("mako"))
         ax.set(title=f"similarity after round {t}", xlabel="client", ylabel="client" if ax is axes[0] else "")
     figure.colorbar(image, ax=axes[len(shown) - 1], shrink=0.8)
     own, paper = axes[-2:]
@@ -241,6 +248,8 @@ def domains(cells: pd.DataFrame) -> Figure:
 
     cells: as in `fedlib.figures.accuracies`, a column a domain.
     """
+    import seaborn as sns
+
     tables = {
         series: own.pivot(index="row", columns="column", values="mean")[list(dict.fromkeys(own["column"]))]
         for series, own in cells.groupby("series", sort=False)

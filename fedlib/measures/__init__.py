@@ -3,12 +3,15 @@ or after every round."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import choose
+from fedlib.measures.attention import captum_attr
 from fedlib.measures.each_round import ROUND_MEASURES, SEE_ROUNDS, check_round_measure
 from fedlib.measures.final_models import FINAL_MEASURES
 
-__all__ = ["FINAL_MEASURES", "ROUND_MEASURES", "SEE_ROUNDS", "check_measure"]
+__all__ = ["FINAL_MEASURES", "ROUND_MEASURES", "SEE_ROUNDS", "check_measure", "check_packages"]
 
 
 def check_measure(name: str, method: Algorithm) -> None:
@@ -16,3 +19,9 @@ def check_measure(name: str, method: Algorithm) -> None:
     choose("measure", name, [*FINAL_MEASURES, *ROUND_MEASURES])
     if name in ROUND_MEASURES:
         check_round_measure(name, method)
+
+
+def check_packages(names: Iterable[str]) -> None:
+    """Raise FedlibError where one of these measures needs a package that is not installed."""
+    if "attention" in names:
+        captum_attr()

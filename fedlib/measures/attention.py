@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import require
+from fedlib.base.packages import needed
 from fedlib.models import Model, layers
 
 IMAGES = 100  # in all, or a few more: equally many of every client, as far as it has them
@@ -87,11 +88,10 @@ def grad_cam(model: Model, theta: dict, x: Tensor, classes: Tensor) -> Tensor:
 
 def captum_attr() -> ModuleType:
     """captum's methods: imported when they are needed, and without the warning that its progress bars, which are not
-    shown here, give in notebooks without widgets."""
+    shown here, give in notebooks without widgets. Raises FedlibError where captum is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import captum.attr
-    return captum.attr
+        return needed("captum.attr", "captum", "the measure 'attention'")
 
 
 def loaded(model: Model, theta: dict) -> nn.Module:

@@ -21,6 +21,7 @@ from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
 from fedlib.engine.shared_beginnings import beginning_id, leaders
 from fedlib.engine.worker_processes import WorkerProcesses, context
+from fedlib.measures import check_packages
 from fedlib.models.model import STEPS
 from fedlib.runs.cluster import run_on_cluster
 from fedlib.runs.run import get_or_attack, get_or_run_together
@@ -199,13 +200,14 @@ def _job(group: list[Spec], *what) -> Done:
 
 
 def check_inputs(specs: Sequence[Spec]) -> None:
-    """Load every data set and draw every partition once, so that what is missing or infeasible is said before any
-    training."""
+    """Load every data set, draw every partition once and look for packages, so that what is missing or infeasible is
+    said before any training."""
     seen = set()
     for spec in specs:
         if isinstance(spec, AttackSpec):
-            spec.indices()
+            spec.check()
             continue
+        check_packages(spec.measures)
         division = (spec.test_fraction, spec.algorithm.val_fraction, spec.stratified, spec.test_distribution)
         key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
         if key not in seen:
