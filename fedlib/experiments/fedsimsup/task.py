@@ -36,8 +36,8 @@ SMALLER = (
 SMALLER_OVERNIGHT = (
     "a third of the images (20,000, so 200 of a client on average with 100 clients, 400 with 50) and 120 rounds "
     "instead of 1,000; rate 0.05 instead of 0.1, at which runs diverge (see the notes); clients of at least 10 images "
-    "instead of 40; three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup with 100 clients on CIFAR-10, two for "
-    "all with 50 clients on CIFAR-10 at Dir(0.5), where FedSimSup's first run diverges, one for everything else"
+    "instead of 40; three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup with 100 clients on CIFAR-10, two with "
+    "50 clients on CIFAR-10 at Dir(0.5), of which FedSimSup's first diverges, one for everything else"
 )
 
 # What the paper states of its baselines. Per-FedAvg's rates: the inner one as printed, the outer one is the run's.
