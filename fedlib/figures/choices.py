@@ -39,7 +39,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
         ax.text(0.5, 0.5, "no choice was tried yet", transform=ax.transAxes, ha="center", va="center")
     chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
     band = chance["size"].max()
-    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed, mean size")
+    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="by chance, on average")
     methods = [method, *sorted(set(shown["method"]) - {method})]
     ends = _ends(shown[shown["method"] == method], band)
     for k, (name, colour) in enumerate(zip(methods, (INK, REFERENCE, PAPER))):
@@ -55,7 +55,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(names)), names)
     if names:
-        ax.legend(frameon=False, loc="best")
+        ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3)  # above the title
     n = int(shown["seeds"].max()) if len(shown) else 0
     ax.set(xlabel=f"effect on accuracy, points\n(95 % intervals over {f'{n} seeds and ' if n > 1 else ''}clients)")
 

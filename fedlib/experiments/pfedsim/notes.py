@@ -47,7 +47,7 @@ CHOICES = (
     Choice("§3.1", "the other number of max-pools", "see the settings",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
     Choice("§4.2", "no cap in the Dirichlet draw", "clients that hold n/N samples get no more",
-           task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False)),
+           task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
     Choice(CHANCE, "another partition", "the paper's clients (digits: partition 0)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
     Choice(CHANCE, "another seed", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
