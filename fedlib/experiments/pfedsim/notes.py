@@ -11,6 +11,7 @@ from fedlib.analysis.read_off import FAR, by_rule, far_cells, fit, leads
 from fedlib.analysis.readings import RULES
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
+from fedlib.analysis.uncertainty import units
 from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, ours, verdict
 from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
@@ -129,7 +130,9 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     effects, printed, whole = SENSITIVITY.effects(changed), TABLE.printed(s), of_table(s)
     rules = by_rule(lambda read: replace(TABLE, read=read).read_off(whole, table))
     place, margins = leads(rules, "pfedsim", s["methods"])
-    comparable, (alone, gains) = s["dataset"] == PRINTED, differences(MIXING.read_off(whole, mixing), "pfedsim", ALONE)
+    mixed = MIXING.read_off(whole, mixing)
+    comparable, (alone, gains) = s["dataset"] == PRINTED, differences(mixed, "pfedsim", ALONE)
+    over = {"leads": [units(TABLE.read_off(whole, table))], "mixing": [units(mixed)]}
     paper = only(printed, row="pfedsim").set_index("column")["value"].to_dict()
     kinds = {c: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for c, a in DIRICHLET.items()}
     return {
@@ -139,6 +142,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "_leads": margins,
         "alone": alone,
         "_mixing": gains,
+        "_units": pd.DataFrame(over),  # what their intervals are over
         "fit": fit(rules if comparable else {}, printed),
         "cells": far_cells(printed if comparable else printed[:0], table, again),
         "levels": levels(harder),
@@ -156,7 +160,7 @@ def first_by_every_rule(tables) -> Verdict:
     lost = found[found["place"] > 1]
     listing = "; ".join(f"{r.rule}, {r.column}: {r['best other']} by {-r.lead:.1f}" for _, r in lost.iterrows())
     evidence = f"first in {len(found) - len(lost)} of {len(found)}" + (f"; before it {listing}" if listing else "")
-    return decided(dict(tables["_leads"].items()), evidence)
+    return decided(dict(tables["_leads"].items()), evidence, tables["_units"]["leads"][0])
 
 
 @with_all(SENSITIVITY)
@@ -183,7 +187,9 @@ def mixing_helps(tables) -> Verdict:
     found = tables["_mixing"]
     if len(found.columns) < len(DIRICHLET):
         return not_tested("without the runs without partners")
-    return decided(dict(found.items()), f"mixing brings {each_apart(found, '.2f')} points")
+    return decided(
+        dict(found.items()), f"mixing brings {each_apart(found, '.2f')} points", tables["_units"]["mixing"][0]
+    )
 
 
 def in_stds(found: pd.DataFrame) -> str:
