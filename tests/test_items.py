@@ -558,7 +558,7 @@ def test_status_box(monkeypatch, tmp_path):
     assert box.startswith("**Found so far, profile `paper`** (settings of the paper): ")
     assert f"The paper's main claim is **{saved['claims'][0]['verdict']}**." in box and "cannot refute" not in box
     assert all(f"| {claim['verdict']} | {claim['claim']} |" in box for claim in saved["claims"])
-    assert box.count("| 100 clients (1 seed) |") == sum("[95 % intervals" in c["evidence"] for c in saved["claims"])
+    assert box.count("| 3 seeds and 100 clients |") == sum("[95 % intervals" in c["evidence"] for c in saved["claims"])
     assert "fedlib reproduce pfedsim/table6_rho --profile paper --finished" in box
     night = status("pfedcs/table1_pathological")
     assert "cannot refute the paper at its own settings: a third" in night and "| 3 seeds and 20 clients |" in night

@@ -42,6 +42,8 @@ class ToyModel:
     for_stack = Model.for_stack
     logits_of_many = Model.logits_of_many
 
+    num_parameters = Model.num_parameters
+
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
@@ -133,6 +135,11 @@ class ToyBatch:
     y: Tensor
     mask: None = None
     noise: Tensor | None = None
+
+    @property
+    def images(self) -> Tensor:
+        """What compiled code would read as it is stored: here x itself."""
+        return self.x
 
     def mean(self, values: Tensor) -> Tensor:
         return values.mean()
