@@ -255,6 +255,22 @@ def test_images_are_read_as_they_are_stored(shape, count, pixels):
     assert torch.equal(late.x, plain.x) and torch.equal(early.x, plain.x)
 
 
+@pytest.mark.parametrize("shape, count, pixels", STORED)
+def test_a_network_whose_first_layer_is_linear_reads_stored_images_too(shape, count, pixels):
+    """Such a layer sees numbers, not channels: the bytes are scaled by the channel of the image that they come from."""
+    source, rows = stored(shape, count, pixels), torch.randperm(200)[:count]
+    model = build("mlp", shape, 10)
+    model.insist("fused")
+    plain = source.batch(rows)
+    plain = Batch(plain.images.scaled(), plain.y)
+    for batch in (source.copied(rows), source.batch(rows)):
+        before, theta = calls.copy(), theta_of(model)
+        wanted, found = (model.sgd_step(theta, each, 0.1) for each in (plain, batch))
+        assert calls - before == {"fused": 2} and isinstance(batch.images, StoredImages)
+        assert all(torch.equal(wanted[name], found[name]) for name in wanted)
+        assert torch.equal(model.scores(theta, plain), model.scores(theta, batch))
+
+
 def _halved(shape) -> int:
     return ((shape[1] - 2) // 2) * ((shape[2] - 2) // 2)
 

@@ -272,7 +272,7 @@ static void transpose(const float* from, long stride, int rows, long count, floa
 struct Images {  // the same fields, in this order, in network.py; either x or the others
   const float* x;        // [batch, channels, height, width]
   const uint8_t* bytes;  // [count, height, width, channels]
-  int64_t count;
+  int64_t count, channels;
   const int64_t* rows;  // [batch], which of them
   const float *scale, *shift;  // by channel: an input is a byte times scale, plus shift
 
@@ -283,13 +283,14 @@ struct Images {  // the same fields, in this order, in network.py; either x or t
   }
 };
 
-// To [channel][pixel][size], where batch <= size and the rest is zeros. As in PyTorch the product is rounded before the
-// sum: the numbers are the same.
-ROUNDED_TWICE static void look_up(const Images& m, const Block& b, int batch, vec* to, long size) {
+// `numbers` an image to [channel][pixel][size], where batch <= size and the rest is zeros. The channels are the images'
+// own: a linear layer, if it is the first, sees 1x1 with as many channels as there are numbers. As in PyTorch the product
+// is rounded before the sum: the numbers are the same.
+ROUNDED_TWICE static void look_up(const Images& m, long numbers, int batch, vec* to, long size) {
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #endif
-  const long pixels = (long)b.height * b.width, numbers = pixels * b.channels, n = size / LANES;
+  const long pixels = numbers / m.channels, n = size / LANES;
   for (long v = 0; v < n; v++) {
     const uint8_t* from[LANES];
     ivec real{};
@@ -313,7 +314,7 @@ ROUNDED_TWICE static void look_up(const Images& m, const Block& b, int batch, ve
         const vec product = __builtin_convertvector(words & 255, vec) * m.scale[c];
         const vec input = product + m.shift[c];
         to[(c * pixels + pixel) * n + v] = real ? input : vec{};
-        if (++c == b.channels) c = 0, pixel++;
+        if (++c == m.channels) c = 0, pixel++;
       }
     }
   }
@@ -560,7 +561,7 @@ static bool forward(const Block* blocks, int count, int batch, const Images* ima
   if (images->x)
     transpose(images->x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
   else
-    look_up(*images, blocks[0], batch, p.x, p.n * LANES);
+    look_up(*images, numbers, batch, p.x, p.n * LANES);
   const auto finish = p.n == 1 ? finish_channel<1> : p.n == 2 ? finish_channel<2> : finish_channel<0>;
   const vec* from = p.x;
   for (int k = 0; k < count; k++) {

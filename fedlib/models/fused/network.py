@@ -47,7 +47,7 @@ class Images(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("x", "bytes")),
-        ("count", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("count", "channels")),
         *((name, ctypes.c_void_p) for name in ("rows", "scale", "shift")),
     ]
 
@@ -55,7 +55,7 @@ class Images(ctypes.Structure):
     def of(cls, x: Tensor | StoredImages) -> Images:
         if isinstance(x, StoredImages):
             rest = (each.data_ptr() for each in (x.rows, x.scale, x.shift))
-            return cls(None, x.images.data_ptr(), len(x.images), *rest)
+            return cls(None, x.images.data_ptr(), len(x.images), x.images.shape[3], *rest)
         return cls(x.data_ptr())
 
 
