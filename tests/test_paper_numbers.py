@@ -44,8 +44,8 @@ PRINTED = [
     ("pfedsv/table2_dirichlet", "cifar10", (), "+++++...+"),
     ("pfedsv/table3_dp", "cifar10", (), "++*."),
     ("pfedsv/table4_dp_budget", "cifar10", (), "*++****"),
-    ("fedsimsup/table1_dirichlet", None, (), "+++++++.+"),
-    ("fedsimsup/table2_pathological", None, (), "++++-.+"),
+    ("fedsimsup/table1_dirichlet", None, (), "+++++++.++"),
+    ("fedsimsup/table2_pathological", None, (), "++++-.++"),
     ("fedsimsup/table3_supervisors", None, (), "+++-"),
     ("pfedcs/table1_pathological", None, (), "++++.."),
     ("pfedcs/table2_practical", None, (), "-++++.."),  # FedAMP and FeSEM are before it on CIFAR-10 at 0.05

@@ -49,7 +49,7 @@ def test_a_row_is_explained_by_the_files_of_its_runs(published):
     assert stored.provenance["commit"] in text and stored.provenance["device"] in text and sparkline(curve) in text
     assert "dataset = cifar10" in text and "rounds = 200" not in text  # 200 is the default
     assert "phi_refresh = cosampled   [phi_refresh: the pairs" in text
-    assert "1 run behind" in text and "not here" not in text
+    assert "3 runs behind" in text and "not here" not in text
     assert "rounds = 200" in why(TABLE3, ["pFedSim", "Dir(0.1)"], "paper", whole=True)
 
 
