@@ -581,6 +581,7 @@ for which in test_fused.SUBSETS:
     test_fused.test_a_whole_step_is_a_descent_by_the_gradient(which, 20)
 for case in test_fused.STORED:
     test_fused.test_images_are_read_as_they_are_stored(*case)
+    test_fused.test_a_network_whose_first_layer_is_linear_reads_stored_images_too(*case)
 for wrong in (-1, 200):
     test_fused.test_rows_that_are_none_are_an_error(wrong)
 print("nothing found")
