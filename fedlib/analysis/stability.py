@@ -34,3 +34,15 @@ def by_seed(values: list[float]) -> str:
     if len(values) < 2:
         return "".join(f"{value:.1f}" for value in values)
     return f"{np.mean(values):.1f} ({', '.join(f'{value:.1f}' for value in values)})"
+
+
+def ends_of_training(found: pd.DataFrame) -> str:
+    """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
+    said, reached = [], "of all test images, %"
+    for rate, own in found.groupby("rate", sort=False):
+        lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
+        ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
+        few, whole = own["of them diverged"].sum(), own["runs"].sum()
+        gone = f"{few} of {whole} runs diverge" + (f" ({', '.join(lost)})" if lost else "")
+        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images right.")
+    return " ".join(said)

@@ -44,7 +44,7 @@ class AccuracyTable:
     where: dict = field(default_factory=dict)  # of what `read` gives, that which is compared
     also: dict[str, dict] = field(default_factory=dict)  # other accuracies that are shown beside it, by title
     dataset: Callable[[dict], str | None] = lambda s: "cifar10"  # the paper's beside ours; None: columns name their own
-    seeded: tuple[str, ...] = ("seed",)  # fields of the run that vary with the seed
+    seeded: tuple[str, ...] = ("seed",)  # fields of the run that vary with the seed: from the task's on, or from 0
     seeds: Callable[[dict, str, str], int] = lambda s, row, column: s["seeds"]  # of a cell
     chosen: Callable[[RunResult, str, list[Reading]], list[Reading]] = lambda r, row, read: read  # of a run, for a row
 
@@ -66,7 +66,7 @@ class AccuracyTable:
     def run_of(self, s: dict, row: str, column: str, seed: int) -> RunSpec:
         """The run of a cell."""
         task = self.task(s, column)
-        task |= {**task.get("rows", {}).get(row, {}), **dict.fromkeys(self.seeded, seed)}
+        task |= task.get("rows", {}).get(row, {}) | {name: task.get(name, 0) + seed for name in self.seeded}
         return RunSpec.of_task(task, **self.rows(s)[row])
 
     def read_off(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:

@@ -297,13 +297,13 @@ def _answers(items: list[dict]) -> list[str]:
     its runs are there."""
     said = []
     for item in items:
-        about, _, title = item["title"].partition(": ")
+        name, _, title = item["title"].partition(": ")
         where = f"(`{item['profile']}`{_so_far(item)})"
         claim = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
         if item.get("answer"):
-            said.append(f"- **{title or about}** {where}. {item['answer']}")
+            said.append(f"- **{title or name}** {where}. {item['answer']}")
         elif claim and item["profile"] != "quick":
-            said.append(f"- **{about.partition(' ')[2]}** {where}. {claim['verdict'].capitalize()}: {claim['claim']}")
+            said.append(f"- **{name.partition(' ')[2]}** {where}. {claim['verdict'].capitalize()}: {claim['claim']}")
     return ["## In short", "\n".join(said)] if said else []
 
 

@@ -52,8 +52,8 @@ class Supervised(Options):
     def first_supervisors(self, model, N: int) -> dict:
         """Initial values by architecture, for all clients, stacked [N, ...]."""
         networks, own = {kind: model.sibling(kind) for kind in self.siblings}, model.num_parameters["model"]
-        for kind, size in ((kind, network.num_parameters["model"]) for kind, network in networks.items()):
-            if size > own:
+        for kind, network in networks.items():
+            if (size := network.num_parameters["model"]) > own:
                 warnings.warn(f"the supervisor {kind} has {size:,} parameters, the model {own:,}", stacklevel=2)
         if self.shared_sup_init:
             return {kind: tree.repeat(network.theta0, N) for kind, network in networks.items()}

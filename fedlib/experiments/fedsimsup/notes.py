@@ -3,14 +3,15 @@
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.arms import Arms, lead_of
 from fedlib.analysis.secrets import label_secrets
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
-from fedlib.analysis.stability import stability
-from fedlib.analysis.tables import only
+from fedlib.analysis.stability import ends_of_training, stability
+from fedlib.analysis.tables import only, rows_of
 from fedlib.claims import Claim, ours
 from fedlib.claims.choices import ahead, less_accurate, matter
 from fedlib.engine.result import RunResult
@@ -137,16 +138,15 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     choices = part(finished, "choice")
     effects = SENSITIVITY.effects(choices)
     parts = {task_of(alpha): arms_at(part(finished, kind), task_of(alpha)) for kind, alpha in tasks(s)}
-    counts = [(task, label_secrets([r.arrays["counts"] for r in runs])) for task, runs in watched(s, finished).items()]
     paper = only(TABLE.printed({**s, "methods": task.METHODS}), row="fedsimsup").set_index("column")["value"]
     printed = {task_of(s["alpha"]): paper.get(COLUMN.format(s["alpha"]))}
     return {
         **effects,
         "compare": SENSITIVITY.compared(effects, s["dataset"], {k: v for k, v in printed.items() if v == v}),
-        "parts": pd.concat([beginning_with(task, own["parts"]) for task, own in parts.items()]),
+        "parts": rows_of({(task,): own for task, own in parts.items()}, ["task"], lambda own: own["parts"]),
         **{f"_parts, {task}": own["_parts"] for task, own in parts.items()},
         "rates": RATES.analyse(s, part(finished, "rate"))["compare"],
-        "secrets": pd.concat([beginning_with(task, own) for task, own in counts]),
+        "secrets": rows_of(watched(s, finished), ["task"], label_secrets),
         "stability": stability({key: r for key, r in found.items() if key[0] in tried(s)}),
     }
 
@@ -166,16 +166,11 @@ def arms_at(found: Found, task: str) -> dict[str, pd.DataFrame]:
     return ARMS.tables({((choice, method), seed): r for (choice, t, method, seed), r in found.items() if t == task})
 
 
-def beginning_with(task: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The table with a first column that says of which task it is."""
-    return pd.DataFrame({"task": [task] * len(table)}, index=table.index).join(table)
-
-
-def watched(s: dict, finished: Found) -> dict[str, list[RunResult]]:
-    """FedSimSup's own runs by task: their clients' label counts are what an eavesdropper sees."""
+def watched(s: dict, finished: Found) -> dict[tuple[str], list[np.ndarray]]:
+    """The label counts of FedSimSup's clients by task, of every run: what an eavesdropper sees."""
     return {
-        task_of(alpha): [r for key, r in part(finished, kind).items()
-                         if key[:3] == (BASE, task_of(alpha), "fedsimsup")] for kind, alpha in tasks(s)
+        (task_of(alpha),): [r.arrays["counts"] for key, r in part(finished, kind).items()
+                            if key[:3] == (BASE, task_of(alpha), "fedsimsup")] for kind, alpha in tasks(s)
     }  # fmt: skip
 
 
@@ -199,18 +194,6 @@ def answer(tables) -> str:
     if not told and len(tables["stability"]):
         return ends_of_training(tables["stability"])
     return " ".join([*told, SENSITIVITY.in_words(tables)])
-
-
-def ends_of_training(found: pd.DataFrame) -> str:
-    """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
-    said, reached = [], "of all test images, %"
-    for rate, own in found.groupby("rate", sort=False):
-        lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
-        ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
-        few, whole = own["of them diverged"].sum(), own["runs"].sum()
-        gone = f"{few} of {whole} runs diverge" + (f" ({', '.join(lost)})" if lost else "")
-        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images right.")
-    return " ".join(said)
 
 
 def consists_of(task: str, m: pd.DataFrame) -> str:

@@ -58,7 +58,7 @@ SMALLER = (
 SMALLER_OVERNIGHT = (
     "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
     "FedSimSup's clients) and 12 instead of 200 (PFedCS's, with batches of 32 instead of 100); CNNs with an eighth of "
-    "the channels and units; clients of at least 10 images instead of 40"
+    "the channels and units; clients of at least 10 images instead of 40; pFedSim's drawn by us, not the paper's own"
 )
 
 
@@ -73,7 +73,8 @@ def at_scale(scale: str, column: str) -> dict:
     """A paper's task at a scale: fields of a run, parameters of its scheme, options of its model."""
     profile = "paper" if scale == "overnight" else scale
     if column == SIM:
-        task = pfedsim.of_column(pfedsim.SETTINGS[profile], "Dir(0.1)")
+        clients = pfedsim.OWN if scale == "paper" else pfedsim.DRAWN
+        task = pfedsim.of_column(pfedsim.SETTINGS[profile] | {"clients": clients}, "Dir(0.1)")
     elif column == SUP:
         task = fedsimsup.of_column(fedsimsup.SETTINGS[profile], FEW_CLASSES["cifar10, 2 classes, 50"])
     elif column == CS:
