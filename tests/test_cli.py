@@ -47,6 +47,8 @@ def test_main_job_leaves_figures_tables_claims_and_a_report(home):
     for name in ("fig2_classifier_similarity", "fig3_partitions"):
         for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
             assert (home / f"figures/own/smoke/pfedsim/{name}.{kind}").read_bytes().startswith(start)
+        drawn = (home / f"figures/own/smoke/pfedsim/{name}.svg").read_text()
+        assert "Smaller than in the paper: as little as shows that everything runs." in drawn
         assert (home / f"results/own/smoke/pfedsim/{name}.csv").stat().st_size > 100
         summary = json.loads((home / f"results/own/smoke/pfedsim/{name}.json").read_text())
         assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]

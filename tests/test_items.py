@@ -571,6 +571,13 @@ def test_status_box(monkeypatch, tmp_path):
         status("pfedsim/table66")
 
 
+def test_what_a_profile_has_smaller_is_said_and_at_the_papers_settings_nothing_is():
+    item = find("fedsimsup/table1_dirichlet")
+    said = {profile: item.smaller_at(profile) for profile in item.settings}
+    assert said["quick"].startswith("digits") and said["overnight"].startswith("a third of the images")
+    assert said["smoke"] and said["paper"] == ""
+
+
 # what is imported -----------------------------------------------------------------------------------------------------
 
 

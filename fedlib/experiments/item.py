@@ -68,6 +68,11 @@ class Item:
     called: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what labels of tables stand for in keys of runs
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
 
+    def smaller_at(self, profile: str) -> str:
+        """What a profile has smaller than the paper, "" where nothing is."""
+        smoke = "as little as shows that everything runs"
+        return {"smoke": smoke, "quick": self.smaller, "overnight": self.smaller_overnight}.get(profile, "")
+
 
 def per_profile(settings: dict[str, dict] | None = None, /, overnight: dict | None = None, **more) -> dict[str, dict]:
     """Settings by profile, new or with others added: one for all, or a list of one for smoke, quick and paper, None for

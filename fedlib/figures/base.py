@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -50,6 +51,12 @@ def axes_of(width: float, height: float, rows: int = 1, cols: int = 1, **options
     """A figure outside pyplot's global state, so that nothing is shown or leaked, and its axes [rows, cols]."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, cols, squeeze=False, **options)
+
+
+def note_below(figure: Figure, text: str, size: float = 8) -> None:
+    """Write text below a figure, in lines as long as it is wide; seen where it is saved with a tight bounding box."""
+    letters = int(72 * figure.get_figwidth() / (0.55 * size))  # of a line; a letter is about half as wide as high
+    figure.text(0, -0.02, textwrap.fill(text, letters), size=size, color=PAPER, va="top")
 
 
 def name_lines(axes: Sequence, size: float = 8) -> None:

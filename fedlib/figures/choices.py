@@ -37,6 +37,8 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     shown, names = effects[effects["code"] != ""], list(names)
     if not names:
         ax.text(0.5, 0.5, "no choice was tried yet", transform=ax.transAxes, ha="center", va="center")
+        ax.set_axis_off()
+        return
     chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
     band = chance["size"].max()
     ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="by chance, on average")

@@ -124,7 +124,7 @@ def smaller(item: dict) -> str:
         declared = find(item["item"])
     except FedlibError:  # saved by another version
         return ""
-    what = {"quick": declared.smaller, "overnight": declared.smaller_overnight}.get(item["profile"], "")
+    what = declared.smaller_at(item["profile"])
     return f"**Smaller than in the paper:** {what}." if what else ""
 
 

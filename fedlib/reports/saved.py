@@ -22,6 +22,7 @@ from fedlib.base.provenance import provenance
 from fedlib.claims import Claim, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem
+from fedlib.figures.base import note_below
 from fedlib.spec import RunSpec
 
 OWN = "own"  # folder of what a user makes, under results/ and figures/
@@ -66,9 +67,12 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
 
 
 def _draw(opened: OpenItem, picture: Path, formats: Sequence[str]) -> None:
-    """Write the figure as `picture` and in other formats beside it; the same figure is the same bytes."""
+    """Write the figure as `picture` and in other formats beside it; the same figure is the same bytes. Below it is said
+    what is smaller than in the paper: a picture is also seen without its page."""
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure = opened.figure()
+    if smaller := opened.item.smaller_at(opened.profile):
+        note_below(figure, f"Smaller than in the paper: {smaller}.")
     for kind in dict.fromkeys(("png", *formats)):
         unstamped = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
         with mpl.rc_context({"svg.hashsalt": opened.item.name, "svg.fonttype": "none", "pdf.fonttype": 42}):

@@ -60,4 +60,4 @@ def _shrunk(item: dict) -> str:
     """What a night's runs have less than the paper's, and what follows."""
     if item["profile"] != "overnight" or item["item"] not in names():
         return ""
-    return f"Shrunk runs cannot refute the paper at its own settings: {find(item['item']).smaller_overnight}."
+    return f"Shrunk runs cannot refute the paper at its own settings: {find(item['item']).smaller_at('overnight')}."
