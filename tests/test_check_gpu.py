@@ -62,7 +62,8 @@ def test_a_package_that_is_not_there_is_named_before_anything_is_computed(tmp_pa
     done = bare(tmp_path, "sweep", item, "--profile", "smoke", "--jobs", "1")
     assert done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
     assert f"needs {package}, which is not installed: pip install {package}" in done.stderr
-    assert not list(tmp_path.rglob("*.json"))
+    written = [path for path in tmp_path.rglob("*.json") if "matplotlib" not in path.parts]  # its list of fonts
+    assert not written
 
 
 def test_a_single_run_needs_its_measures_packages_before_its_first_round(monkeypatch):
