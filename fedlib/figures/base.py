@@ -54,7 +54,12 @@ def axes_of(width: float, height: float, rows: int = 1, cols: int = 1, **options
 
 
 def note_below(figure: Figure, text: str, size: float = 8) -> None:
-    """Write text below a figure, in lines as long as it is wide; seen where it is saved with a tight bounding box."""
+    """Write text below all that a figure shows, in lines as long as it is wide; seen where it is saved with a tight
+    bounding box."""
+    figure.draw_without_rendering()  # makes room for legends outside the axes; then nothing moves any more
+    figure.set_layout_engine("none")
+    for legend in figure.legends:  # else they follow the border of what is saved, down over the text
+        legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
     letters = int(72 * figure.get_figwidth() / (0.55 * size))  # of a line; a letter is about half as wide as high
     figure.text(0, -0.02, textwrap.fill(text, letters), size=size, color=PAPER, va="top")
 
