@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import inspect
 import json
 import re
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Algorithm
 from fedlib.base import draws
 from fedlib.base.errors import BadValue, choose, like, require
+from fedlib.base.options import signature
 from fedlib.data.arrays import full_name
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
@@ -266,7 +266,7 @@ def _with_method(fields: dict, method: algorithms.registered.Carried | None) -> 
 
 def _leave_out(values: dict, kind: object, added: tuple[str, ...]) -> None:
     """Remove from `values` those of the `added` parameters of a class or function that have their default."""
-    parameters = inspect.signature(kind).parameters if added else {}
+    parameters = signature(kind).parameters if added else {}
     for name in added:
         if values[name] == parameters[name].default:
             del values[name]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 
 from fedlib.base.errors import check_fields
+
+signature = functools.cache(inspect.signature)  # thousands of runs ask for the few classes and functions there are
 
 
 def option(default, *accepted):

@@ -6,7 +6,6 @@ A name is a key of MODELS or `torchvision:<name>`, any classifier of torchvision
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 
 from fedlib.base.draws import torch_seeded
 from fedlib.base.errors import choose, like
+from fedlib.base.options import signature
 from fedlib.models.layers import layer_rows
 from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg
 from fedlib.models.mcmahan import mcmahan_cnn
@@ -145,7 +145,7 @@ def _without_numbers(name: str, shape: tuple[int, int, int], num_classes: int, o
 
 def options_of(name: str) -> dict[str, object]:
     """The options of a model and their defaults."""
-    return {p.name: p.default for p in list(inspect.signature(maker(name)).parameters.values())[2:]}
+    return {p.name: p.default for p in list(signature(maker(name)).parameters.values())[2:]}
 
 
 __all__ = [

@@ -87,10 +87,10 @@ def _numeric(sigma: float, rate: float, steps: int, delta: float) -> float:
 def _gaussian(mu: float, delta: float) -> float:
     """The ε at which the δ of a Gaussian mechanism of sensitivity mu, noise 1, is `delta`."""
     from scipy.optimize import brentq
-    from scipy.stats import norm
+    from scipy.special import log_ndtr, ndtr
 
     def excess(e: float) -> float:
-        return norm.cdf(mu / 2 - e / mu) - exp(e + norm.logcdf(-mu / 2 - e / mu)) - delta
+        return ndtr(mu / 2 - e / mu) - exp(e + log_ndtr(-mu / 2 - e / mu)) - delta
 
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, mu**2 + 50 * mu + 50, xtol=1e-10))
 
