@@ -13,6 +13,7 @@ from fedlib.claims import (
     UNDECIDED,
     Claim,
     Verdict,
+    above_each,
     across_columns,
     below,
     best,
@@ -64,6 +65,7 @@ def lead_on_average(by: float):
 
 
 HOLD = [
+    above_each("a", "abc", ["one", "two"]),
     best("a"),
     best("a", ("b", "c"), columns=["one"]),
     best("b", among=("b", "c")),
@@ -131,6 +133,8 @@ def test_one_seed_without_clients_decides_nothing(check):
         (both(best("a"), place("d", 2)), "without d"),
         (negated(best("d")), "without d"),
         (best("a", point="agg"), "nothing was run"),
+        (above_each("a", "abd", ["one", "two"]), "without d"),
+        (above_each("a", "b", ["one"], point="agg"), "without b"),
         (across_columns(lead_on_average(0), ("a", "d")), "without d"),
         (across_columns(lead_on_average(0), point="agg"), "nothing was run"),
         (across_columns(lead_on_average(0), two="tasks", point="agg"), "needs two tasks"),
@@ -182,10 +186,18 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     first = best("a")(uneven)
     assert first.holds and "a 90.5, +10.0" in first.evidence and first.over == "2 clients (1 seed)"
     assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("intervals over 2 clients (1 seed)]")
+    each = above_each("a", "abcd", ["one"], needs="b")(uneven)
+    assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
+    assert each.holds and each.evidence.startswith("one: a +10.0 ") and "against b" in each.evidence
     pair = below(["c"], ["a"])(uneven)
     assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}
-    for check in (best("a"), below(["b"], ["a"]), below(["b"], ["a"], columns=["one"])):  # no seed in common
+    for check in (
+        best("a"),
+        above_each("a", "b", ["one"]),
+        below(["b"], ["a"]),
+        below(["b"], ["a"], columns=["one"]),
+    ):  # no seed in common
         assert check(apart).status == NOT_TESTED and "without" in check(apart).evidence
     order = {**uneven, "tidy": frame.rename(columns={"row": "method"}).assign(value=frame["accuracy"])}
     v = over_seeds("tidy", "value", "method", lambda m: ({"lead": m["a"] - m["b"]}, "a"), scale=100)(order)

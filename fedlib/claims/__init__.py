@@ -2,6 +2,7 @@
 # ruff: noqa: F401 (these names are for others)
 
 from fedlib.claims.checks import (
+    above_each,
     across_columns,
     below,
     best,

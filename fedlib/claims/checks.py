@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from fedlib.analysis.accuracies import best_first, columns_read, correlation, in_common, means, without
+from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds, units
-from fedlib.claims.judges import Judge, apart, at_place, close, first, under
+from fedlib.claims.judges import Judge, apart, at_place, close, first, unclear, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -96,6 +96,35 @@ def on_shared_seeds(tables: Tables, rows: Sequence[str] = ()) -> tuple[Tables, s
 def best(row: str, needs: Sequence[str] = (), **options) -> Check:
     """The row is above every other one."""
     return in_columns(first(row), (row, *needs), **options)
+
+
+def above_each(
+    row: str, others: Sequence[str], columns: Sequence[str], needs: Sequence[str] | None = None, **where
+) -> Check:
+    """The row is above each of the others that were run, each time on all the seeds that these two share: where some
+    rows have more seeds than others, `best` takes no more than all of them have. needs: rows that must be there
+    (default: all others)."""
+
+    def check(tables: Tables) -> Verdict:
+        margins, texts = {column: {} for column in columns}, []
+        for other in (other for other in others if other != row):
+            asked = {name: tables[name] for name in ("tidy", "_clients") if name in tables}
+            asked = {name: t[t["column"].isin(columns) & t["row"].isin((row, other))] for name, t in asked.items()}
+            for column, margin in differences(asked, row, other, **where)[1].items():
+                margins[column][other] = margin
+        found = pd.DataFrame(columns=[(column, other) for column, own in margins.items() for other in own])
+        needed = [other for other in (others if needs is None else needs) if other != row]
+        if lacks := without(found, needed, columns):
+            return not_tested(lacks)
+        if not all(margins.values()):
+            return not_tested("nothing to compare with")
+        for column, own in margins.items():
+            nearest = min(own, key=lambda other, own=own: own[other].iloc[0])
+            texts.append(f"{column}: {row} {apart(own[nearest])} against {nearest}{unclear(own)}")
+        every = {f"{column}: {other}": margin for column, own in margins.items() for other, margin in own.items()}
+        return decided(every, "; ".join(texts))
+
+    return check
 
 
 def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
