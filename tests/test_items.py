@@ -531,6 +531,15 @@ def test_a_report_renews_the_scoreboard_where_it_is_asked_to(monkeypatch, tmp_pa
     assert all("digits: " in row and row.endswith("| not run yet | not run yet |") for row in rows)
 
 
+def test_a_row_of_the_report_says_what_its_margins_interval_is_over():
+    """An item of three seeds has a first claim that only one seed can judge: its row must not say three."""
+    said = "first. [95 % intervals over 20 clients (1 seed)]"
+    claim = {"claim": "A.", "kind": "own", "verdict": "holds", "evidence": said, "margin": [1.0, 0.5, 1.5]}
+    item = {"item": "a/b", "title": "B", "settings": {"dataset": "digits"}, "seeds": "3 seeds", "claims": [claim]}
+    row = report.scoreboard([item]).splitlines()[-1]
+    assert row.endswith("| +1.0 [+0.5, +1.5] | 20 clients (1 seed) |")
+
+
 @pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])
 def test_the_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, paper):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pandas as pd
 
 from fedlib.base.errors import choose
 from fedlib.experiments import find, names
-from fedlib.reports.report import SCALES, diverged, largest, margin, markdown, saved_items, tally
+from fedlib.reports.report import SCALES, diverged, largest, margin, markdown, over, saved_items, tally
 
 IN = {
     "quick": "on small data, in minutes",
@@ -37,12 +35,6 @@ def status(name: str) -> str:
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` judges the stored runs again. `fedlib why {name}` says where a number comes from."
     return "\n\n".join([head(item), *([markdown(table)] if lines else []), check if item["runs"] else ""]).strip()
-
-
-def over(claim: dict) -> str:
-    """What the interval of a saved claim is over: "3 seeds and 20 clients"; "" where it has none."""
-    found = re.search(r"\[95 % intervals over ([^\]]+)\]", claim["evidence"])
-    return found[1] if found else ""
 
 
 def head(item: dict) -> str:
