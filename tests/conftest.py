@@ -4,6 +4,7 @@ checkpoints or data is touched."""
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 # as the engine does it: side by side rather than inside operators, and the same bits everywhere
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell, as are all its children,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests press Ctrl-C
 
 
 def folder(name: str) -> str:
