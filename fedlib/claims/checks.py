@@ -106,18 +106,15 @@ def above_each(
     (default: all others)."""
 
     def check(tables: Tables) -> Verdict:
-        margins, texts = {column: {} for column in columns}, []
-        for other in (other for other in others if other != row):
-            asked = {name: tables[name] for name in ("tidy", "_clients") if name in tables}
-            asked = {name: t[t["column"].isin(columns) & t["row"].isin((row, other))] for name, t in asked.items()}
-            for column, margin in differences(asked, row, other, **where)[1].items():
-                margins[column][other] = margin
+        asked = {name: t[t["column"].isin(columns)] for name, t in tables.items() if name in ("tidy", "_clients")}
+        leads = {other: differences(asked, row, other, **where)[1] for other in others if other != row}
+        margins = {column: {other: m[column] for other, m in leads.items() if column in m} for column in columns}
         found = pd.DataFrame(columns=[(column, other) for column, own in margins.items() for other in own])
-        needed = [other for other in (others if needs is None else needs) if other != row]
-        if lacks := without(found, needed, columns):
+        if lacks := without(found, [other for other in (needs or others) if other != row], columns):
             return not_tested(lacks)
         if not all(margins.values()):
             return not_tested("nothing to compare with")
+        texts = []
         for column, own in margins.items():
             nearest = min(own, key=lambda other, own=own: own[other].iloc[0])
             texts.append(f"{column}: {row} {apart(own[nearest])} against {nearest}{unclear(own)}")
