@@ -417,7 +417,8 @@ def test_a_name_is_one_class_s(tmp_path, halfway):
 
 def test_a_class_without_source_is_refused():
     names = {"FedAvg": FedAvg, "dataclass": dataclasses.dataclass, "local_sgd": local_sgd, "__name__": "__main__"}
-    exec(FAST.replace("RATE", "FACTOR"), names)  # other code than in the tests above, whose source is known
+    fedlib.register(cell(FAST, RATE=2, local_sgd=local_sgd)["Fast"])  # whose source is known from now on
+    exec(FAST.replace("RATE", "FACTOR"), names)  # its function `rate` is other code
     with pytest.raises(BadValue, match="source of 'rate' cannot be read.*in a file or in a notebook's cell"):
         fedlib.register(names["Fast"])
 

@@ -24,9 +24,8 @@ Readings of what the paper leaves open (each an option):
 - supervisors, shared_sup_init, combine, learn: which networks they are (the paper's Table 3 draws among three), whether
   all start equal, as all θ_i do, how scores are joined, and which of them are to be right
   (`fedlib.algorithms.parts.supervision.Supervised`).
-- similarity: s_ij are cosines of "labels", as in the paper; to see what they are worth "uniform" (the paper's Figure 3
-  does not say what is without them), "shuffled" (those of every client given to others at random), "nearest" (of the
-  participants only the most similar one counts), or "none" (idle clients keep their models).
+- similarity: s_ij are cosines of "labels", as in the paper, or what they are to be compared with; the paper's Figure 3
+  does not say what is without them (`fedlib.algorithms.parts.pairs.WeightedPairs`).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -42,25 +41,22 @@ import torch
 from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.parts.pairs import WeightedPairs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.supervision import Supervised
 from fedlib.base import tree
-from fedlib.base.draws import rng
 from fedlib.base.options import option
 from fedlib.data.describe import label_cosine
 
-SIMILARITIES = ("labels", "uniform", "shuffled", "nearest", "none")
-
 
 @dataclass(frozen=True)
-class FedSimSup(Supervised, Algorithm):
+class FedSimSup(Supervised, WeightedPairs, Algorithm):
     tau_s: int = option(2, 0, inf)
     tau_theta: int = option(3, 0, inf)
     zero_sim: str = option("keep", "keep", "uniform")
     scale_by_sim: bool = False
     participants_mix: bool = False
     order: str = option("supervisor", "supervisor", "model")
-    similarity: str = option("labels", *SIMILARITIES)
     added = ("similarity", "learn")  # came after the first stored results, see `fedlib.spec`
     points = ("agg", "post")
     no_newcomers = "the server mixes the model of an idle client in every round, and a newcomer was there in none"
@@ -70,19 +66,6 @@ class FedSimSup(Supervised, Algorithm):
         similarity = self.weights_of_pairs(torch.from_numpy(label_cosine(counts)), setting.seed)
         server = {"personal": models, "similarity": similarity, "sizes": counts.double().sum(1)}
         return server, self.first_supervisors(model, N)
-
-    def weights_of_pairs(self, cosines, seed):
-        """s_ij by `similarity`, [N, N]."""
-        if self.similarity == "uniform":
-            return torch.ones_like(cosines)
-        if self.similarity == "none":
-            return torch.zeros_like(cosines)
-        if self.similarity == "shuffled":
-            draw, cosines = rng(seed, "shuffled similarities"), cosines.clone()
-            for i in range(len(cosines)):
-                others = torch.arange(len(cosines)) != i
-                cosines[i, others] = cosines[i, others][torch.from_numpy(draw.permutation(len(cosines) - 1))]
-        return cosines
 
     def messages(self, server, ids):
         return tree.rows(server["personal"], torch.as_tensor(list(ids)))
@@ -110,8 +93,7 @@ class FedSimSup(Supervised, Algorithm):
         shares = torch.where(mixing[:, None] == ids, 0, server["similarity"][mixing][:, ids])  # nobody counts twice
         if self.scale_by_sim:
             alpha = 1 - (1 - alpha) * shares.amax(1)
-        if self.similarity == "nearest":
-            shares = torch.where(shares == shares.amax(1, keepdim=True), shares, 0)
+        shares = self.counted(shares)
         total = shares.sum(1, keepdim=True)
         if self.zero_sim == "uniform":
             fallback = torch.where(mixing[:, None] == ids, 0, sizes[ids])
