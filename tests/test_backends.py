@@ -138,6 +138,29 @@ def test_the_number_of_workers_changes_no_number():
     assert all(exact(simulate(spec, backend="process", workers=count)) == reference for count in (1, 3))
 
 
+def half_an_answer(folder, number):
+    """The first time: no more than the beginning of a result, and death."""
+    if number == 1 and not (folder / "died").exists():
+        (folder / "died").touch()
+        frame = sys._getframe()
+        while "result_queue" not in frame.f_locals:
+            frame = frame.f_back
+        with frame.f_locals["result_queue"]._wlock:
+            os.write(frame.f_locals["result_queue"]._writer.fileno(), (1_000).to_bytes(4, "big") + b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_killed_while_it_sends_a_result_holds_up_nobody(monkeypatch, tmp_path):
+    monkeypatch.setattr("fedlib.engine.worker_processes.PATIENCE", 0.5)
+    workers = WorkerProcesses(2)
+    try:
+        assert workers.map(half_an_answer, {i: (tmp_path, i) for i in range(4)}) == {i: i for i in range(4)}
+    finally:
+        workers.stop()
+    assert (tmp_path / "died").exists()
+
+
 def test_a_killed_worker_is_replaced_and_its_clients_are_done_again(monkeypatch):
     """SIGKILL to a worker in the middle of round 2, when half of its jobs are handed out; the numbers are those of an
     undisturbed run."""

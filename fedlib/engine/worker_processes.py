@@ -14,8 +14,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Hashable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import torch
 
 from fedlib.base.errors import FedlibError
 
+PATIENCE = 5  # seconds without a result after which it is asked whether a worker is dead
 DEATHS = 3  # so many times in a row may workers die without anything being finished
 # What the server loads, as far as this process has it; sklearn.datasets holds the digits. Nothing of fedlib: the server
 # may find another copy of it than this process. Loading these touches no GPU.
@@ -62,7 +63,7 @@ class WorkerProcesses:
             before = len(results)
             try:
                 futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
-                for future in as_completed(futures):
+                for future in self._as_completed(futures):
                     key = futures[future]
                     results[key] = future.result()
                     if done:
@@ -100,6 +101,19 @@ class WorkerProcesses:
                 initargs=(dict(os.environ), place, self.setup, self.setup_arguments),
             )
         return self.pool
+
+    def _as_completed(self, futures: Iterable[Future]) -> Iterator[Future]:
+        """The futures as they are done. The pool notices a dead worker, unless that was killed while it sent a result:
+        then it waits for the other half, and nobody else may send anything."""
+        left, workers = set(futures), list((self.pool._processes or {}).values())
+        while left:
+            done, left = wait(left, PATIENCE, FIRST_COMPLETED)
+            yield from done
+            if not done and not all(process.is_alive() for process in workers):
+                for process in workers:
+                    process.kill()
+                self.pool._result_queue._writer.close()  # the last one that could have sent the other half
+                raise BrokenProcessPool
 
     def _kill_pool(self) -> None:
         """End the workers at once, whatever they do."""
