@@ -27,7 +27,7 @@ from setuptools.build_meta import (  # noqa: F401 (installers ask this module fo
 )
 
 SHIPPED = Path("fedlib", "shipped")  # in a wheel; the same place is read in fedlib/base/files.py
-KINDS = {"notebooks": (".ipynb",), "results": (".csv", ".json", ".md", ".npz", ".txt"), "figures": (".png",)}
+KINDS = {"notebooks": (".ipynb",), "results": (".csv", ".json", ".md", ".npz", ".txt"), "figures": (".png", ".svg")}
 PLACES = ("pyproject.toml", "README.md", "LICENSE", "environment.yml", ".build", "fedlib", "tests", *KINDS)
 COMMIT = SHIPPED / "commit.json"  # [revision, whether something in the project was changed since]
 

@@ -5,23 +5,27 @@ Folders in the order in which they build on each other; each imports only from t
     base/         trees of tensors, all random draws, options, errors, paths, provenance
     data/         data sets, partitions over clients (`partition/`), the split inside a client, descriptions of both
     models/       backbones: every model is a feature extractor and a classifier
-    algorithms/   one file a method, to be read beside its paper; `api.py`: what it may define; `parts/`: shared
+    algorithms/   one file per method, to be read alongside its paper; `api.py`: the contract; `parts/`: shared code
     privacy/      noise that clients add, and what it guarantees
-    attacks/      what an attacker reads from an upload
-    measures/     numbers taken during a run: similarities, distances, traffic
-    spec.py       RunSpec: everything that decides the numbers of a run
+    attacks/      what an attacker recovers from an upload
+    measures/     measurements during a run: similarities, distances, traffic
+    spec.py       RunSpec: everything that determines the numbers of a run
     engine/       RunSpec in, RunResult out: set-up, rounds, minibatches, backends, evaluation, checkpoints
-    checks/       whether a method keeps the contract: what `fedlib check` and the tests ask
-    runs/         stored results, many runs side by side, clusters
-    analysis/     from results to tables; intervals over seeds and clients
+    checks/       whether a method keeps the contract: for `fedlib run --check` and the tests
+    runs/         stored results, many runs in parallel, clusters
+    analysis/     from results to tables; confidence intervals over seeds
     claims/       from tables to verdicts
     figures/      from tables to pictures
-    experiments/  one file a table or figure of a paper: its runs, its tables, its claims
-    reports/      the main job: figures, tables, notebooks, pages; where a number comes from
-    benchmarks/   how fast it is
-    lessons/      toys that fit on the screen
+    experiments/  one file per table or figure of a paper: its runs, tables and claims
+    reports/      the main job: figures, tables, notebooks, pages; `fedlib why`
+    benchmarks/   speed measurements
+    lessons/      toy examples of the lessons; labs
     cli.py        the command line
 """
+
+from fedlib.base.same_bits import settle
+
+settle()  # before anything loads PyTorch
 
 __version__ = "0.1.0"
 

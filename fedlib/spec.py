@@ -1,25 +1,24 @@
-"""RunSpec: everything that decides the numbers of one training run. Its hash is the run's name in the store."""
+"""RunSpec: everything that determines the numbers of one training run. Its hash is the run's name in the store."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import json
 import re
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from fedlib import algorithms
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, Setting
 from fedlib.base import draws
-from fedlib.base.errors import BadValue, choose, like, require
-from fedlib.base.options import signature
+from fedlib.base.errors import BadValue, check_fields, choose, like, require
+from fedlib.base.options import Hashed, signature
 from fedlib.data.arrays import full_name
 from fedlib.data.datasets import Dataset
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
-from fedlib.data.split import check_split, some_of_each, split_clients
+from fedlib.data.split import check_split, official_halves, some_of_each, split_clients
 from fedlib.measures import check_measure
 from fedlib.models import check_model, checked_options, maker, options_of
 from fedlib.privacy.noise import Mechanism
@@ -28,15 +27,17 @@ from fedlib.privacy.noise import Mechanism
 # ids of those results stay; classes of methods and schemes, and models, name such parameters of theirs in `added`.
 ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
-    *("unseen", "join_epochs", "method_source", "holdout"),
+    *("unseen", "join_epochs", "method_source", "holdout", "test_part"),
 )
-STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics stay, see fedlib.engine.transport
+STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics are kept, see fedlib.engine.transport
+RECOMPUTED = "+bn"  # ends the codes of evaluation points with statistics of the client's training data
 PIXELS, ORDERS = ("standardised", "reference", "symmetric"), ("shuffled", "fixed")
+TEST_PARTS = ("drawn", "official")
 PRECISIONS = ("float32", "float64", "tf32", "bf16")  # the last two: GPU only; forward pass in bfloat16, sums in float32
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(Hashed):
     """One run: task, method and evaluation. Defaults are pFedSim's common settings (§5.1); all fields are checked here.
 
     Raises BadValue for an unknown field value or one out of range, before anything is loaded or trained.
@@ -63,18 +64,20 @@ class RunSpec:
     eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
     eval_points: tuple[str, ...] = ()  # () = the method's own
     measures: tuple[str, ...] = ()  # measurements on the final models or after every round, see fedlib.measures
-    seed: int = 0  # initial weights, participants, batches
+    seed: int = 0  # initial parameters, participants, batches
     partition_seed: int = 0  # partition and splits; fixed across seeds in pFedSim
     privacy: str = "none"  # a mechanism of fedlib.privacy.noise, with its σ and its bound on norms
     noise_sigma: float = 0.0
     noise_clip: float = 1.0
-    images: int = 0  # of the data set, each class its share, drawn by partition_seed; 0: all
-    pixels: str = "standardised"  # or "reference" (pFedSim's code) or "symmetric", see fedlib.engine.batches.Source
-    batch_order: str = "shuffled"  # anew in every epoch; or "fixed": always the order of the client's training part
-    unseen: int = 0  # of the clients, newcomers: drawn by partition_seed, not there before the last round is over
-    join_epochs: int = 1  # local epochs with which newcomers join then, see fedlib.engine.join; 0: tested as they come
-    holdout: float = 0.0  # share of each training part kept for validation, whatever the method; 0: where it needs one
+    images: int = 0  # use so many images, stratified by class, sampled by partition_seed; 0: all
+    pixels: str = "standardised"  # or "reference" (pFedSim's code) or "symmetric", see fedlib.engine.batches.DeviceData
+    batch_order: str = "shuffled"  # in every epoch; or "fixed": always the order of the client's training part
+    unseen: int = 0  # number of new clients: sampled by partition_seed, absent until the last round is over
+    join_epochs: int = 1  # local epochs with which new clients then join, see fedlib.engine.join; 0: tested on arrival
+    holdout: float = 0.0  # share of each training part kept for validation; 0: only where the method needs it
+    test_part: str = "drawn"  # sampled from each client's data; or "official": the data set's own test part
     method_source: str = ""  # hash of the source of a method that is not fedlib's; filled in here
+    kind: ClassVar = "run"
 
     def __post_init__(self):
         def put(name, value):
@@ -88,6 +91,7 @@ class RunSpec:
             elif f.name in ("hyper", "partition", "model_options"):
                 require(isinstance(value, dict), f.name, value, "a dict")
             elif f.name != "method":
+                value = [part.strip() for part in value.split(",")] if isinstance(value, str) and value else value
                 listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
                 require(listed, f.name, value, "a list of names")
                 put(f.name, tuple(value))
@@ -98,10 +102,8 @@ class RunSpec:
         put("partition", checked_parameters(self.scheme, self.partition))
         check_model(self.model)
         put("model_options", checked_options(self.model, self.model_options))
-        choose("bn_stats", self.bn_stats, STATISTICS)
-        choose("precision", self.precision, PRECISIONS)
-        choose("pixels", self.pixels, PIXELS)
-        choose("batch_order", self.batch_order, ORDERS)
+        names = dict(bn_stats=STATISTICS, precision=PRECISIONS, pixels=PIXELS, batch_order=ORDERS, test_part=TEST_PARTS)
+        check_fields(self, **names)
         for measure in self.measures:
             check_measure(measure, method)
         self._check_validation(method)
@@ -111,19 +113,23 @@ class RunSpec:
             require(0 <= getattr(self, name) < 2**32, name, getattr(self, name), "an integer from 0 to 2^32 - 1")
         require(self.images >= 0, "images", self.images, "a number of images, or 0 for all")
         check_split(self.test_fraction, test_distribution=self.test_distribution)
-        if SCHEMES[self.scheme].halves:
-            require(self.test_fraction == 0.5, "test_fraction", self.test_fraction, f"0.5 for scheme {self.scheme!r}")
+        halves, official = SCHEMES[self.scheme].halves, self.test_part == "official"
+        if halves or official:
+            fixed = f"scheme {self.scheme!r}" if halves else "test_part 'official'"
             require(
-                not self.stratified, "stratified", True, f"False for scheme {self.scheme!r}, which has its own halves"
+                not (halves and official), "test_part", self.test_part, f"drawn for {fixed}, which has its own halves"
             )
+            require(self.test_fraction == 0.5, "test_fraction", self.test_fraction, f"0.5, the default, for {fixed}")
+            require(not self.stratified, "stratified", True, f"False for {fixed}, which draws no split")
         self._check_newcomers(method)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
         require(self.lr > 0, "lr", self.lr, "a positive number")
         Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
         for point in self.eval_points:
-            code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point
+            code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point.removesuffix(RECOMPUTED)
             if code not in method.points or point == "ft":
                 accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
+                accepted += f"; all but ft also with {RECOMPUTED} at the end"
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")
 
     def _check_validation(self, method: Algorithm) -> None:
@@ -152,6 +158,11 @@ class RunSpec:
             )
         return algorithms.make(self.method, **self.hyper)
 
+    @property
+    def warm_up(self) -> tuple[Algorithm | None, int]:
+        """The method whose rounds come first, and how many these are."""
+        return self.algorithm.warm_up(Setting(self.num_members, self.rounds, num_classes=0, seed=self.seed))
+
     def __reduce__(self):
         """Pickled with the method, where another process would not know it."""
         return _with_method, (vars(self), algorithms.registered.carried(self.method))
@@ -163,13 +174,13 @@ class RunSpec:
 
     @property
     def num_members(self) -> int:
-        """Clients that take part in the rounds: all but the newcomers. `join_ratio` is the share of these."""
+        """Clients that take part in the rounds: all but the new clients. `join_ratio` is the share of these."""
         return self.num_clients - self.unseen
 
     @property
     def arrival(self) -> np.ndarray:
         """The clients of the partition in the order in which they come, int64 [num_clients]: the members, sorted, then
-        the newcomers, sorted. A client's number in a run is its place here."""
+        the new clients, sorted. A client's number in a run is its place here."""
         last = draws.newcomers(self.partition_seed, self.num_clients, self.unseen)
         return np.concatenate([np.setdiff1d(np.arange(self.num_clients), last), last])
 
@@ -178,27 +189,16 @@ class RunSpec:
         """What its privacy fields say."""
         return Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
 
-    @functools.cached_property
-    def id(self) -> str:
-        """16 hex digits of the hash of the canonical JSON."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
-
     def to_dict(self) -> dict:
         """The resolved fields as JSON types, without those that came later and have their default."""
         values = dataclasses.asdict(self)
         _leave_out(values, RunSpec, ADDED_FIELDS)
         method = algorithms.find(self.method)
         _leave_out(values["hyper"], method, method.added)
+        values["hyper"] |= method.gone
         for name, kind in (("partition", SCHEMES[self.scheme]), ("model_options", maker(self.model))):
             _leave_out(values[name], kind, getattr(kind, "added", ()))
         return json.loads(json.dumps(values))
-
-    @classmethod
-    def from_dict(cls, values: dict) -> RunSpec:
-        """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""
-        for name in values:
-            choose("run field", name, [f.name for f in dataclasses.fields(cls)])
-        return cls(**values)
 
     @classmethod
     def of_task(cls, task: dict, method: str, **row) -> RunSpec:
@@ -222,29 +222,19 @@ class RunSpec:
             del same["method_source"]
         return RunSpec.from_dict({**same, **changes})
 
+    @property
+    def division(self) -> dict:
+        """All that determines the partition, which is the same for specs with these settings and one data set."""
+        names = ("images", "num_clients", "scheme", "partition", "test_part", "test_fraction", "stratified")
+        own = {name: getattr(self, name) for name in (*names, "test_distribution")}
+        return {**own, "seed": self.partition_seed, "val_fraction": self.validation}
+
     def divide(self, dataset: Dataset) -> tuple[Partition, list[dict[str, np.ndarray]]]:
         """The partition of a data set, and every client's samples by part: train, test, val.
 
         Raises BadValue and InfeasiblePartition if the data cannot be divided as the fields say.
         """
-        labels = dataset.labels.numpy()
-        used = some_of_each(labels, self.images or len(labels), self.partition_seed)
-        groups = None if dataset.groups is None else dataset.groups.numpy()[used]
-        partition = make_partition(
-            labels[used], self.num_clients, self.scheme, self.partition_seed, groups=groups, **self.partition
-        )
-        partition = partition.among(used)
-        parts = split_clients(
-            partition.clients,
-            labels,
-            self.partition_seed,
-            self.test_fraction,
-            val_fraction=self.validation,
-            stratified=self.stratified,
-            test_distribution=self.test_distribution,
-            halves=partition.halves,
-        )
-        return partition, parts
+        return _divided(dataset, **self.division)
 
     @property
     def label(self) -> str:
@@ -255,6 +245,20 @@ class RunSpec:
         if self.privacy != "none":
             parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
         return " ".join([*parts, f"seed {self.seed}"])
+
+
+def _divided(
+    dataset: Dataset, images: int, num_clients: int, scheme: str, partition: dict, test_part: str, seed: int, **split
+) -> tuple[Partition, list[dict[str, np.ndarray]]]:
+    """`RunSpec.divide`, which knows nothing but the division; split: arguments of `split_clients`."""
+    reason = f"official for {dataset.name}, whose inputs were made with statistics of its training part"
+    require(test_part == "official" or not dataset.fitted, "test_part", test_part, reason)
+    labels = dataset.labels.numpy()
+    used = some_of_each(labels, images or len(labels), seed)
+    groups = None if dataset.groups is None else dataset.groups.numpy()[used]
+    made = make_partition(labels[used], num_clients, scheme, seed, groups=groups, **partition).among(used)
+    halves = official_halves(made.clients, dataset.is_test.numpy()) if test_part == "official" else made.halves
+    return made, split_clients(made.clients, labels, seed, halves=halves, **split)
 
 
 def _with_method(fields: dict, method: algorithms.registered.Carried | None) -> RunSpec:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-# as the engine does it: side by side rather than inside operators, and the same bits everywhere
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import fedlib  # noqa: F401  # before anything loads PyTorch, which it holds to the same bits
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell, as are all its children,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests press Ctrl-C
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from typer.testing import CliRunner
 
-from fedlib import algorithms
+from fedlib import algorithms, cli
 from fedlib.base import tree
 from fedlib.checks import plays
 from fedlib.checks.contract import MANY, ROUNDING, backend_agrees
 from fedlib.checks.plays import SIZES, exact, played, rounds_that_leave_inputs_alone, shorter, tiny, uneven
-from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
+from fedlib.claims import EQUAL, INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, UNTESTABLE
 from fedlib.engine import backends
 from fedlib.engine.result import RunResult, array_name
 from fedlib.experiments import OpenItem, find
@@ -46,7 +47,8 @@ def smoke_item(name: str) -> OpenItem:
     return OpenItem(find(name), "smoke", jobs=1, root=Path(os.environ["FEDLIB_TEST_SHARED"]))
 
 
-SIGNS = {REPRODUCED: "+", NOT_REPRODUCED: "-", UNDECIDED: "?", NOT_TESTED: "."}
+SIGNS = {REPRODUCED: "+", NOT_REPRODUCED: "-", EQUAL: "=", INCONCLUSIVE: "?", UNTESTABLE: "?"}
+SIGNS |= {ONE_SEED: "1", NOT_TESTED: "."}
 
 
 def signs(name: str, tables: dict) -> str:
@@ -90,6 +92,11 @@ def computed(run, name: str, fn, ids, *trees, draw=(0, 1), **options):
     backend = backends.BACKENDS[name](run.work.model, run.device, **options)
     with torch.no_grad():
         return backend(fn, [run.turn(int(i), *draw) for i in ids], *trees)
+
+
+def call(*args):
+    """What `fedlib ARGS` does in this process: exit_code, output, stdout and stderr."""
+    return CliRunner().invoke(cli.app, [str(a) for a in args])
 
 
 def tensors(node) -> list[torch.Tensor]:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import smoke_item
-from typer.testing import CliRunner
+from helpers import call, smoke_item
 
-from fedlib import cli, experiments
-from fedlib.experiments import OpenItem, find, names
+from fedlib import experiments
+from fedlib.experiments import OpenItem, chosen, find, names
+from fedlib.reports import listings
 from fedlib.runs import run
 from fedlib.runs.run import get_or_run
 
@@ -35,25 +35,21 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def call(*args: str):
-    return CliRunner().invoke(cli.app, [str(a) for a in args])
-
-
 def test_main_job_leaves_figures_tables_claims_and_a_report(home):
     command = ("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
-    result = call(*command, "--format", "pdf, svg")
+    result = call(*command, "--format", "pdf, svg, tex")
     assert result.exit_code == 0, result.output
     assert "2 of 2 items" in result.output
     for name in ("fig2_classifier_similarity", "fig3_partitions"):
         for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
             assert (home / f"figures/own/smoke/pfedsim/{name}.{kind}").read_bytes().startswith(start)
-        drawn = (home / f"figures/own/smoke/pfedsim/{name}.svg").read_text()
-        assert "Smaller than in the paper: as little as shows that everything runs." in drawn
+        assert (home / f"results/own/smoke/pfedsim/{name}.tex").read_text().endswith("\\end{table}\n")
         assert (home / f"results/own/smoke/pfedsim/{name}.csv").stat().st_size > 100
         summary = json.loads((home / f"results/own/smoke/pfedsim/{name}.json").read_text())
         assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]
     report = (home / "results/own/smoke/report.md").read_text()
     assert "not tested" in report and "| pair |" in report
+    assert report.count("**Smaller than in the paper:** as little as shows that everything runs.") == 2
 
 
 def test_a_budget_stops_training_and_the_same_command_continues(home):
@@ -67,6 +63,14 @@ def test_a_budget_stops_training_and_the_same_command_continues(home):
     assert call(*command, "--budget", "0").exit_code == 2
     both = call(*command, "--budget", "5", "--engine", "tcp://127.0.0.1:1")
     assert both.exit_code == 2 and "budget" in both.output
+
+
+def test_how_long_it_will_take_is_said_and_shared_runs_count_once(home, capsys):
+    names = ("fedsimsup/fig2_convergence", "fedsimsup/table1_dirichlet")
+    chosen.say_how_long([OpenItem(find(name), "reduced") for name in names], jobs=4)
+    assert "144 runs to do: about 4 hours with 4 side by side" in capsys.readouterr().out
+    chosen.say_how_long([OpenItem(find(ITEM), "smoke"), OpenItem(find(names[1]), "reduced", seeds=1, lr=0.1)], jobs=1)
+    assert capsys.readouterr().out == ""
 
 
 def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
@@ -95,7 +99,7 @@ def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     assert trained == [1]
 
 
-def test_page_of_a_paper_has_everything_and_its_figures_inside(home):
+def test_page_of_a_paper_has_everything(home):
     assert call("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks").exit_code == 0
     assert call("report", "pfedsim").exit_code == 2  # a smoke run is no result
     for kind in ("results", "figures"):
@@ -104,13 +108,12 @@ def test_page_of_a_paper_has_everything_and_its_figures_inside(home):
         path.write_text(path.read_text().replace("figures/own/smoke", "figures/quick"))
     result = call("report", "pfedsim")
     assert result.exit_code == 0, result.output
-    text, page = (home / f"results/pfedsim.{kind}" for kind in ("md", "html"))
+    text = home / "results/pfedsim.md"
     for heading in ("## Scoreboard", "## pFedSim Figure 2", "## pFedSim Figure 3"):
         assert heading in text.read_text()
     assert "nothing has been run yet" in text.read_text() and "arXiv:2305.15706" in text.read_text()
     assert "0.333333" not in text.read_text()  # tables keep more decimals than a reader wants
-    body = page.read_text()
-    assert body.count('src="data:image/png;base64,') == 2 and "<table>" in body and "../figures" not in body
+    assert text.read_text().count("](../figures/quick/") == 2
     bad = call("report", "pfedcs")
     assert bad.exit_code == 2 and "'pfedcs'" in bad.output and "pfedsim" in bad.output
 
@@ -120,26 +123,32 @@ def test_a_failing_item_does_not_stop_the_others(home, monkeypatch):
         raise RuntimeError("no such column")
 
     bad = dataclasses.replace(find("pfedsim/fig3_partitions"), analyse=broken)
-    monkeypatch.setattr(experiments, "find", lambda name: bad if name == bad.name else find(name))
+    monkeypatch.setattr(chosen, "find", lambda name: bad if name == bad.name else find(name))
     result = call("reproduce", bad.name, ITEM, "--profile", "smoke", "--no-notebooks")
     assert result.exit_code == 1
     assert "FAILED: RuntimeError: no such column" in result.output and "1 of 2 items" in result.output
     assert (home / "figures/own/smoke/pfedsim/fig2_classifier_similarity.png").exists()
 
 
+def test_of_several_items_those_are_left_out_that_do_not_run_the_methods(home):
+    result = call("reproduce", "pfedcs/table[13]*", "--methods", "local", "--profile", "smoke", "--no-notebooks")
+    assert result.exit_code == 0 and "1 of 1 items" in result.output, result.output
+    assert "pfedcs/table3_selection: left out, methods of pfedcs/table3_selection = 'local'" in result.output
+
+
 ERRORS = [
     (("reproduce", "pfedsim/fig1"), ["'pfedsim/fig1'", "pfedsim/fig1_cka"]),
     (("reproduce", "fedavg/*"), ["'fedavg/*'", "pfedsim/table6_rho"]),
-    (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, overnight, paper"]),
-    (("reproduce", ITEM, "--profile", "overnight"), [f"profile of {ITEM} 'overnight'", "smoke, quick, paper"]),
-    (("reproduce", "pfedsv/fig11_i*", "--profile", "overnight"), ["profile = 'overnight'", "chosen items have"]),
-    (
-        ("reproduce", ITEM, "--profile", "smoke", "--step", "fast"),
-        ["unknown step 'fast'", "auto, torch, fused, unfold"],
-    ),
-    (("sweep", ITEM, "--profile", "smoke", "--step", "fast"), ["unknown step 'fast'", "auto, torch, fused, unfold"]),
+    (("reproduce", "--profile", "fast"), ["'fast'", "smoke, quick, reduced, paper"]),
+    (("reproduce", ITEM, "--profile", "reduced"), [f"profile of {ITEM} 'reduced'", "smoke, quick, paper"]),
+    (("reproduce", "pfedsv/fig11_i*", "--profile", "reduced"), ["profile = 'reduced'", "chosen items have"]),
+    (("reproduce", ITEM, "--profile", "smoke", "--step", "fast"), ["unknown step 'fast'", "auto, torch, fused"]),
+    (("sweep", ITEM, "--profile", "smoke", "--step", "fast"), ["unknown step 'fast'", "auto, torch, fused"]),
     (("reproduce", "--format", "jpg"), ["figure format 'jpg'", "accepted: png, pdf, svg"]),
     (("reproduce", "--methods", "pfedsims"), ["'pfedsims'", "did you mean pfedsim"]),
+    (("reproduce", "fedsimsup/fig3_similarity", "--methods", "local"), ["= 'local'", "it always runs fedsimsup"]),
+    (("reproduce", "pfedcs/table3_selection", "--methods", "fedper,ifca"), ["'fedper,ifca'", "of fedper, pfedcs"]),
+    (("reproduce", "head_to_head/fig3_worst", "--methods", "ifca"), ["'ifca'", "local, fedavg, fedavg_ft"]),
     (("reproduce", ITEM, "--rounds", 3), ["'rounds'", "dataset, seeds"]),
     (("reproduce", ITEM, "--seeds", -1), ["seeds = -1", "positive"]),
     (("reproduce", ITEM, "--set", "lr=fast"), ["lr = 'fast'", "a number"]),
@@ -202,23 +211,9 @@ def test_ones_own_images_run_end_to_end(home, tmp_path):
         for k in range(30):
             pixels = np.clip(np.array(colour) + shades.integers(-25, 26, (20, 24, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{k}.png")
-    args = (
-        "run",
-        "fedavg",
-        "--dataset",
-        f"folder:{tmp_path / 'mine'}@16",
-        "--clients",
-        3,
-        "--join-ratio",
-        1,
-        "--rounds",
-        8,
-        "--alpha",
-        1,
-        "--min-size",
-        6,
-    )
-    result = call(*args)
+    data = ("--dataset", f"folder:{tmp_path / 'mine'}@16")
+    task = ("--clients", 3, "--join-ratio", 1, "--rounds", 8, "--alpha", 1, "--min-size", 6)
+    result = call("run", "fedavg", *data, *task)
     assert result.exit_code == 0, result.output
     last = float(result.stdout.split("round    8:")[1].split("%")[0])
     assert last > 80
@@ -229,20 +224,8 @@ def test_ones_own_images_run_end_to_end(home, tmp_path):
 )
 def test_real_cifar10_runs_end_to_end(home, monkeypatch):
     monkeypatch.setenv("FEDLIB_DATA", str(REAL_DATA))
-    result = call(
-        "run",
-        "fedper",
-        "--dataset",
-        "cifar10",
-        "--clients",
-        100,
-        "--join-ratio",
-        0.02,
-        "--rounds",
-        1,
-        "--set",
-        'eval_points=["recv"]',
-    )
+    options = ("--dataset", "cifar10", "--clients", 100, "--join-ratio", 0.02, "--rounds", 1)
+    result = call("run", "fedper", *options, "--set", 'eval_points=["recv"]')
     assert result.exit_code == 0 and "round    1:" in result.stdout
 
 
@@ -275,6 +258,11 @@ def test_list_and_data_show_what_there_is(home):
     for name in (*names(), "pfedsim", "fedper", "digits", "dirichlet", "lenet5_bn"):
         assert name in listed
     assert "1797 images" in call("data", "digits").output
+    assert "terms and papers" in call("data").output and "terms and papers" not in listed
+    heart = call("data", "heart").output
+    assert "920 samples of 13 features" in heart and "Zurich and Basel 123" in heart
+    assert "terms: CC BY 4.0" in heart and all(name in heart for name in ("Janosi", "Steinbrunn", "Pfisterer", "UCI"))
+    assert "heart" in call("list", "--datasets").output
 
 
 def test_help_of_every_command(home):
@@ -283,16 +271,10 @@ def test_help_of_every_command(home):
         assert result.exit_code == 0 and "--help" in result.output
 
 
-def test_no_cuda_is_an_error_not_a_silent_cpu_run(home, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    result = call("run", "fedavg", "--device", "cuda")
-    assert result.exit_code == 2 and "device = 'cuda' is not there" in result.stderr
-
-
 def results_of(home) -> dict:
     """What must not depend on interruptions: histories and arrays of all runs."""
     out = {}
-    for path in sorted((home / "results").rglob("runs/*.json")):
+    for path in sorted((home / "results/smoke/runs").glob("*.json")):
         body = json.loads(path.read_text())
         with np.load(path.with_suffix(".npz")) as arrays:
             out[path.name] = (body["history"], {name: arrays[name].tolist() for name in arrays.files})
@@ -331,13 +313,27 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained"))
     result = call("reproduce", "pfedsim/table3_accuracy", ITEM, "--profile", "smoke", "--finished")
     assert result.exit_code == 0 and re.search(rf"{ITEM} +not run yet \(1 of 1 runs are missing\)", result.output)
-    assert (
-        "1 of 2 items in" in result.output
-        and "(22 of 24 runs are missing)" in result.output
-        and "notebooks:" not in result.output
-    )
+    assert "1 of 2 items in" in result.output and "(22 of 24 runs are missing)" in result.output
+    assert "notebooks:" not in result.output
     text = (home / "results/own/smoke/report.md").read_text()
     assert "**22 of 24 runs are missing.** <sub>fedavg digits Dir(0.1) seed 0, " in text and "| local |" in text
     summary = json.loads((home / "results/own/smoke/pfedsim/table3_accuracy.json").read_text())
     assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24
     assert call("reproduce", ITEM, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show
+
+
+def test_an_item_is_known_by_its_file_and_by_the_first_word_of_it(home):
+    assert experiments.full_name("table6_rho") == experiments.full_name("table6") == "pfedsim/table6_rho"
+    shown = call("reproduce", "table6", "--profile", "smoke", "--finished", "--no-notebooks").output
+    assert "pfedsim/table6_rho " in shown and "0 of 1 items" in shown
+    result = call("reproduce", "notes")
+    assert result.exit_code == 2 and "item = 'notes' is not accepted" in result.output
+    assert "pfedcs/notes" in result.output and "head_to_head/notes" in result.output
+
+
+def test_a_list_of_everything_declares_no_runs(home, monkeypatch):
+    """Which takes seconds; with --items they are counted."""
+    monkeypatch.setattr(listings, "OpenItem", lambda *_: pytest.fail("declared"))
+    assert "pfedsim/table6_rho" in call("list").output
+    with pytest.raises(pytest.fail.Exception):
+        listings.list_items()

@@ -20,7 +20,7 @@ from fedlib.engine import backends, client_data
 from fedlib.engine.batches import EVALUATE, TRAIN
 from fedlib.engine.cuda_graph import UNRECORDED, repeated
 from fedlib.engine.setup import first_state, set_up, set_up_together
-from fedlib.engine.simulate import play_round, simulate, simulate_together
+from fedlib.engine.simulate import run_round, simulate, simulate_together
 from fedlib.models import Model
 from fedlib.runs.run import get_or_attack
 from fedlib.runs.store import Store
@@ -68,9 +68,11 @@ def agree(spec, backends=("vmap", "serial"), tolerance: float = 1e-12) -> Emulat
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_agrees_with_the_cpu(method, recorded):
-    """By both backends: all states and every client's test; and its steps are recorded, none left out in silence."""
+    """All states and every client's test; and its steps are recorded, none left out in silence. Client by client the
+    same functions are given the same tensors: that is shown for methods that do most besides training."""
     points = POINTS[method] if method in ("fedavg", "fedem") else POINTS[method][:1]
-    gpu = agree(small(method, eval_points=points))
+    both = method in ("fedavg", "fedem", "fedgen", "ffedap", "fedsimsup", "pfedsv", "pfedsim", "pfedhn")
+    gpu = agree(small(method, eval_points=points), ("vmap", "serial") if both else ("vmap",))
     assert gpu.captures and gpu.replays >= 2 * len(gpu.captures)
 
 
@@ -120,7 +122,7 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
         runs = set_up_together(specs, "vmap", GPU)
         states = [first_state(run) for run in runs]
         states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
-        play_round(runs, states, 1)
+        run_round(runs, states, 1)
         assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
         found = tensors(states[0].server)
     assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)

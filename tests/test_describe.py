@@ -8,7 +8,9 @@ import pytest
 from fedlib import figures
 from fedlib.base.errors import BadValue
 from fedlib.data import describe, make_partition
-from fedlib.data.describe import label_cosine
+from fedlib.data.describe import label_cosine, label_entropy
+from fedlib.figures.base import PAGE
+from fedlib.figures.clients import BUBBLE
 
 LABELS = np.repeat([0, 1, 2], [4, 4, 2])
 SETS = [[0], [0, 1], [1, 2]]  # counts [[2, 0, 0], [2, 2, 0], [0, 2, 2]]
@@ -17,23 +19,14 @@ SETS = [[0], [0, 1], [1, 2]]  # counts [[2, 0, 0], [2, 2, 0], [0, 2, 2]]
 def test_tables_by_hand():
     """Entropies 0 and ln 2; cosines 1/sqrt 2, 1/2 and 0."""
     tables = describe(make_partition(LABELS, 3, "manual", 0, label_sets=SETS), ["cat", "dog", "emu"])
-    assert tables["counts"].columns.tolist() == ["cat", "dog", "emu"] and tables["counts"].to_numpy().tolist() == [
-        [2, 0, 0],
-        [2, 2, 0],
-        [0, 2, 2],
-    ]
-    clients = tables["clients"]
-    assert clients.index.name == "client" and clients.columns.tolist() == [
-        "size",
-        "classes",
-        "entropy",
-        "largest_share",
-    ]
+    clients, counts, half = tables["clients"], tables["counts"], np.sqrt(0.5)
+    assert counts.columns.tolist() == ["cat", "dog", "emu"]
+    assert counts.to_numpy().tolist() == [[2, 0, 0], [2, 2, 0], [0, 2, 2]]
+    assert clients.index.name == "client"
+    assert clients.columns.tolist() == ["size", "classes", "entropy", "largest_share"]
     assert clients["size"].tolist() == [2, 4, 4] and clients["classes"].tolist() == [1, 2, 2]
-    assert clients["entropy"].tolist() == pytest.approx([0, np.log(2), np.log(2)]) and clients[
-        "largest_share"
-    ].tolist() == [1, 0.5, 0.5]
-    half = np.sqrt(0.5)
+    assert clients["entropy"].tolist() == pytest.approx([0, np.log(2), np.log(2)])
+    assert clients["largest_share"].tolist() == [1, 0.5, 0.5]
     assert tables["similarity"].to_numpy() == pytest.approx(np.array([[1, half, 0], [half, 1, 0.5], [0, 0.5, 1]]))
 
 
@@ -47,8 +40,10 @@ def test_groups_and_classes_without_samples():
         describe(make_partition(LABELS, 2, "iid", 0), ["one", "two"])
 
 
-def test_label_cosine_of_an_empty_client_is_zero():
+def test_label_cosine_and_entropy_of_an_empty_client_are_zero():
+    """Shares 1/4 and 3/4: ln 4 - 3/4 ln 3."""
     assert np.allclose(label_cosine(np.array([[0, 0], [3, 4]])), [[0, 0], [0, 1]])
+    assert label_entropy(np.array([[1, 3], [0, 0]])) == pytest.approx([np.log(4) - 0.75 * np.log(3), 0], abs=1e-12)
 
 
 # pictures -------------------------------------------------------------------------------------------------------------
@@ -75,7 +70,7 @@ def test_the_key_has_round_numbers_and_their_areas():
     figure = figures.partitions({"a": np.array([[5913, 0], [17, 90]])})
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["5,000", "1,000", "300"]
-    assert [handle.get_markersize() ** 2 / 220 * 5913 for handle in key.legend_handles] == pytest.approx(
+    assert [handle.get_markersize() ** 2 / BUBBLE * 5913 for handle in key.legend_handles] == pytest.approx(
         [5000, 1000, 300]
     )
 
@@ -105,7 +100,7 @@ def test_panels_wrap_and_classes_are_named():
     counts = np.ones((20, 3), dtype=int)
     figure = figures.partitions({f"panel {k}": counts for k in range(5)}, classes=("cat", "dog", "emu"))
     assert [ax.get_title() for ax in figure.axes] == [f"panel {k}" for k in range(5)]
-    assert figure.get_figwidth() < 14 and len({round(ax.get_subplotspec().rowspan.start) for ax in figure.axes}) == 3
+    assert figure.get_figwidth() == PAGE and len({round(ax.get_subplotspec().rowspan.start) for ax in figure.axes}) == 3
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["cat", "dog", "emu"]
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections import Counter
 from pkgutil import iter_modules
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from fedlib import algorithms, figures
 from fedlib.figures import lessons
-from fedlib.figures.base import APART
-from fedlib.figures.looks import HOME, looks, proper, proper_name
+from fedlib.figures.accuracy import leaders
+from fedlib.figures.base import APART, COLUMN, SHARP, axes_of, headline, png
+from fedlib.figures.looks import HOME, looks, proper, proper_name, titled
 
 METHODS = [name for name in algorithms.names() if name != "pfedsv_known"]  # which asks a question about pFedSV
 
@@ -30,6 +33,14 @@ def test_rows_that_are_no_methods_keep_their_names():
     assert proper("pfedsim, rho = 0") == "pFedSim, rho = 0" and proper("fedavg") == "FedAvg"
     for row in ("K-means", "oracle", "with the cap", "../secret", ""):
         assert proper(row) == row
+
+
+@pytest.mark.parametrize(("internal", "written"), [
+    ("pfedsv_dp, client", "pFedSV, noise on updates"), ("fixed_threshold", "fixed threshold"),
+    ("kmeans", "k-means"), ("cosine, mcmahan_cnn", "cosine, McMahan's CNN"),
+])  # fmt: skip
+def test_internal_names_are_written_for_readers(internal, written):
+    assert proper(internal) == written and titled("cifar10, few") == "CIFAR-10, few clients"
 
 
 def test_a_method_has_its_colour_in_the_lessons_curves_too():
@@ -55,3 +66,31 @@ def test_a_figure_is_found_by_its_name_so_no_two_have_the_same():
         if callable(value) and not name.startswith("_") and value.__module__ == f"{figures.__name__}.{file.name}"
     )
     assert [name for name, count in found.items() if count > 1] == [] and len(found) > 40
+
+
+def test_the_title_counts_settings_in_which_the_method_was_run():
+    def cells(series, **by_column):
+        return pd.DataFrame(
+            [(series, column, row, mean) for column, rows in by_column.items() for row, mean in rows.items()],
+            columns=["series", "column", "row", "mean"],
+        ).assign(low=np.nan, high=np.nan)
+
+    ours = cells(
+        "ours", a={"pfedsim": 80, "fedper": 70}, b={"pfedsim": 60, "fedper": 70}, c={"fedper": 50, "local": 40}
+    )
+    paper = cells(
+        "paper", a={"pfedsim": 80, "fedper": 70}, b={"pfedsim": 71, "fedper": 70}, c={"pfedsim": 9, "local": 1}
+    )
+    said = figures.accuracies(pd.concat([ours, paper]), "pfedsim").get_suptitle()
+    expected = "pFedSim has the highest mean accuracy in 1 of 2 settings, FedPer in 1 (in the paper pFedSim in 2 of 2)"
+    assert said.replace("\n", " ") == expected
+    assert leaders(ours[ours["column"] == "c"]) == "Highest mean accuracy: FedPer"
+    assert leaders(ours[ours["row"] == "local"]) == "No two rows to compare were run yet"
+
+
+def test_a_picture_in_a_notebook_has_two_pixels_for_one_of_the_page_on_white():
+    figure, ((ax,),) = axes_of(2.0, width=COLUMN)
+    ax.plot([0, 1], [0, 1])
+    picture = Image.open(io.BytesIO(png(figure)))
+    assert picture.size == (round(COLUMN * SHARP), 2 * SHARP) and picture.convert("RGB").getpixel((2, 2)) == (255,) * 3
+    assert headline(figure, "word " * 30).get_suptitle().count("\n") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
 import json
@@ -9,38 +10,57 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
+import matplotlib.pyplot
+import numpy as np
 import pandas as pd
 import pytest
 import typer
-from helpers import analysed, made_up, smoke_item
-from typer.testing import CliRunner
+from helpers import analysed, call, made_up, smoke_item
+from matplotlib.colors import to_hex
 
 from fedlib import cli, figures
 from fedlib.base.errors import BadValue, FedlibError
-from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED, UNDECIDED
-from fedlib.experiments import PROFILES, OpenItem, at_paper_scale, find, names, open_item
-from fedlib.experiments.item import joined, leaving_out, part, runs_of
+from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, Verdict
+from fedlib.engine.result import RunResult
+from fedlib.experiments import PROFILES, OpenItem, about, find, names, open_item, stored
+from fedlib.experiments.item import joined, leaving_out, part, runs_of, stand_in
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.reports import notebooks, report
+from fedlib.figures.base import COLUMN, OTHERS, PAGE, SIZE
+from fedlib.reports import notebooks, papers, report
+from fedlib.reports.compare import MACHINES
+from fedlib.reports.latex import escaped, latex
 from fedlib.reports.saved import save
-from fedlib.reports.status import status
+from fedlib.reports.show import head, status
 
 PROJECT = Path(__file__).parent.parent
 ITEMS = names()
 TWICE = ("pfedsim/fig4_workflow", "pfedsim/notes", "pfedsv/fig7_relevance", "pfedsv/fig11_inversion")  # saved again
-FINISHED = [name for name in ITEMS if not find(name).draft]
 WATCHED = ("pfedsim/fig4_workflow", "fedsimsup/fig1_framework", "pfedcs/fig2_framework")  # one run
 SEEDED = [
     name
     for name in ITEMS
-    if OpenItem(find(name), "smoke").specs and name not in WATCHED and name != "pfedsim/table3_draws"
-]  # its draws are of the clients
+    if smoke_item(name).specs and "seeds" in find(name).settings["smoke"]
+    and name not in (*WATCHED, "pfedsim/table3_draws")  # its draws are of the clients
+]  # fmt: skip
 
 opened = functools.cache(lambda name, profile: OpenItem(find(name), profile))
+
+
+def test_no_claim_is_counted_twice():
+    """What items of a paper say in the same words is each about the cells of a table of its own."""
+    items: dict[tuple[str, str], list] = {}
+    for item in map(find, ITEMS):
+        for claim in item.claims:
+            items.setdefault((item.name.split("/")[0], claim.text), []).append(item)
+    for (_, text), own in items.items():
+        tables = {item.table and item.table.numbers for item in own}
+        assert len(own) == 1 or (None not in tables and len(tables) == len(own)), (text, [item.name for item in own])
+
 
 # settings -------------------------------------------------------------------------------------------------------------
 
@@ -50,7 +70,7 @@ opened = functools.cache(lambda name, profile: OpenItem(find(name), profile))
 def test_an_item_opens_in_every_profile(name, profile):
     item = find(name)
     assert {"smoke", "quick", "paper"} <= set(item.settings) == set(item.minutes) <= set(PROFILES)
-    assert bool(item.smaller_overnight) == ("overnight" in item.settings)
+    assert bool(item.smaller_reduced) == ("reduced" in item.settings)
     if profile not in item.settings:
         with pytest.raises(BadValue, match=f"profile of {name}"):
             opened(name, profile)
@@ -138,6 +158,29 @@ def test_the_paper_profile_has_the_papers_settings(name):
         assert values(specs, field) == (value if isinstance(value, set) else {value}), field
 
 
+def test_table_8_reduced_is_on_pacs():
+    """All else is as at the paper's settings; what holds there is not said to hold on DomainNet."""
+    item = opened("pfedsim/table8_domainnet", "reduced")
+    for field, value in (
+        TRAINING | dict(dataset="pacs", num_clients=80, clients_per_domain=20, model="lenet5_bn", partition_seed=0)
+    ).items():
+        assert values(item.specs, field) == {value}, field
+    assert len(item.specs) == 12 * 3 and item.item.table.shown(item.settings)[0] == "average"
+    tables = analysed(item.item.name, lambda key, spec: by_domain(spec), "reduced")
+    assert "average: paper, domainnet" in tables["compare"] and "average: ours, pacs" in tables["compare"]
+    assert not [name for name in tables["compare"] if "difference" in name]
+    claim, other = item.item.claims[0], stand_in(item.settings)
+    assert other == "PACS" and claim.said(Verdict(REPRODUCED, ""), other, "")[1].status == "holds on PACS"
+
+
+def by_domain(spec) -> RunResult:
+    """A run in which every client has half of its images right."""
+    tests = np.full((spec.num_clients, 1), 20)
+    arrays = {"correct": tests // 2, "tests": tests, "counts": 2 * tests}
+    history = [{"round": spec.rounds, "point": "post", "headline": True, "pooled": 0.5}]
+    return RunResult(spec, "finished", history, arrays=arrays)
+
+
 def test_runs_by_row_and_seed_are_joined_and_taken_apart():
     rows = {"own": {"method": "fedper"}, "tuned": {"method": "fedper", "head_epochs": 1, "batch_size": 8}}
     runs = runs_of({"dataset": "digits", "alpha": 0.5, "seeds": 9}, rows, 2)
@@ -158,7 +201,7 @@ def test_settings_that_are_left_out():
 
 
 def test_paper_settings_that_go_together():
-    """Clients, share of them and rounds at pFedSV's two scales; classes a client and learning rates of PFedCS's data;
+    """Clients, share of them and rounds at pFedSV's two scales; classes per client and learning rates of PFedCS's data;
     hyper-parameters of pFedSim's twelve methods; partitions and attacks, which train nothing."""
     sv, cs, sim = (
         opened(name, "paper").specs
@@ -232,10 +275,27 @@ def test_printed_numbers_are_found_by_what_they_are_of():
 # results --------------------------------------------------------------------------------------------------------------
 
 
+def drawn_as_all(figure) -> bool:
+    """A figure has one of two widths, says in its title what it shows, and no two named lines look alike but grey ones,
+    which have their names beside them."""
+    for ax in figure.axes:
+        named = [line for line in ax.lines if not line.get_label().startswith("_")]
+        looks = [
+            (to_hex(line.get_color()), line.get_linestyle(), line.get_marker(), to_hex(line.get_markerfacecolor()))
+            for line in named
+            if to_hex(line.get_color()) != OTHERS
+        ]
+        assert len(set(looks)) == len(looks), ax.get_title()
+    assert all(text.get_fontsize() <= SIZE for text in figure.texts)
+    return figure.get_figwidth() in (COLUMN, PAGE) and len(figure.get_suptitle()) > 20
+
+
 @pytest.mark.parametrize("name", ITEMS)
 def test_a_smoke_run_gives_tables_verdicts_and_a_figure_that_come_back_from_their_files(name, tmp_path, monkeypatch):
-    item, decided = copy.copy(smoke_item(name)), {REPRODUCED, NOT_REPRODUCED, UNDECIDED}
-    assert len(item.tables["tidy"]) and any("paper" in column for column in item.compare().columns)
+    item, decided = copy.copy(smoke_item(name)), {REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE}
+    of_a_paper = bool(about(name.split("/")[0])[2])
+    assert len(item.tables["tidy"]) and (any("paper" in c for c in item.compare().columns) or not of_a_paper)
+    assert "paper" not in item.compare().columns or of_a_paper  # no column that says on every row that there is none
     assert not item.tables["tidy"].isna().any(axis=None) and len(item.compare())
     raw = [claim.check(item.tables) for claim in item.item.claims]
     assert raw and all(v.evidence for v in raw)
@@ -246,11 +306,13 @@ def test_a_smoke_run_gives_tables_verdicts_and_a_figure_that_come_back_from_thei
     summary = save(item)
     first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert first[tmp_path / summary["figure"]].startswith(b"\x89PNG")
+    assert drawn_as_all(item.figure())
     if name in TWICE:
         save(item)
         assert first == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert [claim["claim"] for claim in summary["claims"]] == [text for text, _ in item.verdicts()]
     for table, frame in item.tables.items():
+        assert isinstance(frame, pd.DataFrame), table  # notebooks are executed again if one of them changes
         path = tmp_path / "results" / "own" / "smoke" / f"{name}{'' if table == 'tidy' else f'.{table}'}.csv"
         assert path.exists() != table.startswith("_")
         if path.exists():
@@ -265,11 +327,70 @@ def test_a_smoke_run_gives_tables_verdicts_and_a_figure_that_come_back_from_thei
     assert all(claim["evidence"].replace("|", "\\|") in text for claim in summary["claims"]) and item.item.title in text
 
 
+@pytest.mark.parametrize(
+    "name", ["pfedsim/table3_accuracy", "pfedsim/fig2_classifier_similarity", "pfedsv/fig11_inversion"]
+)
+def test_a_table_in_latex_has_as_many_cells_in_every_row_and_no_open_group(name):
+    text = latex(smoke_item(name))
+    inside = re.search(r"\\begin{tabular}{(\w+)}\n(.*)\\end{tabular}", text, re.DOTALL)
+    for line in inside[2].splitlines():
+        if not line.startswith("\\"):
+            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn{(\d+)}", line))
+            assert len(re.findall(r"(?<!\\)&", line)) + 1 + spans == len(inside[1]) and line.endswith(r"\\")
+    bare = re.sub(r"\\[{}$\\]", "", text)
+    assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    assert not re.search(r"(?<!\\)[%#_]", text.partition(r"\label")[0])
+
+
+def test_a_table_of_accuracies_in_latex_has_the_best_of_a_column_in_bold_and_proper_names():
+    item = smoke_item("pfedsim/table3_accuracy")
+    cells, text = item.tables["cells"], latex(item)
+    ours = cells[cells["series"] == "ours"]
+    for _, own in ours.groupby("column"):
+        assert rf"\textbf{{{own['mean'].max():.1f}}}" in text
+    assert "FedAvg &" in text and "fedavg" not in text and "n: one seed" in text
+    assert escaped(r"a_b & 5 % {x}\~") == r"a\_b \& 5 \% \{x\}\textbackslash{}\textasciitilde{}"
+
+
+def test_without_results_there_is_no_picture_and_pages_say_so(tmp_path, monkeypatch, capsys):
+    item = copy.copy(smoke_item("pfedsim/fig3_partitions"))
+    item.root, item.item = tmp_path, replace(item.item, figure=lambda tables: None)
+    left = tmp_path / "figures/own/smoke/pfedsim/fig3_partitions.png"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of an earlier run")
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    assert save(item)["figure"] == "" and not left.exists()
+    assert "No picture: not run yet." in report.write_report("own/smoke").read_text()
+    figures.show(item.figure())
+    assert "not run yet" in capsys.readouterr().out
+
+
 def smoke_runs(name: str) -> dict:
     """The results of an item's smoke runs by key."""
     item = smoke_item(name)
     by_id = {r.spec.id: r for r in item.results}
     return {key: by_id[spec.id] for key, spec in item.runs.items()}
+
+
+@pytest.mark.parametrize("name", [name for name in ITEMS if smoke_item(name).specs])
+def test_all_that_seconds_decide_is_left_out(name):
+    """On a machine that takes otherwise long, at another hour: only MACHINES' columns and claims on times change."""
+    item = smoke_item(name)
+    other = copy.copy(item)
+    slow = {"load": 0.9, "date": "2000-01-01T00:00Z"}
+    vars(other)["results"] = [
+        replace(r, seconds={n: s * (2 + k) for n, s in r.seconds.items()}, provenance=r.provenance | slow)
+        for k, r in enumerate(item.results)
+    ]
+    for cached in ("tables", "checked"):
+        vars(other).pop(cached, None)
+    for table in (name for name in item.tables if not name.startswith("_")):
+        for column in item.tables[table]:
+            same = item.tables[table][column].equals(other.tables[table][column])
+            assert same or MACHINES.fullmatch(column), (table, column)
+    if not item.item.timed:
+        assert item.verdicts() == other.verdicts() and item.answer() == other.answer()
 
 
 PARTIAL = [name for name in ITEMS if find(name).partial]
@@ -285,12 +406,82 @@ def test_where_runs_are_missing_the_rest_is_shown_and_nothing_is_decided_that_ne
     checked = {claim.text: claim.check(tables) for claim in item.item.claims}
     lacking = [v.evidence for v in checked.values() if v.status == NOT_TESTED]
     assert lacking and all(
-        any(word in why for word in ("without", "need", "fewer", "nothing", "not all")) for why in lacking
+        any(word in why for word in ("without", "need", "fewer", "nothing", "not all", "not DomainNet"))
+        for why in lacking
     )
     assert "nan" not in (item.item.answer(tables) if item.item.answer else "")
     # one run decides nothing; partitions are drawn without any, and what papers print needs none
     decided = {text for text, v in checked.items() if v.status != NOT_TESTED and not v.anywhere}
     assert all(text.startswith("Partition 0") for text in decided)
+
+
+TAKING = [name for name in ITEMS if "methods" in find(name).settings["smoke"]]
+IN_NOTEBOOKS = [name for name in TAKING if "methods" in notebooks._parameters_of(notebooks.source_path(name))]
+
+
+def with_methods(name: str, *methods: str) -> OpenItem:
+    return OpenItem(find(name), "smoke", jobs=1, root=smoke_item(name).root, methods=methods)
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["the first", "the last"])
+@pytest.mark.parametrize("name", TAKING)
+def test_an_item_runs_with_one_of_its_methods_or_always_with_the_same(name, which):
+    run = list(dict.fromkeys(spec.method for spec in smoke_item(name).specs))
+    try:
+        item = with_methods(name, run[which])
+    except BadValue as error:
+        assert f"expected none, for it always runs {', '.join(sorted(run))}" in str(error)
+        assert len(run) > 1 and name not in IN_NOTEBOOKS
+        return
+    own = {spec.method for spec in item.specs}
+    assert own == {run[which]} or name == "pfedsim/notes"
+    save(item)
+    assert all(v.status == NOT_TESTED for _, v in item.checked)
+    assert all(claim.check(item.tables).status in (NOT_TESTED, ONE_SEED) for claim in item.item.claims
+               if claim.kind == "paper" and not claim.check(item.tables).anywhere)  # fmt: skip
+
+
+def run_cells(path: Path, **parameters) -> None:
+    """A notebook's code in this process, with other parameters; of what its cells show only that it can be shown."""
+    names = {"__name__": "__main__", "display": lambda *shown, **_: [repr(one) for one in shown]}
+    for cell in (cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"):
+        *rest, last = ast.parse("".join(cell["source"])).body
+        shown = isinstance(last, ast.Expr)
+        exec(compile(ast.Module(rest if shown else [*rest, last], []), str(path), "exec"), names)
+        if shown:
+            repr(eval(compile(ast.Expression(last.value), str(path), "eval"), names))
+        if "parameters" in cell["metadata"].get("tags", []):
+            names |= parameters
+
+
+@pytest.mark.parametrize("name", IN_NOTEBOOKS)
+def test_a_notebook_runs_with_one_method(name, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(with_methods(name, "fedavg").root))
+    with matplotlib.rc_context(), pd.option_context("display.max_rows", 60):
+        run_cells(notebooks.source_path(name), methods="fedavg")
+    matplotlib.pyplot.close("all")
+
+
+def test_methods_are_a_list_or_a_text_and_variants_have_a_comma_of_their_own():
+    name, variant = "head_to_head/table2_accuracy", "pfedsv, D+C"
+    for methods in (["local", variant], f"local, {variant}", f"local,{variant}"):
+        assert OpenItem(find(name), "smoke", methods=methods).settings["methods"] == ("local", variant)
+    for nothing in ((), [], "", None):
+        assert not OpenItem(find(name), "smoke", methods=nothing).changed
+    parts = OpenItem(find("head_to_head/notes"), "smoke", methods="fedper,pfedsim").specs  # not of smoke's own
+    assert {spec.method for spec in parts} == {"fedper", "pfedsim"}
+
+
+def test_a_page_says_what_is_missing_and_smaller_and_the_picture_does_not(tmp_path, monkeypatch):
+    name = "pfedsim/table3_accuracy"
+    whole, part = smoke_item(name), OpenItem(find(name), "smoke", root=tmp_path, finished=True)
+    for result in whole.results[:3]:
+        part.store.put(result)
+    save(part, formats=("svg",))
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    page, drawn = report.write_report("own/smoke"), tmp_path / f"figures/own/smoke/{name}.svg"
+    assert f"**{len(part.specs) - 3} of {len(part.specs)} runs are missing.**" in page.read_text()
+    assert "Smaller than in the paper:" in page.read_text() and "Smaller" not in drawn.read_text()
 
 
 def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column_only_is_decided():
@@ -305,7 +496,7 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
     assert claims[0].check(tables).evidence == "without fedbn (Dir(0.5))"
     assert claims[1].check(tables).status != NOT_TESTED
     row = tables["compare"].set_index("method").loc["fedbn"]
-    assert row["Dir(0.5): ours, digits"] == "none finished" and row["Dir(0.1): ours, digits"].startswith("80.00 [")
+    assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 (n=1)")
 
 
 def test_an_item_that_needs_all_its_runs_says_how_many_are_missing(tmp_path):
@@ -315,20 +506,31 @@ def test_an_item_that_needs_all_its_runs_says_how_many_are_missing(tmp_path):
     assert not item.can_be_shown and len(item.missing) == 4
 
 
-def test_committed_results_are_shown_without_training_and_their_absence_is_told(tmp_path, monkeypatch, capsys):
+def test_the_largest_scale_that_is_stored_is_shown_without_training_and_its_absence_is_told(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
-    item = at_paper_scale("pfedsim/table6_rho")
-    assert len(item.compare()) >= 7 and capsys.readouterr().out.endswith(
-        "of 54 runs at the paper's settings are here\n"
-    )
+    item = stored("pfedsim/table6_rho")
+    assert len(item.compare()) >= 7 and capsys.readouterr().out == "54 of 54 runs of the profile paper are here\n"
+    assert stored("fedsimsup/notes").profile == "paper" and "206 runs" in capsys.readouterr().out  # saved of a part
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    assert at_paper_scale("pfedsim/table6_rho") is None
-    assert capsys.readouterr().out == "0 of 54 runs at the paper's settings are here\n"
+    assert stored("pfedsim/table6_rho") is None
+    assert capsys.readouterr().out == "nothing larger than digits is stored yet\n"
+    name = "fedsimsup/fig4_attention"
+    reduced, paper = (OpenItem(find(name), profile) for profile in ("reduced", "paper"))
+    for opened in (reduced, paper):
+        path = opened.store.path(opened.specs[0])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert stored(name) is None  # one run of several, of which nothing was saved
+    for spec in reduced.specs:
+        reduced.store.path(spec).touch()
+    assert stored(name).profile == "reduced"  # a whole before a part of the paper's
     with pytest.raises(BadValue, match="table66"):
-        at_paper_scale("pfedsim/table66")
+        stored("pfedsim/table66")
 
 
-def test_runs_that_are_timed_are_done_one_at_a_time_from_beginning_to_end(monkeypatch, tmp_path):
+def test_runs_that_are_timed_are_done_one_at_a_time(monkeypatch, tmp_path):
     seen = {}
 
     def run_all(specs, store, **options):
@@ -339,7 +541,7 @@ def test_runs_that_are_timed_are_done_one_at_a_time_from_beginning_to_end(monkey
     for name, jobs in (("pfedsim/table7_overhead", 1), ("pfedsim/table3_accuracy", 2)):
         with pytest.raises(InterruptedError):
             OpenItem(find(name), "smoke", jobs=2, root=tmp_path).run()
-        assert (seen["jobs"], seen["share"]) == (jobs, jobs == 2)
+        assert seen["jobs"] == jobs
 
 
 def test_verdicts_are_called_by_what_the_data_can_tell():
@@ -348,9 +550,7 @@ def test_verdicts_are_called_by_what_the_data_can_tell():
     item.__dict__["tables"] = analysed(item.item.name, lambda key, spec: made_up(spec, 0.8))
     found = dict(item.verdicts())
     first = found["Accuracy rises from rho = 0 to the range [0.3, 0.7]."]
-    assert first.status == "does not hold on digits" and first.evidence.endswith(
-        "[95 % intervals over 20 clients (1 seed)]"
-    )
+    assert first.status == "one seed" and "(one seed)" in first.evidence
     assert found["A larger model wants a smaller rho."].status == NOT_TESTED
 
 
@@ -377,10 +577,9 @@ def test_a_committed_notebook_is_complete(path):
     code = [c for c in cells if c["cell_type"] == "code"]
     guide, lesson = (path.parent.name == kind for kind in ("guides", "lessons"))
     assert guide or [c for c in code if "parameters" in c["metadata"].get("tags", [])], "no parameters cell"
-    assert all(c["execution_count"] for c in code), "a cell was never executed"
-    assert sum(bool(c["outputs"]) for c in code) >= len(code) - 2, "outputs are missing"
+    silent = [c for c in code if not c["outputs"] and " larger " not in "".join(c["source"])]  # that waits for runs
+    assert len(silent) <= 2, "outputs are missing"
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
-    assert [c for c in code if "nbval-check-output" in c["metadata"].get("tags", [])], "nothing is compared"
     assert max(len(c["source"]) for c in code) <= 20
     kinds = ("markdown", "code")
     prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in kinds)
@@ -395,25 +594,28 @@ def test_a_committed_notebook_is_complete(path):
         assert (purpose in text or lesson) and "## Exercises" in text
 
 
+@pytest.mark.parametrize("path", OF_ITEMS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_an_items_notebook_is_short(path):
+    """A student reads it from top to bottom: what teaches a method stands in a lesson, what is open in the notes."""
+    assert len(prose(path).split()) <= 1_100
+
+
 @pytest.mark.parametrize("lesson", sorted((PROJECT / "notebooks" / "lessons").glob("*.ipynb")), ids=lambda p: p.stem)
 def test_a_lesson_has_worked_solutions_that_were_run(lesson):
-    """All but the first and the last one, whose exercises check themselves."""
     path = PROJECT / "notebooks" / "solutions" / lesson.name
-    if lesson.stem[:2] in ("00", "12"):
-        return
     cells = json.loads(path.read_text())["cells"]
     code = [c for c in cells if c["cell_type"] == "code"]
-    assert code and all(c["execution_count"] for c in code), "a cell was never executed"
-    assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
+    assert code and not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
     assert f"(../lessons/{lesson.name})" in "".join(cells[0]["source"])
 
 
 def test_every_item_has_a_notebook_and_the_other_notebooks_are_guides_and_lessons():
     own = {str(p.relative_to(PROJECT / "notebooks").with_suffix("")) for p in NOTEBOOKS}
     others = {name for name in own if name.startswith(("guides/", "lessons/"))}
-    assert own - others == set(FINISHED)
-    readme = (PROJECT / "README.md").read_text()
-    assert others and all(f"(notebooks/{name}.ipynb)" in readme for name in others)
+    assert own - others == set(ITEMS)
+    first = PROJECT / "notebooks" / "guides" / "start_here.ipynb"
+    linked = {(first.parent / to).resolve() for to in re.findall(r"\]\((\S+\.ipynb)\)", prose(first))}
+    assert {PROJECT / "notebooks" / f"{name}.ipynb" for name in others} - linked == {first}
 
 
 def prose(path: Path) -> str:
@@ -426,9 +628,10 @@ def prose(path: Path) -> str:
 
 GUIDES = [p for p in NOTEBOOKS if p.parent.name == "guides"]
 PAGES = [PROJECT / "README.md", PROJECT / "results" / "scoreboard.md", *GUIDES]
+FRONT = PROJECT / "results" / "README.md"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*PAGES, FRONT], ids=lambda p: p.stem)
 def test_links_lead_to_files_that_are_there(path):
     links = re.findall(r"\]\(([^)\s]+)\)", prose(path))
     broken = [to for to in links if not to.startswith("http") and not (path.parent / to).exists()]
@@ -445,7 +648,7 @@ def test_commands_on_pages_exist_with_their_options(path):
         if command in commands and not hasattr(commands[command], "commands"):  # "fedlib reads ..." is a sentence
             options = {option for p in commands[command].params for option in [*p.opts, *p.secondary_opts]} | {"--help"}
             assert {w for w in words.split() if re.fullmatch(r"--[a-z-]+", w)} <= options, f"fedlib {command} {words}"
-    assert path.stem in ("scoreboard", "privacy") or len({c for c, _ in found if c in commands}) >= 2
+    assert path.stem in ("scoreboard", "privacy", "keep_models") or len({c for c, _ in found if c in commands}) >= 2
 
 
 def test_a_notebook_in_batch_runs_once_and_then_only_when_something_changed(tmp_path, monkeypatch):
@@ -480,6 +683,13 @@ def test_a_notebook_starts_while_the_next_item_is_still_made_and_none_after_an_i
     assert executed == ["a", "b", "a"]
 
 
+def test_a_notebook_that_fails_in_an_unforeseen_way_does_not_stop_the_others(monkeypatch):
+    ends = {"a": lambda: {}["no such key"], "b": lambda: "executed"}
+    monkeypatch.setattr(notebooks, "_execute", lambda item: ends[item.item.name]())
+    items = [SimpleNamespace(item=SimpleNamespace(name=name)) for name in ends]
+    assert notebooks.execute_all(items, 1) == {"a": "failed: KeyError: 'no such key'", "b": "executed"}
+
+
 def test_a_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "source_path", lambda name: PROJECT / "notebooks" / f"{name}.ipynb")
     item = OpenItem(find("pfedsim/fig2_classifier_similarity"), "smoke", root=tmp_path, lr=0.1)
@@ -489,55 +699,101 @@ def test_a_notebook_that_cannot_show_a_changed_setting_is_not_run(tmp_path, monk
 
 def test_readme_is_short_and_says_what_ci_runs():
     readme, ci = (PROJECT / "README.md").read_text(), (PROJECT / ".ci" / "run").read_text()
-    assert len(readme.splitlines()) <= 130
+    assert len(readme.split()) <= 650
     assert "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/fedlib reproduce" in readme
     assert ".venv/bin/pip install -e '.[test]' && .venv/bin/pytest" in readme
     assert "pip install --quiet -e '.[test]'" in ci and ".venv/bin/pytest" in ci
 
 
-@pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])
-def test_the_intervals_of_the_readmes_answers_are_those_of_the_results(monkeypatch, paper):
-    """Each [low, high] of a paper's answer is, rounded, one that the paper's saved results tell, or its opposite."""
+def test_the_readmes_program_prints_what_the_readme_says():
+    program, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGES[0].read_text(), re.DOTALL).groups()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == printed
+
+
+def test_the_committed_front_page_and_the_readmes_table_are_what_the_results_say(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
-    number = r"([-+]?\d+\.\d+)"
-    pair = re.compile(rf"\[{number},\s+{number}\]")
-    answer = next(part for part in prose(PROJECT / "README.md").split("\n* ") if f"(results/{paper}.md)" in part)
-    told = [item for scale in report.SCALES for item in report.saved_items(scale, f"{paper}/*")]
-    texts = [text for i in told for text in (i.get("answer") or "", *(claim["evidence"] for claim in i["claims"]))]
-    known = [tuple(map(float, ends)) for text in texts for ends in pair.findall(text)]
-    known += [(-high, -low) for low, high in known]
-    shown = pair.findall(answer)
-    for ends in shown:
-        off = 0.5 / 10 ** len(ends[0].partition(".")[2]) + 1e-9
-        assert any(all(abs(float(a) - b) <= off for a, b in zip(ends, each)) for each in known), ends
-    assert len(shown) >= (0 if paper == "pfedsv" else 2)
+    assert papers.page() == FRONT.read_text(), "run `fedlib report --scoreboard`"
+    assert papers.table("results/") in PAGES[0].read_text(), "run `fedlib report --scoreboard`"
+
+
+def test_a_papers_counts_leave_out_digits_and_what_is_no_claim_of_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    said = (
+        ("paper", "holds on digits", "reproduced"),
+        ("paper", "not reproduced", "not reproduced"),  # of no data
+        ("own", "holds", "reproduced"),
+        ("paper", "inconclusive", "inconclusive"),
+    )
+    claims = [{"claim": "A.", "kind": kind, "verdict": verdict, "status": status} for kind, verdict, status in said]
+    item = {"item": "pfedcs/table1_pathological", "claims": claims, "runs": ["a"]}
+    for profile, dataset, scale, counts, on in (
+        ("quick", "digits", "digits only", "0 | 0 | 1 | 0", ", on digits"),
+        ("reduced", "pacs", "reduced: 1 of 9", "0 | 0 | 1 | 0", ""),  # stands in for a paper's
+        ("paper", "cifar10", "paper's settings: 1 of 9", "1 | 0 | 1 | 1", ""),
+    ):
+        path = tmp_path / "results" / profile / "pfedcs" / "table1_pathological.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({**item, "profile": profile, "settings": {"dataset": dataset}}))
+        row = f"| [PFedCS](pfedcs.md) | {scale} | {counts} | A: **holds on digits**{on} |"
+        assert papers.table().splitlines()[-1] == row
+
+
+@pytest.mark.parametrize(
+    ("margin", "status", "listed"),
+    [
+        ([2.0, -0.1, 4.1], "inconclusive", True),  # 1.9 standard errors
+        ([2.0, -0.1, 4.1], "untestable with these runs", True),
+        ([-2.0, -4.1, 0.1], "reproduced", False),
+        ([0.5, -1.6, 2.6], "inconclusive", False),
+        ([2.0, 0.9, 3.1], "inconclusive", False),
+    ],
+)
+def test_seeds_are_declared_where_a_difference_is_near(tmp_path, monkeypatch, margin, status, listed):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    claims = [
+        {"claim": "A leads.", "status": status, "margin": margin, "over": "3 seeds"},
+        {"claim": "B.", "status": status},
+    ]
+    for profile in ("quick", "reduced"):
+        path = tmp_path / "results" / profile / "pfedsim" / "fig9.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"item": "pfedsim/fig9", "profile": profile, "seeds": "", "claims": claims}))
+    rows = report.seeds_to_come().splitlines()[2:]
+    assert len(rows) == listed
+    assert not listed or rows[0].startswith("| `pfedsim/fig9`, reduced | A leads. |")
 
 
 def test_the_committed_scoreboard_is_what_the_results_say(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     page = (PROJECT / "results" / "scoreboard.md").read_text()
     assert report.scoreboard_page() == page, "run `fedlib report --scoreboard`"
+    assert page.count("| 12 of 216 runs |") == 1  # too few to be shown, and not nothing
 
 
 def test_a_report_renews_the_scoreboard_where_it_is_asked_to(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     shutil.copytree(PROJECT / "results" / "quick" / "pfedcs", tmp_path / "results" / "quick" / "pfedcs")
     page = tmp_path / "results" / "scoreboard.md"
-    assert CliRunner().invoke(cli.app, ["report"]).exit_code == 0 and not page.exists()
-    result = CliRunner().invoke(cli.app, ["report", "--scoreboard"])
-    assert result.exit_code == 0 and f"renewed: {page}" in result.output
+    assert call("report").exit_code == 0 and not page.exists()
+    result = call("report", "--scoreboard")
+    away = page.with_name("distances.md")
+    front = page.with_name("README.md")
+    assert result.exit_code == 0 and f"renewed: {front}, {page} and {away}" in result.output
+    assert "| [PFedCS](pfedcs.md) | digits only |" in front.read_text() and "## pFedSim" not in front.read_text()
+    assert away.read_text().count("| not run (0 of ") == away.read_text().count("| [`") > 0
     rows = [line for line in page.read_text().splitlines() if line.startswith("| [`")]
     assert len(rows) == sum(name.startswith("pfedcs/") for name in ITEMS)
-    assert all("digits: " in row and row.endswith("| not run yet | not run yet |") for row in rows)
+    assert all("digits: " in row and row.endswith("| not run yet |") for row in rows)
 
 
 def test_a_row_of_the_report_says_what_its_margins_interval_is_over():
-    """An item of three seeds has a first claim that only one seed can judge: its row must not say three."""
-    said = "first. [95 % intervals over 20 clients (1 seed)]"
-    claim = {"claim": "A.", "kind": "own", "verdict": "holds", "evidence": said, "margin": [1.0, 0.5, 1.5]}
+    """An item of three seeds has a first claim that two of them can judge: its row must not say three."""
+    claim = {"claim": "A.", "kind": "own", "verdict": "holds", "evidence": "first", "over": "2 seeds"}
+    claim |= {"margin": [1.0, 0.5, 1.5]}
     item = {"item": "a/b", "title": "B", "settings": {"dataset": "digits"}, "seeds": "3 seeds", "claims": [claim]}
     row = report.scoreboard([item]).splitlines()[-1]
-    assert row.endswith("| +1.0 [+0.5, +1.5] | 20 clients (1 seed) |")
+    assert row.endswith("| +1.0 [+0.5, +1.5] | 2 seeds |")
 
 
 @pytest.mark.parametrize("paper", ["fedsimsup", "pfedcs", "pfedsim", "pfedsv"])
@@ -548,16 +804,16 @@ def test_the_committed_page_of_a_paper_is_what_the_results_say(monkeypatch, pape
     assert "****" not in page  # a title without its part behind a colon
 
 
-def test_the_largest_scale_is_shown_but_rather_a_whole_night_than_a_part_of_the_papers_runs():
-    def made(missing=()):
-        return {"missing": list(missing)}
+def test_the_largest_scale_is_shown_but_rather_a_smaller_whole_than_a_part_of_the_papers_runs():
+    def made(profile, missing=(), status="reproduced"):
+        return {"profile": profile, "missing": list(missing), "claims": [{"status": status}]}
 
-    quick, night, part, paper = made(), made(), made(["a run"]), made()
+    quick, reduced, part, paper = made("quick"), made("reduced"), made("paper", ["a run"]), made("paper")
     assert report.largest({}) is None
     assert report.largest({"quick": quick}) is quick and report.largest({"quick": quick, "paper": part}) is part
-    assert report.largest({"quick": quick, "overnight": night, "paper": part}) is night
-    assert report.largest({"overnight": night, "paper": paper}) is paper
-    assert report.largest({"quick": quick, "overnight": part}) is part
+    assert report.largest({"quick": quick, "reduced": reduced, "paper": part}) is reduced
+    assert report.largest({"reduced": reduced, "paper": paper}) is paper
+    assert report.largest({"quick": quick, "paper": made("paper", ["a run"], "not tested")}) is quick  # it says nothing
 
 
 def test_status_box(monkeypatch, tmp_path):
@@ -565,12 +821,20 @@ def test_status_box(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     box, saved = status("pfedsim/table6_rho"), report.saved_items("paper", "pfedsim/table6_rho")[0]
     assert box.startswith("**Found so far, profile `paper`** (settings of the paper): ")
-    assert f"The paper's main claim is **{saved['claims'][0]['verdict']}**." in box and "cannot refute" not in box
+    assert f"The paper's main claim: **{saved['claims'][0]['verdict']}**." in box and "cannot refute" not in box
     assert all(f"| {claim['verdict']} | {claim['claim']} |" in box for claim in saved["claims"])
-    assert box.count("| 3 seeds and 100 clients |") == sum("[95 % intervals" in c["evidence"] for c in saved["claims"])
+    same = [claim for claim in saved["claims"] if claim["over"] == "3 seeds on the same clients"]
+    assert box.count("| 3 seeds on the same clients |") == len(same) > 3
     assert "fedlib reproduce pfedsim/table6_rho --profile paper --finished" in box
-    night = status("pfedcs/table1_pathological")
-    assert "cannot refute the paper at its own settings: a third" in night and "| 3 seeds and 20 clients |" in night
+    assert "is stored yet" not in box
+    small = status("pfedcs/table1_pathological")
+    assert (
+        "**No finished result at `reduced` or `paper` is stored yet.**" in small
+        and "about 21 hours (42 core-hours)" in small
+    )
+    shrunk = {"item": "pfedcs/table1_pathological", "profile": "reduced", "runs": ["a"], "claims": [], "settings": {}}
+    assert "cannot refute the paper at its own settings: LeNet-5 instead" in head(shrunk)
+    assert "(on the paper's images" in head(shrunk) and "on other" in head({**shrunk, "settings": {"dataset": "pacs"}})
     assert "2 passed" in status("fedsimsup/fig5_partitions") and "same number of classes" not in status(
         "fedsimsup/fig5_partitions"
     )
@@ -583,7 +847,7 @@ def test_status_box(monkeypatch, tmp_path):
 def test_what_a_profile_has_smaller_is_said_and_at_the_papers_settings_nothing_is():
     item = find("fedsimsup/table1_dirichlet")
     said = {profile: item.smaller_at(profile) for profile in item.settings}
-    assert said["quick"].startswith("digits") and said["overnight"].startswith("a third of the images")
+    assert said["quick"].startswith("digits") and said["reduced"].startswith("200 rounds instead of 1,000")
     assert said["smoke"] and said["paper"] == ""
 
 

@@ -1,4 +1,4 @@
-"""How busy a machine is with other things, and that claims about seconds are undecided when it is."""
+"""How busy a machine is with other things, and that claims about seconds are inconclusive when it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers import made_up, tiny
 
 from fedlib.base import load
 from fedlib.base.load import OtherPrograms
-from fedlib.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments import OpenItem, find
 from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
@@ -93,11 +93,11 @@ def table7(loads: list[float | None]) -> OpenItem:
     return item
 
 
-def test_claims_about_seconds_are_undecided_where_other_programs_were_busy():
+def test_claims_about_seconds_are_inconclusive_where_other_programs_were_busy():
     quiet, busy, unknown = (table7(loads) for loads in ([0.0, 0.04], [0.0, 0.0, 0.4], [None]))
     decided = {REPRODUCED, NOT_REPRODUCED}
     assert {v.status for claim, v in quiet.checked if claim.kind == "paper"} == {REPRODUCED}
-    assert {v.status for claim, v in busy.checked if claim.kind == "paper"} == {UNDECIDED}
+    assert {v.status for claim, v in busy.checked if claim.kind == "paper"} == {INCONCLUSIVE}
     for item, said in ((quiet, "up to 4% of the machine"), (busy, "up to 40% of the machine, more than 10%"),
                        (unknown, "how busy the machine was is not known")):  # fmt: skip
         assert all(said in v.evidence for claim, v in item.checked if claim.kind == "paper")

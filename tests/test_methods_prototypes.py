@@ -1,5 +1,4 @@
-"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand, reductions, ownership,
-backends, messages."""
+"""f-FedAP, FedGen, FedProto, FedPAC, FedGH and pFedHN against their definitions: steps by hand and reductions."""
 
 from __future__ import annotations
 
@@ -11,22 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import (
-    POINTS,
-    ToyData,
-    ToyModel,
-    backends_agree,
-    close,
-    computed,
-    exact,
-    played,
-    rounds_that_leave_inputs_alone,
-    same,
-    theta,
-    tiny,
-    uneven,
-    wide,
-)
+from helpers import ToyData, ToyModel, close, computed, played, same, theta, tiny, uneven
 from torch import nn
 
 from fedlib import algorithms
@@ -36,30 +20,11 @@ from fedlib.algorithms.parts import generator
 from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.errors import BadValue
-from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 from fedlib.models.model import Model
 
-METHODS = ("ffedap", "fedgen", "fedproto", "fedpac", "fedgh", "pfedhn")
-PERSONAL = ("ffedap", "fedproto", "fedpac", "fedgh", "pfedhn")  # every client has a model of its own
 SMALL = {"pfedhn": dict(hidden=8, depth=1)}  # keeps the tests short; all other methods have their defaults
-NU_M = 156 + 12 + 2416 + 32 + 120 * (256 + 1) + 10164 + 850  # LeNet5-BN on 1x16x16 with 10 classes; nu_BN = 12 + 32
-FORMS = {  # (down, up) for a participant and round; d = 84, C = 10
-    "ffedap": (NU_M - 44, NU_M - 44),
-    "fedgen": (NU_M + 4212, NU_M),
-    "fedpac": (NU_M + 840, NU_M + 2 * 840 + 10 + 1),
-    "pfedhn": (NU_M, NU_M),
-}
-VARIANTS = [
-    ("fedgen", dict(teacher="server", diversity=1.0, virtual=2)),
-    ("fedgen", dict(labels="global", ensemble="logits", qualified="max")),
-    ("fedproto", dict(weights="samples")),
-    ("fedproto", dict(predict_by="head")),
-    ("fedpac", dict(prototype_weights="uniform", head_inside=False, head_lr=0.1)),
-    ("pfedhn", dict(server_steps="batch", personal_head=True, hidden=8)),
-]
 F64 = functools.partial(torch.tensor, dtype=torch.float64)
 
 
@@ -114,27 +79,6 @@ def test_class_statistics_by_hand():
     close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
     counts, means, squares = class_statistics(two_classes(), two_classes().theta0, ONE)
     close((counts, means, squares), (F64([1, 0]), F64([[2], [0]]), F64([4, 0])))
-
-
-def test_class_statistics_agree_between_backends_and_with_the_definition():
-    run = set_up(tiny("fedavg", precision="float64"))
-    model = run.work.model
-
-    def statistics(model, start, data):
-        return class_statistics(model, start, data)
-
-    serial, stacked = (
-        computed(run, name, statistics, range(4), tree.repeat(model.theta0, 4)) for name in ("serial", "vmap")
-    )
-    close(stacked, serial)
-    batch = run.work.source.batch(torch.from_numpy(run.work.parts[2]["train"]))
-    with torch.no_grad():
-        z = model.features(model.theta0, batch.x)
-    for c in range(10):
-        mine = z[batch.y == c]
-        assert serial[0][2, c] == len(mine)
-        if len(mine):
-            close((serial[1][2, c], serial[2][2, c]), (mine.mean(0), mine.square().sum(1).mean()))
 
 
 def test_attraction_by_hand():
@@ -213,19 +157,6 @@ def test_ffedap_surveys_the_inputs_of_batch_norm(backend):
             )
 
 
-def test_ffedap_with_rho_1_is_fedbn():
-    fedap, fedbn = (simulate(tiny(name, hyper=hyper)) for name, hyper in (("ffedap", {"rho": 1}), ("fedbn", {})))
-    assert exact(fedap) == exact(fedbn)
-
-
-def test_ffedap_with_own_models_only_is_local_training():
-    fedap, local = (
-        simulate(tiny(name, hyper=hyper, eval_points=("post",)))
-        for name, hyper in (("ffedap", {"rho": 0, "mu": 1}), ("local", {}))
-    )
-    assert fedap.history == local.history
-
-
 def test_ffedap_takes_over_what_fedbn_learned():
     states = [(state.warming_up, copy.deepcopy(state)) for _, state, _ in played(tiny("ffedap", rounds=4))]
     assert [warming for warming, _ in states] == [True, True, False, False, False]
@@ -246,7 +177,7 @@ def test_ffedap_counts_its_survey_once():
     result = simulate(tiny("ffedap", rounds=2, num_clients=5))
     assert result.communication["once"]["floats"] == 5 * 2 * 22
     assert result.communication["up"] == result.communication["down"]
-    assert result.communication["up"]["floats"] == 2 * 2 * (NU_M - 44)
+    assert result.communication["up"]["floats"] == 2 * 2 * (44470 - 44)  # LeNet5-BN without batch norm
 
 
 # FedProto -------------------------------------------------------------------------------------------------------------
@@ -295,7 +226,7 @@ def test_fedproto_predicts_the_nearest_prototype():
         method = algorithms.make("fedproto")
         personal = method.personal_model(model, known, {"theta": model.theta0}, None)
         scores = method.predict(model, personal, x)
-        assert scores.argmax(1).tolist() == expected and torch.isfinite(scores).all()
+        assert scores.argmax(1).tolist() == expected and scores.abs().max() < 40  # no large number stands for "unknown"
     both = method.predict(
         model, method.personal_model(model, prototypes([3.0, -1.0], [1, 1]), {"theta": model.theta0}, None), x
     )
@@ -303,11 +234,6 @@ def test_fedproto_predicts_the_nearest_prototype():
     close(both[:, 1] - both[:, 0], (z - 3) ** 2 - (z + 1) ** 2)
     by_head = algorithms.make("fedproto", predict_by="head")
     close(by_head.predict(model, personal, x), model.logits(model.theta0, x))
-
-
-def test_fedproto_without_pull_and_by_head_is_local_training():
-    spec = tiny("fedproto", hyper={"lam": 0, "predict_by": "head"}, precision="float64")
-    assert_histories_close(simulate(spec), simulate(tiny("local", precision="float64")))
 
 
 def test_fedproto_sends_the_prototypes_that_exist():
@@ -345,21 +271,16 @@ def fedpac_message(model, known) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("known", "pull", "head_lr"),
-    [
-        (prototypes([3.0, 0.0], [1, 0]), -1.0, None),
-        (prototypes([3.0, 0.0], [0, 0]), 0.0, None),
-        (prototypes([3.0, 0.0], [1, 0]), -1.0, 0.4),
-    ],
+    ("known", "pull"), [(prototypes([3.0, 0.0], [1, 0]), -1.0), (prototypes([3.0, 0.0], [0, 0]), 0.0)]
 )
-def test_fedpac_client_by_hand(known, pull, head_lr):
-    """First the head alone, as in FedProto: v = (1 + r, -1 - r), b = (r/2 - 2, 2 - r/2), w = 2, with r = head_lr, or
-    the run's 0.1. Then scores (5r/2, -5r/2), p_1 = sigma(-5r), dz = -2 (1 + r) p_1, and the prototype adds
+def test_fedpac_client_by_hand(known, pull):
+    """First the head alone, as in FedProto: v = (1 + r, -1 - r), b = (r/2 - 2, 2 - r/2), w = 2, with r = 0.1, the
+    run's rate. Then scores (5r/2, -5r/2), p_1 = sigma(-5r), dz = -2 (1 + r) p_1, and the prototype adds
     lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x, whatever r. One epoch each (E = 2). u and V are those of the
     received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
     """
-    model, data, r = two_classes(), label_data([([1.0], [0])], epochs=2), head_lr or 0.1
-    method = algorithms.make("fedpac", lam=0.5, head_lr=head_lr)
+    model, data, r = two_classes(), label_data([([1.0], [0])], epochs=2), 0.1
+    method = algorithms.make("fedpac", lam=0.5)
     upload, kept = method.client_update(model, fedpac_message(model, known), {}, data)
     w = 2 - 0.1 * (-2 * (1 + r) * sigma(-5 * r) + pull)
     close(upload["theta"], params(w, (1 + r, -1 - r), (r / 2 - 2, 2 - r / 2)))
@@ -451,7 +372,7 @@ def test_fedpac_combination_in_degenerate_cases():
 
 def test_fedgh_by_hand():
     """Client: as FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1;
-    its own head is what is tested at `post`.
+    its own head is what is evaluated at `post`.
 
     Server, lr 0.1, one minibatch of (z, y) = (2, 0) and (0, 1), from v = (1, -1), b = (-2, 2): d scores (-0.5, 0.5),
     and (q, -q) with q = sigma(-4) at scores (-2, 2). Means: dv = (-0.5, 0.5), db = (q - 0.5, 0.5 - q)/2.
@@ -502,13 +423,6 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
         server = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
         close(server["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
     assert server["round"] == 2
-
-
-def test_fedgh_header_moves_and_without_learning_rate_stays():
-    for server_lr in (0.0, 0.1):
-        *_, (run, state, _) = played(tiny("fedgh", hyper={"server_lr": server_lr}))
-        moved = not torch.equal(state.server["h"]["head.weight"], run.work.model.theta0["head.weight"])
-        assert moved == (server_lr > 0)
 
 
 def test_fedgh_sends_a_header_down_and_class_means_up():
@@ -562,9 +476,8 @@ def test_fedgen_client_by_hand(alpha, beta, virtual, wanted):
     s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * virtual * q
     dv, db = 2 * s + z * aq, s + aq
     close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
-    assert kept == {} and same(
-        {k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"}
-    )
+    assert kept == {}
+    assert same({k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"})
 
 
 def test_fedgen_client_has_noise_for_every_feature():
@@ -591,6 +504,10 @@ def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
     return method, server
 
 
+PLACES = {"weight1": "0.weight", "bias1": "0.bias", "scale": "1.weight", "shift": "1.bias", "mean": "1.running_mean"}
+PLACES |= {"var": "1.running_var", "weight2": "3.weight", "bias2": "3.bias"}
+
+
 def as_module(G, noise=4, classes=2) -> nn.Sequential:
     """The generator with PyTorch's own layers."""
     module = nn.Sequential(
@@ -599,19 +516,8 @@ def as_module(G, noise=4, classes=2) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(generator.HIDDEN, len(G["bias2"])),
     ).double()
-    names = {
-        "0.weight": "weight1",
-        "0.bias": "bias1",
-        "1.weight": "scale",
-        "1.bias": "shift",
-        "1.running_mean": "mean",
-        "1.running_var": "var",
-        "3.weight": "weight2",
-        "3.bias": "bias2",
-    }
-    module.load_state_dict(
-        {**{ours: G[name] for ours, name in names.items()}, "1.num_batches_tracked": torch.tensor(0)}
-    )
+    theirs = {place: G[name] for name, place in PLACES.items()}
+    module.load_state_dict({**theirs, "1.num_batches_tracked": torch.tensor(0)})
     return module
 
 
@@ -629,20 +535,13 @@ def test_fedgen_sends_its_generator_in_evaluation_mode():
 
 
 @pytest.mark.parametrize(
-    ("teacher", "diversity", "ensemble"),
-    [
-        ("clients", 0.0, "losses"),
-        ("server", 0.0, "losses"),
-        ("clients", 2.0, "losses"),
-        ("clients", 0.0, "logits"),
-        ("server", 0.5, "logits"),
-    ],
+    ("teacher", "ensemble"), [("clients", "losses"), ("server", "losses"), ("clients", "logits"), ("server", "logits")]
 )
-def test_fedgen_server_against_torch(teacher, diversity, ensemble):
+def test_fedgen_server_against_torch(teacher, ensemble):
     """Five steps of torch.optim.Adam on torch's own layers with the same draws, for two rounds; heads weighted by
     shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1; or the loss of the mean of
     their scores. The mean counts 2.5 and 1.5 exceed 1, so both are drawn."""
-    method, server = fedgen_server(teacher=teacher, diversity=diversity, ensemble=ensemble, server_lr=0.01, decay=0.9)
+    method, server = fedgen_server(teacher=teacher, ensemble=ensemble, server_lr=0.01, decay=0.9)
     heads = [params(2.0, (1.0, 0.5), (0.3, -0.3)), params(4.0, (-2.0, 1.0), (0.0, 1.0))]
     module, share = as_module(server["generator"]), F64([[3 / 5, 1 / 3], [2 / 5, 2 / 3]])
     optimiser, current = torch.optim.Adam(module.parameters(), lr=0.01), params(2.0, (1.0, -1.0), (-2.0, 2.0))
@@ -660,13 +559,6 @@ def test_fedgen_server_against_torch(teacher, diversity, ensemble):
                 else:
                     losses = [nn.functional.cross_entropy(own, y, reduction="none") for own in scores]
                     loss = sum((share[k][y] * own).mean() for k, own in enumerate(losses))
-                if diversity:
-                    pairs = [
-                        (eps[a] - eps[b]).square().mean() * (z[a] - z[b]).abs().mean()
-                        for a in range(32)
-                        for b in range(a)
-                    ]
-                    loss = loss + diversity * torch.exp(-2 * sum(pairs) / 32**2)
                 optimiser.zero_grad()
                 loss.backward()
             optimiser.step()
@@ -674,26 +566,8 @@ def test_fedgen_server_against_torch(teacher, diversity, ensemble):
         server = method.server_update(server, np.array([0, 1]), {"theta": tree.stack(heads)}, np.array([1, 3]))
         current = params(3.5, (-1.25, 0.875), (0.075, 0.675))
         close(server["theta"], current)  # w = (2 + 3*4)/4, and so on
-        close(
-            server["generator"],
-            {
-                name: value.detach()
-                for name, value in zip(
-                    ("weight1", "bias1", "scale", "shift", "mean", "var", "weight2", "bias2"),
-                    (
-                        module[0].weight,
-                        module[0].bias,
-                        module[1].weight,
-                        module[1].bias,
-                        module[1].running_mean,
-                        module[1].running_var,
-                        module[3].weight,
-                        module[3].bias,
-                    ),
-                )
-            },
-            1e-7,
-        )  # torch moves the bias before batch norm by rounding, which Adam enlarges
+        theirs = module.state_dict()  # torch moves the bias before batch norm by rounding, which Adam enlarges
+        close(server["generator"], {name: theirs[PLACES[name]] for name in server["generator"]}, 1e-7)
 
 
 def test_fedgen_weights_fade_and_start_in_round_two():
@@ -704,20 +578,13 @@ def test_fedgen_weights_fade_and_start_in_round_two():
 
 
 @pytest.mark.parametrize(
-    ("qualified", "counts", "moved"),
-    [
-        ("mean", [[2, 0, 1], [1, 2, 1]], [True, False, False]),
-        ("max", [[2, 0, 1], [1, 2, 1]], [True, True, False]),
-        ("mean", [[2, 1, 0], [0, 1, 0]], [False, False, False]),
-        ("max", [[2, 1, 0], [0, 1, 0]], [True, False, False]),
-        ("max", [[1, 1, 0], [1, 0, 0]], [False, False, False]),
-    ],
+    ("counts", "moved"),
+    [([[2, 0, 1], [1, 2, 1]], [True, False, False]), ([[2, 1, 0], [0, 1, 0]], [False, False, False])],
 )
-def test_fedgen_draws_only_labels_with_enough_samples(qualified, counts, moved):
-    """More than one in the participants' mean (1.5, 1, 1 of the first table) or maximum (2, 2, 1): the columns of the
-    other classes in the first layer stay; with no such class all stays."""
-    method = algorithms.make("fedgen", noise=4, qualified=qualified)
-    model = two_classes()
+def test_fedgen_draws_only_labels_with_enough_samples(counts, moved):
+    """More than one in the participants' mean (1.5, 1, 1 of the first table): the columns of the other classes in the
+    first layer stay; with no such class all stays."""
+    method, model = algorithms.make("fedgen", noise=4), two_classes()
     model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
     server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
     after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
@@ -750,27 +617,10 @@ def test_fedgen_tells_clients_of_all_labels_where_asked():
 
 def test_fedgen_readings_that_came_later_are_in_an_id_only_where_they_are_chosen():
     base = tiny("fedgen")
-    for name, value in (("labels", "all"), ("ensemble", "logits"), ("qualified", "max")):
+    for name, value in (("labels", "all"), ("ensemble", "logits")):
         other = base.but(hyper={name: value})
         assert name not in base.to_dict()["hyper"] and other.to_dict()["hyper"][name] == value
         assert other.id != base.id == other.but(hyper={}).id
-
-
-def test_fedgen_without_its_terms_is_fedavg():
-    spec = tiny("fedgen", hyper={"alpha": 0, "beta": 0}, precision="float64")
-    assert_histories_close(simulate(spec), simulate(tiny("fedavg", precision="float64")))
-
-
-def test_fedgen_learns_what_its_teachers_answer():
-    """After many steps the heads tell from a generated feature for which label it was made."""
-    method, server = fedgen_server(server_lr=0.05, decay=1.0, steps=200)
-    heads = tree.repeat(params(2.0, (3.0, -3.0), (0.0, 0.0)), 2)
-    after = method.server_update(server, np.array([0, 1]), {"theta": heads}, np.array([1, 3]))
-    G, onehot = method.download(after, 0)["generator"], torch.eye(2, dtype=torch.float64).repeat(20, 1)
-    z = generator.generated(
-        G, onehot, torch.randn(40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    )
-    assert ((z[:, 0] > 0) == (onehot[:, 0] > 0)).double().mean() > 0.9
 
 
 # pFedHN ---------------------------------------------------------------------------------------------------------------
@@ -824,12 +674,12 @@ def test_pfedhn_by_hand(decay, clip):
     close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 * shrink + decay]))
 
 
-@pytest.mark.parametrize(("steps", "clip"), [("sequential", 0.02), ("batch", 0.02), ("batch", 0)])
-def test_pfedhn_server_against_torch(steps, clip):
+@pytest.mark.parametrize("clip", [0.02, 0])
+def test_pfedhn_server_against_torch(clip):
     """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
-    clipping (norms above 0.02), or none. A step for a batch takes the mean of its clients' gradients."""
+    clipping (norms above 0.02), or none."""
     model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=clip)
-    method = algorithms.make("pfedhn", server_steps=steps, **hyper)
+    method = algorithms.make("pfedhn", **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
     trunk = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).double()
     tops = {name: nn.Linear(5, 1).double() for name in model.trainable}
@@ -849,14 +699,10 @@ def test_pfedhn_server_against_torch(steps, clip):
         sent = {i: tree.map(torch.clone, method.download(server, i)) for i in ids}
         uploads = [tree.map(lambda leaf, i=i: leaf * 0.5 - 0.3 * i, sent[i]) for i in ids]
         with torch.enable_grad():
-            for group in [[i] for i in ids] if steps == "sequential" else [ids]:
+            for k, i in enumerate(ids):
                 optimiser.zero_grad(set_to_none=True)
-                loss = sum(
-                    ((sent[i][name] - uploads[ids.index(i)][name]) * made(i)[name]).sum()
-                    for i in group
-                    for name in tops
-                ) / len(group)
-                loss.backward()
+                now = made(i)
+                sum(((sent[i][name] - uploads[k][name]) * now[name]).sum() for name in tops).backward()
                 norm = nn.utils.clip_grad_norm_([*weights, *v], clip or math.inf)
                 assert norm > clip
                 optimiser.step()
@@ -881,160 +727,5 @@ def test_pfedhn_embeddings_have_one_plus_a_quarter_of_n_numbers():
     for N, size in ((3, 1), (4, 2), (10, 3), (100, 26)):
         server, _ = algorithms.make("pfedhn").init(ToyModel(), Setting(N, 4, 1))
         assert server["v"].shape == (N, size) and len(server["phi"]) == 3 + 4
-        assert server["phi"]["trunk.0"]["weight"].shape == (100, size) and server["phi"]["trunk.3"]["weight"].shape == (
-            100,
-            100,
-        )
-
-
-def test_pfedhn_without_learning_rate_generates_the_same_models():
-    first, *_, (run, state, _) = (
-        (run, copy.deepcopy(state), ids) for run, state, ids in played(tiny("pfedhn", hyper={"server_lr": 0}))
-    )
-    for i in range(4):
-        assert same(run.method.download(first[1].server, i), run.method.download(state.server, i))
-
-
-def test_pfedhn_with_personal_heads_keeps_them():
-    """The head starts as theta0's, is never sent, and the extractor alone is made and counted."""
-    spec = tiny("pfedhn", hyper={"personal_head": True}, join_ratio=1.0, rounds=2)
-    *_, (run, state, _) = played(spec)
-    heads = state.clients["h"]["head.weight"]
-    assert all(not torch.equal(heads[i], heads[j]) for i in range(4) for j in range(i))
-    assert not tree.select(run.method.download(state.server, 0), "head.")
-    assert simulate(spec).communication["up"]["floats"] == 4 * 2 * (NU_M - 850)
-
-
-# all of them: ownership -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("method", "hyper"), VARIANTS)
-def test_inputs_are_not_modified(method, hyper):
-    for before, after in rounds_that_leave_inputs_alone(set_up(tiny(method, num_clients=3, hyper=hyper)), 2):
-        assert not same(after, before)
-
-
-@pytest.mark.parametrize("method", PERSONAL)
-def test_models_differ_between_clients_and_change_when_their_client_trains(method):
-    """After training no two clients have the same model; at `post` the losses of those who trained change, and of
-    nobody else (for FedProto, whose prototypes are everybody's, the model is looked at instead)."""
-    hyper = {"rho": 0} if method == "ffedap" else {}
-    hyper |= {"predict_by": "head"} if method == "fedproto" else SMALL.get(method, {})
-    before = None
-    for run, state, ids in played(tiny(method, hyper=hyper, rounds=3, eval_points=("post",))):
-        with torch.no_grad():
-            _, loss = evaluate(run, state, "post")
-        if before is not None:
-            assert {int(i) for i in np.flatnonzero(loss != before)} == set(ids.tolist())
-        before = loss
-    *_, (run, state, _) = played(tiny(method, hyper=hyper, join_ratio=1.0, rounds=2))
-    models = [
-        run.method.personal_model(
-            run.work.model, run.method.download(state.server, i), tree.rows(state.clients, i), None
-        )
-        for i in range(4)
-    ]
-    leaves = [torch.cat([m["head.weight"].flatten(), m["extractor.fc1.weight"].flatten()]) for m in models]
-    assert all(not torch.equal(leaves[i], leaves[j]) for i in range(4) for j in range(i))
-
-
-# backends -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "hyper", "bn_stats"),
-    [*((m, hyper, "local") for m, hyper in VARIANTS), *((m, {}, "global") for m in FORMS)],
-)
-def test_vmap_agrees_with_serial(method, hyper, bn_stats, small_scans):
-    """Readings and statistics besides those that are compared for every method."""
-    points = tuple(p for p in POINTS[method] if bn_stats == "local" or p != "ft(1)")
-    backends_agree(wide(method, hyper=hyper, bn_stats=bn_stats, eval_points=points))
-
-
-# messages -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bn_stats", ["local", "global"])
-@pytest.mark.parametrize("method", FORMS)
-def test_communication_is_the_closed_form(method, bn_stats):
-    """Under "global" 44 running statistics more, except where batch norm stays on the client. The generator:
-    42*32 + 32, 64, 32*84 + 84."""
-    extra = 44 if bn_stats == "global" and method != "ffedap" else 0
-    counted = simulate(tiny(method, bn_stats=bn_stats, num_clients=5, rounds=2)).communication
-    down, up = (4 * (form + extra) for form in FORMS[method])
-    assert (counted["down"]["floats"], counted["up"]["floats"]) == (down, up)
-
-
-# learning -------------------------------------------------------------------------------------------------------------
-
-
-def assert_histories_close(a, b):
-    for left, right in zip(a.history, b.history, strict=True):
-        assert (left["round"], left["point"]) == (right["round"], right["point"])
-        assert all(left[key] == pytest.approx(right[key], abs=1e-10) for key in left if key not in ("round", "point"))
-
-
-def accuracy(method, rounds=5, points=(), **hyper):
-    spec = tiny(
-        method,
-        hyper=hyper,
-        num_clients=8,
-        local_epochs=2,
-        rounds=rounds,
-        eval_every=rounds,
-        eval_points=points,
-        test_fraction=0.4,
-        partition=dict(alpha=0.1, min_size=10),
-    )
-    return simulate(spec).final()
-
-
-@pytest.fixture(scope="module")
-def fedavg_accuracy():
-    return accuracy("fedavg")
-
-
-@pytest.mark.parametrize("method", PERSONAL)
-def test_personal_models_beat_fedavg_on_skewed_labels(method, fedavg_accuracy):
-    """Dir(0.1), every client sampled about 2.5 times: the models at `post` are at least 0.1 above FedAvg's."""
-    assert accuracy(method, points=("post",), **SMALL.get(method, {})) > fedavg_accuracy + 0.1
-
-
-def test_fedgen_learns():
-    """Better than chance (0.1) by 0.2 after six rounds with weak terms (with the paper's 10 and 10 it needs some
-    thirty)."""
-    assert accuracy("fedgen", 6, alpha=1.0, beta=0.1) > 0.3
-
-
-def test_pfedhn_generates_models_that_classify():
-    """The generated models, without a local step: better than chance (0.1)
-    by 0.2 with a small hypernetwork and a larger step."""
-    assert accuracy("pfedhn", 8, server_lr=0.1, momentum=0.0, hidden=20, depth=1) > 0.3
-
-
-@pytest.mark.parametrize(
-    ("method", "hyper"),
-    [
-        ("ffedap", dict(mu=1.5)),
-        ("ffedap", dict(rho=-0.1)),
-        ("fedgen", dict(teacher="both")),
-        ("fedgen", dict(virtual=0)),
-        ("fedgen", dict(labels="local")),
-        ("fedgen", dict(ensemble="mean")),
-        ("fedgen", dict(qualified="sum")),
-        ("fedgen", dict(decay=1.5)),
-        ("fedproto", dict(predict_by="nearest")),
-        ("fedproto", dict(lam=-1.0)),
-        ("fedproto", dict(weights="n")),
-        ("fedpac", dict(head_epochs=-1)),
-        ("fedpac", dict(prototype_weights="n")),
-        ("fedgh", dict(server_batch=0)),
-        ("pfedhn", dict(server_steps="parallel")),
-        ("pfedhn", dict(clip=-1.0)),
-    ],
-)
-def test_values_out_of_range_are_refused(method, hyper):
-    ((name, value),) = hyper.items()
-    with pytest.raises(BadValue) as error:
-        algorithms.make(method, **hyper)
-    assert name in str(error.value) and repr(value) in str(error.value)
+        assert server["phi"]["trunk.0"]["weight"].shape == (100, size)
+        assert server["phi"]["trunk.3"]["weight"].shape == (100, 100)

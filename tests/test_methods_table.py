@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from typer.testing import CliRunner
+from helpers import call
 
-from fedlib import algorithms, cli
+from fedlib import algorithms
 from fedlib.data import load
 from fedlib.models import build
 from fedlib.reports.methods_table import citation, methods_table
@@ -31,10 +31,8 @@ def test_what_travels_and_what_stays():
         "head",
     ]
     assert table.loc["local", ["down", "up", "personal", "published"]].tolist() == ["nothing", "nothing", "model", ""]
-    assert (
-        table.loc["fedbn", "up"].endswith("(model without batch norm)")
-        and table.loc["fedbn", "personal"] == "batch norm"
-    )
+    assert table.loc["fedbn", "up"].endswith("(model without batch norm)")
+    assert table.loc["fedbn", "personal"] == "batch norm"
     assert table.loc["fedproto", "up"].endswith("(prototypes)") and float(table.loc["fedproto", "up"].split()[0]) < 0.05
     assert table.loc["pfedsv", "down"] == "5.00 (model)"  # all five others
     years = [int(place[-4:]) for place in table["published"] if place]
@@ -48,11 +46,9 @@ def test_every_file_begins_with_its_citation(name):
 
 
 def test_the_command():
-    result = CliRunner().invoke(cli.app, ["methods", "fedper", "fedavg"])
+    result = call("list", "fedper", "fedavg")
     header, *rows = result.stdout.strip().splitlines()
     assert header.split() == ["method", "down", "up", "personal", "tested", "step", "published"]
     assert [row.split()[0] for row in rows] == ["fedavg", "fedper"]
-    marked = CliRunner().invoke(cli.app, ["methods", "fedper", "--markdown"]).stdout
-    assert "| Federated Learning with Personalization Layers |" in marked
-    unknown = CliRunner().invoke(cli.app, ["methods", "fedpear"])
+    unknown = call("list", "fedpear")
     assert unknown.exit_code == 2 and "fedper" in unknown.stderr

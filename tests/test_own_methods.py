@@ -16,22 +16,20 @@ import textwrap
 
 import pytest
 import torch
-from helpers import exact, tiny
-from typer.testing import CliRunner
+from helpers import call, exact, tiny
 
 import fedlib
-from fedlib import algorithms, cli
+from fedlib import algorithms
 from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.registered import packages
+from fedlib.algorithms.registered import sources as packages
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.checks import contract
 from fedlib.checks.plays import Broken, difference
 from fedlib.engine import worker_processes
-from fedlib.engine.shared_beginnings import beginning
 from fedlib.engine.simulate import simulate
 from fedlib.experiments import OpenItem, find
 from fedlib.runs.store import Store
@@ -103,10 +101,6 @@ def halfway(tmp_path):
     return "./halfway.py:Halfway"
 
 
-def call(*args):
-    return CliRunner().invoke(cli.app, [str(a) for a in args])
-
-
 def cell(text: str, **names) -> dict:
     """What a notebook's cell leaves behind: its source is known to `linecache`, and its module is __main__."""
     file = f"<cell {len(linecache.cache)}>"
@@ -131,10 +125,7 @@ class Fast(FedAvg):
 # found ----------------------------------------------------------------------------------------------------------------
 
 
-def test_importing_fedlib_loads_nothing_heavy():
-    script = "import sys, fedlib; print({'torch', 'numpy'} & set(sys.modules), fedlib.register.__module__)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["set()", "fedlib.algorithms"], done.stderr
+def test_a_misspelt_name_of_fedlib_is_an_error():
     with pytest.raises(AttributeError, match="'regster'"):
         fedlib.regster  # noqa: B018
 
@@ -148,7 +139,7 @@ def test_a_file_is_run_from_the_command_line(halfway):
     assert "halfway" in algorithms.names() and algorithms.text("halfway").startswith("Halfway: between")
     shown = call("list", "--methods").stdout
     assert "halfway" in shown and "between the server's model" in shown
-    table = call("methods", halfway)
+    table = call("list", halfway)
     assert table.exit_code == 0 and "1.00 (model)" in table.stdout
 
 
@@ -161,6 +152,15 @@ def test_a_table_of_a_paper_takes_it(halfway):
     item = OpenItem(find("pfedsim/table3_accuracy"), "smoke", methods=f"local,{halfway}")
     assert item.settings["methods"] == ("local", "halfway")
     assert {spec.method for spec in item.specs} == {"local", "halfway"} and "halfway.py" not in item.place
+
+
+def test_its_notebook_gets_the_file(halfway, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+    done = call("reproduce", "pfedsim/table3_accuracy", "--methods", f"local,{halfway}", "--profile", "smoke",
+                "--jobs", "1")  # fmt: skip
+    assert done.exit_code == 0 and "FAILED" not in done.output, done.output
+    (made,) = (tmp_path / "home").rglob("notebooks/pfedsim/table3_accuracy.ipynb")
+    assert f'methods = \\"local,{tmp_path}/halfway.py:Halfway\\"' in made.read_text()
 
 
 def test_a_class_of_a_cell_is_registered_under_its_name_or_another():
@@ -284,35 +284,6 @@ def test_a_changed_method_does_not_reuse_stored_results(tmp_path, halfway):
     done = run_all([second], store, jobs=1)
     assert done[second.id].spec.method_source != first.method_source and len(list(store.folder.glob("*.json"))) == 2
     assert store.get(second).history == done[second.id].history
-
-
-def test_beginnings_are_shared_with_nobody_else():
-    """Two methods of one module whose options are alike, and one that begins as FedAvg does."""
-    names = cell(
-        FAST
-        + """
-@dataclass(frozen=True)
-class Slow(FedAvg):
-    pass
-
-@dataclass(frozen=True)
-class Late(FedAvg):
-    def warm_up(self, setting):
-        return FedAvg(), 1
-
-@dataclass(frozen=True)
-class Later(FedAvg):
-    def warm_up(self, setting):
-        return Slow(), 1
-""",
-        RATE=2,
-        local_sgd=local_sgd,
-    )
-    for name in ("Fast", "Slow", "Late", "Later"):
-        fedlib.register(names[name])
-    keys = {name: beginning(tiny(name)) for name in ("fast", "slow", "late", "later", "fedavg")}
-    assert keys["late"] == (keys["fedavg"][0], 1) and keys["later"][1] == 0
-    assert len({key for key, _ in keys.values()}) == 4
 
 
 # carried --------------------------------------------------------------------------------------------------------------
@@ -439,21 +410,16 @@ def test_a_class_without_source_is_refused():
 def test_files_that_cannot_be_used(tmp_path, text, content, said):
     if content is not None:
         (tmp_path / "mine.py").write_text(content)
-    for command in ("run", "check", "methods"):
-        done = call(command, text)
+    for command in (["run"], ["run", "--check"], ["list"]):
+        done = call(*command, text)
         assert done.exit_code == 2 and said in done.output and done.output.count("\n") == 1, done.output
-
-
-def test_an_unknown_method_names_the_nearest():
-    done = call("check", "fedagv")
-    assert done.exit_code == 2 and "'fedagv'; did you mean fedavg" in done.output
 
 
 # checked --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_good_method_passes_all_checks(halfway):
-    done = call("check", halfway, "--set", "w=0.3")
+    done = call("run", halfway, "--check", "--set", "w=0.3")
     assert done.exit_code == 0 and "10 of 10 checks passed" in done.stdout, done.output
     assert done.stdout.count("\n") == 11
 
@@ -617,7 +583,8 @@ def test_what_is_wrong_is_printed_and_is_the_exit_status(monkeypatch, tmp_path):
     (tmp_path / "mine.py").write_text(FILE + wrong)
     monkeypatch.setattr(contract, "CHECKS", (contract.options_can_be_stored, contract.travel_is_counted))
     monkeypatch.setattr(contract.check, "__defaults__", (contract.CHECKS,))
-    done = call("check", "mine.py:Halfway")
+    monkeypatch.setattr("fedlib.reports.one_run.CHECKS", contract.CHECKS)
+    done = call("run", "mine.py:Halfway", "--check")
     lines = done.stdout.splitlines()
     assert done.exit_code == 1 and lines[0].startswith("ok ") and lines[1].startswith("WRONG ")
     assert "floats_down counts none" in lines[2] and lines[3] == "1 of 2 checks passed"

@@ -75,7 +75,7 @@ def test_the_wheel_has_what_the_project_has_and_nothing_of_a_users_own(wheel):
     assert names - {build["COMMIT"].as_posix()} == {
         *(f"fedlib/shipped/{path.as_posix()}" for path in shipped), *(path.as_posix() for path in package)
     }  # fmt: skip
-    assert {"fedlib/py.typed", "fedlib/models/fused/network.cpp", "fedlib/reports/site/templates/base.html"} <= names
+    assert {"fedlib/py.typed", "fedlib/models/fused/network.cpp"} <= names
     for kept in ("notebooks/lessons/02_fedavg_by_hand.ipynb", "results/quick/pfedsim/table6_rho.compare.csv",
                  "results/constraints.txt", "figures/quick/pfedsim/table6_rho.png"):  # fmt: skip
         assert f"fedlib/shipped/{kept}" in names
@@ -88,7 +88,7 @@ def test_the_metadata_is_complete_and_invents_nothing(wheel):
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         about = message_from_string(archive.read(name).decode())
     assert about["Version"] == fedlib.__version__ and about["License-Expression"] == "MIT"
-    assert set(about.get_all("Provides-Extra")) == {"attack", "cluster", "hf", "teach", "test"}
+    assert set(about.get_all("Provides-Extra")) == {"attack", "cluster", "hf", "site", "teach", "test"}
     always = [text for text in about.get_all("Requires-Dist") if "extra ==" not in text]
     assert len(always) > 10 and not [text for text in always if re.match("stlpips|torchsummary", text)]
     assert about.get_all("Project-URL") is None  # nobody knows one yet
@@ -112,13 +112,14 @@ def test_only_what_git_does_not_ignore_is_packed(tmp_path):
 
 @pytest.fixture(scope="module")
 def folder(installed, tmp_path_factory) -> Path:
-    """What `fedlib notebooks DIR` makes, of a folder with a hidden file."""
+    """What `fedlib report --notebooks DIR` makes, of a folder with a hidden file."""
     place = tmp_path_factory.mktemp("somewhere")
     (place / "work").mkdir()
     (place / "work" / ".venv").touch()
-    done = call(installed, place, "notebooks", "work")
+    done = call(installed, place, "report", "--notebooks", "work")
     assert done.returncode == 0, done.stderr
-    assert f"begin with {place / 'work/notebooks/guides/start_here.ipynb'}" in done.stdout
+    guide = place / "work/notebooks/guides/start_here.ipynb"
+    assert f"begin with {guide}\njupyter lab --ServerApp.root_dir={place / 'work'} {guide}\n" in done.stdout
     return place / "work"
 
 
@@ -133,10 +134,16 @@ def test_all_notebooks_are_copied_and_their_links_lead_somewhere(folder):
     links = [(path, link) for path in (folder / "notebooks").rglob("*.ipynb")
              for link in LINK.findall(texts(path, "markdown"))]  # fmt: skip
     assert len(links) > 200 and not [(path.name, link) for path, link in links if not (path.parent / link).exists()]
-    assert "a method: FedPer | `fedlib/algorithms/fedper.py`;" in texts(
+    assert "one file, such as `fedlib/algorithms/fedper.py`" in texts(
         folder / "notebooks/guides/start_here.ipynb", "markdown"
     )
     assert not list(folder.glob(".fedlib-*")) and (folder / ".fedlib").read_text() == f"{fedlib.__version__}\n"
+
+
+def test_jupyter_opens_the_project_and_not_a_files_folder_from_which_links_lead_nowhere():
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "notebooks").rglob("*.ipynb")]
+    commands = [line for page in pages for line in page.read_text().split("\n") if "jupyter lab " in line]
+    assert commands and all("jupyter lab --ServerApp.root_dir=. notebooks/" in line for line in commands)
 
 
 def test_labs_are_copied_without_solutions(folder):
@@ -155,7 +162,7 @@ def test_the_main_job_runs_in_an_empty_folder_with_its_notebook(installed, tmp_p
     assert f"are now in {tmp_path}\n" in done.stderr
     assert (tmp_path / f"figures/own/smoke/{name}.png").exists()
     shown = (tmp_path / f"results/own/smoke/notebooks/{name}.ipynb").read_text("utf-8")
-    assert "5 of 5 runs at the paper's settings are here" in shown and '"output_type": "error"' not in shown
+    assert "5 of 5 runs of the profile paper are here" in shown and '"output_type": "error"' not in shown
     summary = json.loads((tmp_path / f"results/own/smoke/{name}.json").read_text())
     assert {origin["commit"] for origin in summary["provenance"]} == {provenance.commit()[0]}
 

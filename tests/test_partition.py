@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def many(examples):
 
 @contextlib.contextmanager
 def within(seconds):
-    """ClientTurn a hang into a failure (only where the platform has SIGALRM)."""
+    """Turn a hang into a failure (only where the platform has SIGALRM)."""
     if not hasattr(signal, "SIGALRM"):
         yield
         return
@@ -100,21 +99,16 @@ def label_arrays(draw, most=30):
 
 
 # what else the property test below varies, beside the scheme's number of classes, shards or clients per domain
+FEW = dict(classes_per_client=st.integers(1, 5))
+SKEW = dict(alpha=st.floats(0.01, 5), max_tries=st.just(64))
 OPTIONS = {
-    "dirichlet": dict(
-        alpha=st.floats(0.01, 5), min_size=st.integers(0, 5), max_tries=st.just(64), shuffle_classes=st.booleans()
-    ),
-    "dirichlet_reference": dict(alpha=st.floats(0.01, 5), min_size=st.integers(2, 5), max_tries=st.just(64)),
+    "dirichlet": dict(SKEW, min_size=st.integers(0, 5), shuffle_classes=st.booleans()),
+    "dirichlet_reference": dict(SKEW, min_size=st.integers(2, 5)),
     "iid": dict(stratified=st.booleans()),
-    "pat_grouped": dict(
-        classes_per_client=st.integers(1, 5),
-        balance=st.booleans(),
-        fair=st.booleans(),
-        min_size=st.sampled_from([0, 10]),
-    ),
-    "pat_balanced": dict(classes_per_client=st.integers(1, 5)),
-    "random_classes": dict(classes_per_client=st.integers(1, 5), max_tries=st.just(20)),
-    "ring": dict(classes_per_client=st.integers(1, 5), unequal=st.booleans()),
+    "pat_grouped": dict(FEW, balance=st.booleans(), fair=st.booleans(), min_size=st.sampled_from([0, 10])),
+    "pat_balanced": FEW,
+    "random_classes": dict(FEW, max_tries=st.just(20)),
+    "ring": dict(FEW, unequal=st.booleans()),
     "shards": dict(s=st.integers(1, 4)),
     "domain": dict(clients_per_domain=st.integers(1, 4)),
     "writer": dict(min_samples=st.integers(1, 4)),
@@ -132,26 +126,24 @@ def test_every_scheme_keeps_the_contract_or_says_why_not(data, scheme, labels, s
     if SCHEMES[scheme].by == "groups":
         groups = np.random.default_rng(seed).integers(0, data.draw(st.integers(1, 6)), len(labels)) * 3
         sizes = np.unique(groups, return_counts=True)[1]
-        found = (
-            (sizes >= parameters["min_samples"]).sum()
-            if scheme == "writer"
-            else len(sizes) * parameters["clients_per_domain"]
-        )
+        large = scheme == "writer" and (sizes >= parameters["min_samples"]).sum()
+        found = large if scheme == "writer" else len(sizes) * parameters["clients_per_domain"]
         num_clients = data.draw(st.sampled_from([num_clients, max(1, min(int(found), len(labels)))]))
     try:
         partition = make_partition(labels, num_clients, scheme, seed, groups=groups, **parameters)
     except (BadValue, InfeasiblePartition) as error:
         assert len(str(error)) > 30 and "\n" not in str(error)
         return
-    dropped = ()
     if scheme == "writer":
         small = [g for g in np.unique(groups) if (groups == g).sum() < parameters["min_samples"]]
         keep = ~np.isin(groups, small)
         assert np.array_equal(np.sort(np.concatenate(partition.clients)), np.flatnonzero(keep))
     else:
-        check(partition, labels, num_clients, dropped)
+        check(partition, labels, num_clients)
     if scheme != "dirichlet":
         assert partition.sizes.min() >= 1
+    if scheme == "iid":
+        assert partition.sizes.max() - partition.sizes.min() <= 1
     assert make_partition(labels, num_clients, scheme, seed, groups=groups, **parameters).checksum == partition.checksum
 
 
@@ -165,26 +157,14 @@ def test_dirichlet_contract(data, labels, seed, alpha, cap, min_size):
         assert partition.sizes.min() >= min_size
         assert 1 <= partition.tries <= 64
     except InfeasiblePartition:
-        partition = make_partition(labels, num_clients, "dirichlet", seed, **arguments, on_fail="relax")
-        assert partition.sizes.min() < min_size
+        try:
+            partition = make_partition(labels, num_clients, "dirichlet", seed, **arguments, on_fail="relax")
+        except InfeasiblePartition:  # not even two samples for each, which a split needs
+            return
+        assert 2 <= partition.sizes.min() < min_size
     check(partition, labels, num_clients)
     if num_clients == 1:
         assert np.array_equal(partition.clients[0], np.arange(len(labels)))
-
-
-@many(300)
-@given(
-    st.lists(st.integers(1, 60), min_size=1, max_size=8),
-    st.integers(1, 12),
-    st.integers(0, 2**31),
-    st.floats(0.01, 5),
-    st.booleans(),
-)
-def test_dirichlet_counts_divide_every_class(class_sizes, num_clients, seed, alpha, cap):
-    counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=cap, min_size=0)
-    assert counts.shape == (num_clients, len(class_sizes)) and counts.dtype == np.int64
-    assert counts.min() >= 0
-    assert np.array_equal(counts.sum(0), class_sizes)
 
 
 @many(250)
@@ -194,6 +174,7 @@ def test_dirichlet_counts_divide_every_class(class_sizes, num_clients, seed, alp
 def test_cap_stops_clients_at_the_mean_size(class_sizes, num_clients, seed, alpha):
     """A client that holds at least n/N samples after classes 0..c-1 gets nothing of class c."""
     counts, _ = dirichlet_counts(class_sizes, num_clients, seed, alpha, cap=True, min_size=0)
+    assert np.array_equal(counts.sum(0), class_sizes) and counts.min() >= 0
     before = np.cumsum(counts, axis=1) - counts
     full = before * num_clients >= sum(class_sizes)
     assert not counts[full].any()
@@ -215,13 +196,11 @@ def test_manual_contract(data, labels, seed):
     ownerless classes are dropped."""
     classes = range(labels.max() + 1)
     num_clients = data.draw(st.integers(1, min(6, len(labels))))
-    label_sets = data.draw(
-        st.lists(st.sets(st.sampled_from(classes), min_size=1), min_size=num_clients, max_size=num_clients)
-    )
-    weights = data.draw(st.none() | st.lists(st.floats(0.1, 10), min_size=num_clients, max_size=num_clients))
-    partition = make_partition(
-        labels, num_clients, "manual", seed, label_sets=[sorted(s) for s in label_sets], weights=weights
-    )
+    one_each = dict(min_size=num_clients, max_size=num_clients)
+    label_sets = data.draw(st.lists(st.sets(st.sampled_from(classes), min_size=1), **one_each))
+    weights = data.draw(st.none() | st.lists(st.floats(0.1, 10), **one_each))
+    sets = [sorted(owned) for owned in label_sets]
+    partition = make_partition(labels, num_clients, "manual", seed, label_sets=sets, weights=weights)
     check(partition, labels, num_clients, dropped=set(classes) - set().union(*label_sets))
     for c in classes:
         owners = [i for i, owned in enumerate(label_sets) if c in owned]
@@ -232,52 +211,17 @@ def test_manual_contract(data, labels, seed):
             assert np.abs(partition.counts[owners, c] - exact).max() < 1 + 1e-6
 
 
-@many(200)
-@given(st.data(), label_arrays(), st.integers(0, 2**31))
-def test_iid_contract(data, labels, seed):
-    num_clients = data.draw(st.integers(1, len(labels)))
-    partition = make_partition(labels, num_clients, "iid", seed)
-    check(partition, labels, num_clients)
-    assert partition.sizes.max() - partition.sizes.min() <= 1
-
-
 def test_manual_equal_shares_and_weights_by_hand():
     """7 samples of class 0 over three owners: 3, 2, 2. With weights 1, 1, 5: exactly 1, 1, 5. Class 2 has no owner."""
     labels = np.array([0] * 7 + [1] * 4 + [2] * 3)
     sets = [[0], [0, 1], [0]]
-    assert make_partition(labels, 3, "manual", 0, label_sets=sets).counts.tolist() == [[3, 0, 0], [2, 4, 0], [2, 0, 0]]
-    assert make_partition(labels, 3, "manual", 0, label_sets=sets, weights=[1, 1, 5]).counts.tolist() == [
-        [1, 0, 0],
-        [1, 4, 0],
-        [5, 0, 0],
-    ]
-
-
-ALL = {"classes_per_client": 10}  # classes, for one client
-ONE = {
-    "dirichlet_reference": {},
-    "dirichlet": {"min_size": 0},
-    "manual": {"label_sets": [range(10)]},
-    "iid": {},
-    "pat_grouped": ALL,
-    "pat_balanced": ALL,
-    "random_classes": ALL,
-    "ring": ALL,
-    "shards": {},
-    "domain": {"clients_per_domain": 1},
-    "writer": {},
-    "owners": {"owners": np.zeros(1000, dtype=int)},
-}
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_one_client_gets_everything(scheme):
-    partition = make_partition(EVEN, 1, scheme, 3, groups=GROUPS * 0, **ONE[scheme])
-    assert np.array_equal(partition.clients[0], np.arange(1000))
+    equal, weighted = (make_partition(labels, 3, "manual", 0, label_sets=sets, weights=w) for w in (None, [1, 1, 5]))
+    assert equal.counts.tolist() == [[3, 0, 0], [2, 4, 0], [2, 0, 0]]
+    assert weighted.counts.tolist() == [[1, 0, 0], [1, 4, 0], [5, 0, 0]]
 
 
 def test_every_scheme_is_covered_here():
-    assert set(CASES) == set(ONE) == set(SCHEMES) == set(OPTIONS) | {"manual", "owners"}
+    assert set(CASES) == set(SCHEMES) == set(OPTIONS) | {"manual", "owners"}
 
 
 # recorded drawings: what has been published under a seed stays --------------------------------------------------------
@@ -360,16 +304,9 @@ def test_same_seed_same_partition_in_a_fresh_process():
         "    p = make_partition(np.repeat(np.arange(10), 100), 4, scheme, 5, groups=groups, **parameters)\n"
         "    out[scheme] = [p.checksum, [own.tolist() for own in p.clients]]\nprint(json.dumps(out))"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps(CASES),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONHASHSEED": "1"}
+    told = dict(input=json.dumps(CASES), env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, **told)
     here = {scheme: [parts(scheme, 5).checksum, [own.tolist() for own in parts(scheme, 5).clients]] for scheme in CASES}
     assert json.loads(done.stdout) == here
 
@@ -378,27 +315,19 @@ def test_checksum_sees_every_change_of_ownership():
     """Moving a sample, exchanging two clients and moving a boundary all change it; recomputing does not."""
 
     def checksum(*clients):
-        return Partition(
-            "iid", tuple(np.array(own, dtype=np.int64) for own in clients), np.zeros((len(clients), 1), dtype=np.int64)
-        ).checksum
+        own = tuple(np.array(indices, dtype=np.int64) for indices in clients)
+        return Partition("iid", own, np.zeros((len(clients), 1), dtype=np.int64)).checksum
 
-    cases = [
-        checksum([0, 1], [2, 3]),
-        checksum([0, 2], [1, 3]),
-        checksum([2, 3], [0, 1]),
-        checksum([0, 1, 2], [3]),
-        checksum([0, 1, 2, 3], []),
-    ]
-    assert len(set(cases)) == 5
-    assert cases[0] == checksum([0, 1], [2, 3])
+    cases = ([0, 1], [2, 3]), ([0, 2], [1, 3]), ([2, 3], [0, 1]), ([0, 1, 2], [3]), ([0, 1, 2, 3], [])
+    assert len({checksum(*clients) for clients in cases}) == 5
+    assert checksum([0, 1], [2, 3]) == checksum([0, 1], [2, 3])
 
 
 def test_sorted_labels_give_the_same_counts_as_shuffled_ones():
     """Counts depend on the class sizes and the seed only, not on the order of the samples."""
     shuffled = np.random.default_rng(0).permutation(EVEN)
-    assert np.array_equal(
-        parts("dirichlet", 1).counts, make_partition(shuffled, 4, "dirichlet", 1, **CASES["dirichlet"]).counts
-    )
+    other = make_partition(shuffled, 4, "dirichlet", 1, **CASES["dirichlet"])
+    assert np.array_equal(parts("dirichlet", 1).counts, other.counts)
 
 
 # the distribution -----------------------------------------------------------------------------------------------------
@@ -443,15 +372,13 @@ def test_same_distribution_as_the_plain_loop(alpha, cap):
     class_sizes, generator = [120, 80, 200, 100], np.random.default_rng(5)
     ours = [dirichlet_counts(class_sizes, 8, seed, alpha, cap=cap, min_size=0)[0] for seed in range(400)]
     plain = [reference_counts(class_sizes, 8, alpha, cap, generator) for _ in range(400)]
-    for statistic in (
-        lambda n: n.sum(1).std(),
-        lambda n: n.sum(1).min(),
-        lambda n: label_entropy(n).mean(),
-        lambda n: n.sum(1)[-1],
-        lambda n: n.sum(1)[0],
-    ):
-        a, b = np.array([statistic(n) for n in ours]), np.array([statistic(n) for n in plain])
-        assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt((a.var() + b.var()) / 400) + 1e-9
+
+    def statistics(n):
+        sizes = n.sum(1)
+        return sizes.std(), sizes.min(), label_entropy(n).mean(), sizes[-1], sizes[0]
+
+    a, b = (np.array([statistics(n) for n in drawn]) for drawn in (ours, plain))
+    assert (abs(a.mean(0) - b.mean(0)) < 4.5 * np.sqrt((a.var(0) + b.var(0)) / 400) + 1e-9).all()
 
 
 @pytest.mark.parametrize("cap", [True, False])
@@ -484,12 +411,9 @@ def test_empty_last_class_does_not_hang():
 
 
 def test_too_few_samples_is_an_error_at_once():
-    started = time.monotonic()
-    with pytest.raises(
-        InfeasiblePartition, match=r"min_size = 40 for 100 clients needs 4000 samples; the data set has 1000"
-    ):
+    said = "min_size = 40 for 100 clients needs 4000 samples; the data set has 1000"
+    with within(1), pytest.raises(InfeasiblePartition, match=said):
         make_partition(EVEN, 100, "dirichlet", 0)
-    assert time.monotonic() - started < 1
 
 
 def test_infeasible_names_the_best_and_relax_returns_it():
@@ -500,11 +424,8 @@ def test_infeasible_names_the_best_and_relax_returns_it():
     relaxed = make_partition(EVEN, 20, "dirichlet", 0, min_size=40, on_fail="relax", **arguments)
     best = relaxed.sizes.min()
     assert 0 < best < 40
-    assert (
-        f"smallest client of {best} samples" in str(caught.value)
-        and "3000 tries" in str(caught.value)
-        and "relax" in str(caught.value)
-    )
+    for words in (f"smallest client of {best} samples", "3000 tries", f"use min_size = {best}, or "):
+        assert words in str(caught.value)
     check(relaxed, EVEN, 20)
     assert make_partition(EVEN, 20, "dirichlet", 0, min_size=int(best), **arguments).sizes.min() == best
     with pytest.raises(InfeasiblePartition):
@@ -522,9 +443,7 @@ def test_hopeless_requests_are_given_up_early(class_sizes, num_clients, alpha, m
     """Of a million tries that are allowed few are needed; the message says what would have been accepted."""
     with (
         within(30),
-        pytest.raises(
-            InfeasiblePartition, match=r"at most 1 try in \de\+\d\d would be accepted.*on_fail='relax'"
-        ) as caught,
+        pytest.raises(InfeasiblePartition, match=r"at most 1 try in \de\+\d\d would be accepted.*: use ") as caught,
     ):
         dirichlet_counts(class_sizes, num_clients, 0, alpha, min_size=min_size)
     assert int(str(caught.value).split(" tries")[0].split()[-1]) <= most
@@ -562,19 +481,15 @@ def test_acceptance_bound_holds_for_dirichlet_draws(class_sizes, num_clients, al
     assert len(bounds) == 20 and min(bounds) > truth / 2
 
 
-def test_acceptance_bound_is_useful():
-    """20 clients, each too small with chance 1/2: 9.5e-7 is the truth, and 3,000 tries show that it is below 1e-3."""
+def test_acceptance_bound_by_hand():
+    """20 clients, each too small with chance 1/2: 9.5e-7 is the truth, and 3,000 tries show that it is below 1e-3.
+    Three clients too small in each of 30,000 tries: two were in less than 35 of them, or some would be there.
+    Without evidence it is 1."""
     below = np.bincount((np.random.default_rng(0).random((3000, 20)) < 0.5).sum(1), minlength=21)
     assert 0.5**20 <= acceptance_bound(below) < 1e-3
-
-
-def test_acceptance_bound_says_nothing_without_evidence():
-    assert (
-        acceptance_bound(np.zeros(5, dtype=int))
-        == acceptance_bound(np.array([0, 9, 9, 0, 0]))
-        == acceptance_bound(np.array([0, 0, 1000]))
-        == 1.0
-    )
+    assert 0 < acceptance_bound(np.array([0, 0, 0, 30_000])) < 6 * (35.5 / 30_000 / 3) ** 3 < 1e-8
+    for nothing in ([0] * 5, [0, 9, 9, 0, 0], [0, 1000, 0]):
+        assert acceptance_bound(np.array(nothing)) == 1.0
 
 
 def test_returned_counts_can_be_changed():
@@ -590,25 +505,19 @@ def test_shuffled_classes_share_the_last_place():
     in a random order it does not."""
     owners = {}
     for shuffle in (False, True):
-        drawn = [
-            dirichlet_counts([600] * 10, 20, seed, 0.5, min_size=0, shuffle_classes=shuffle)[0] > 0
-            for seed in range(150)
-        ]
+        options = dict(alpha=0.5, min_size=0, shuffle_classes=shuffle)
+        drawn = [dirichlet_counts([600] * 10, 20, seed, **options)[0] > 0 for seed in range(150)]
         owners[shuffle] = np.mean(drawn, axis=0).sum(0)
     assert owners[False][0] - owners[False][9] > 3
     assert abs(owners[True][0] - owners[True][9]) < 1
 
 
-def test_relax_also_for_more_than_there_is():
+def test_relax_also_for_more_than_there_is_and_only_where_it_is_needed():
     partition = make_partition(EVEN, 20, "dirichlet", 0, alpha=0.5, min_size=51, max_tries=200, on_fail="relax")
     check(partition, EVEN, 20)
     assert 0 < partition.sizes.min() <= 50
-
-
-def test_relax_changes_nothing_where_the_request_is_met():
-    strict, relaxed = (
-        make_partition(EVEN, 10, "dirichlet", 4, alpha=0.5, min_size=30, on_fail=mode) for mode in ("raise", "relax")
-    )
+    options = dict(alpha=0.5, min_size=30)
+    strict, relaxed = (make_partition(EVEN, 10, "dirichlet", 4, on_fail=how, **options) for how in ("raise", "relax"))
     assert strict.checksum == relaxed.checksum and strict.sizes.min() >= 30
 
 
@@ -630,25 +539,6 @@ def test_unknown_scheme_and_parameter_name_the_accepted_ones():
         make_partition(EVEN, 4, "iid", 0, alpha=1.0)
 
 
-@pytest.mark.parametrize(
-    "field, value, accepted",
-    [
-        ("alpha", 0, "number"),
-        ("alpha", -0.1, "number"),
-        ("alpha", float("nan"), "number"),
-        ("alpha", float("inf"), "number"),
-        ("alpha", "0.1", "number"),
-        ("min_size", -1, "0 or more"),
-        ("max_tries", 0, "1 or more"),
-        ("on_fail", "ignore", "raise, relax"),
-    ],
-)
-def test_dirichlet_values_out_of_range(field, value, accepted):
-    with pytest.raises(BadValue, match=field) as caught:
-        make_partition(EVEN, 4, "dirichlet", 0, **{"min_size": 1, field: value})
-    assert repr(value) in str(caught.value) and accepted in str(caught.value)
-
-
 @pytest.mark.parametrize("num_clients", [0, -1, 1001, 2.5])
 def test_number_of_clients_out_of_range(num_clients):
     """The message promises "an integer from 1 to the 1000 samples"."""
@@ -656,29 +546,9 @@ def test_number_of_clients_out_of_range(num_clients):
         make_partition(EVEN, num_clients, "iid", 0)
 
 
-@pytest.mark.parametrize(
-    "label_sets", [None, [], [[0]], [[0], [1], [2]], [[0], []], [[0], [10]], [[-1], [0]], [[0], [1, 1]]]
-)
-def test_label_sets_out_of_range(label_sets):
-    with pytest.raises(BadValue, match="label_sets = "):
-        make_partition(EVEN, 2, "manual", 0, label_sets=label_sets)
-
-
-@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [float("nan"), 1], [1, float("nan")], [1, float("inf")]])
-def test_weights_out_of_range(weights):
-    with pytest.raises(BadValue, match="weights = .*2 positive numbers"):
-        make_partition(EVEN, 2, "manual", 0, label_sets=[[0], [0, 1]], weights=weights)
-
-
 def test_no_labels_is_an_error():
     with pytest.raises(BadValue, match=r"labels = \(0,\) .*one label >= 0 per sample"):
         make_partition(EVEN[:0], 1, "iid", 0)
-
-
-def test_label_entropy():
-    """One class: 0. Two equal classes: ln 2. Shares 1/4 and 3/4: ln 4 - 3/4 ln 3. A client without samples: 0."""
-    expected = [0, np.log(2), np.log(4) - 0.75 * np.log(3), 0]
-    assert label_entropy(np.array([[7, 0], [3, 3], [1, 3], [0, 0]])) == pytest.approx(expected, abs=1e-12)
 
 
 # pFedSim's own clients ------------------------------------------------------------------------------------------------

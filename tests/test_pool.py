@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedlib.models import build, pool
+from fedlib.models import pool
 from fedlib.models.pool import MaxPool2x2
 
 
@@ -51,13 +51,3 @@ def test_not_a_number_stays_one():
     x = torch.ones(1, 1, 2, 4)
     x[0, 0, 1, 2] = float("nan")
     assert MaxPool2x2()(x).isnan().tolist() == [[[[False, True]]]]
-
-
-def test_a_model_uses_it_alone_and_pytorchs_function_in_a_stack():
-    model = build("lenet5_bn", (1, 16, 16), 10, pools=2)
-    x = torch.randn(3, 5, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-    theta = {name: value.expand(3, *value.shape) for name, value in model.theta0.items()}
-    stacked = torch.func.vmap(model.for_stack().logits)(theta, x)
-    alone = torch.stack([model.logits(model.theta0, each) for each in x])
-    assert [layer.stacked for layer in model.pools] == [False, False]
-    torch.testing.assert_close(stacked, alone)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from math import inf
+import time
+from math import exp, inf, log, log1p
 
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld, rdp
 from helpers import tiny
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from fedlib.base import draws
 from fedlib.base.errors import BadValue
@@ -66,14 +69,56 @@ def test_more_noise_fewer_steps_and_rarer_samples_cost_less():
     for better, worse in [((2, 0.1, 50), (1, 0.1, 50)), ((1, 0.1, 50), (1, 0.1, 51)), ((1, 0.1, 50), (1, 0.11, 50))]:
         assert epsilon(*better) < epsilon(*worse)
     assert epsilon(1, 0.1, 50, delta=1e-4) < epsilon(1, 0.1, 50)
-    assert (
-        epsilon(1, 0.1, 0) == 0 and epsilon(0, 0.1, 1) == inf and epsilon(1000.0, 1, 1, delta=0.1, bound="exact") == 0
-    )
+    assert epsilon(1, 0.1, 0) == 0 and epsilon(0, 0.1, 1) == inf
+    assert epsilon(1000.0, 1, 1, delta=0.1, bound="exact") == 0
+
+
+def of_one_sampled_step(sigma, rate, delta=1e-5):
+    """ε of one step in closed form: the ratio of densities 1 - q + q exp((2x - 1)/2σ²) is above e^ε where x is above t,
+    and there P = (1 - q) N(0, σ²) + q N(1, σ²) has the probability e^ε P[N(0, σ²) > t] + δ."""
+
+    def excess(e):
+        t = sigma**2 * (e + log1p(-(1 - rate) * exp(-e)) - log(rate)) + 0.5
+        p = (1 - rate) * norm.sf(t / sigma) + rate * norm.sf((t - 1) / sigma)
+        return p - exp(min(700, e + norm.logsf(t / sigma))) - delta
+
+    return brentq(excess, 1e-9, 1e5)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.999])
+@pytest.mark.parametrize("sigma", [0.01, 0.05, 0.09, 0.1, 0.2, 0.5, 1])
+def test_no_accountant_is_trusted_outside_its_range(sigma, rate):
+    least = of_one_sampled_step(sigma, rate)
+    loose, rdp, prv = (epsilon(sigma, rate, 1, bound=bound) for bound in ("classic", "rdp", "prv"))
+    assert least * 0.9999 <= prv <= rdp <= loose
+
+
+def test_with_all_records_in_every_step_the_numerical_bound_is_exact():
+    assert epsilon(0.01, 1, 1, bound="prv") == epsilon(0.01, 1, 1, bound="exact") == pytest.approx(5425.5, abs=0.1)
+    assert epsilon(1e-6, 1, 1, bound="exact") == pytest.approx(1e12 / 2 + 4.2649e6, rel=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e-100, 0.01, 0.7, 10, 19, 1e3, 1e6, 1e100, inf])
+@pytest.mark.parametrize("rate", [1e-300, 0.5, 1 - 1e-12, 1])
+def test_extremes(sigma, rate):
+    """Never negative, never NaN, in order, and soon."""
+    for steps in (1, 10**6, 10**30):
+        for delta in (5e-324, 1e-12, 1e-5, 1 - 1e-12):
+            start = time.process_time()
+            loose, rdp, prv = (epsilon(sigma, rate, steps, delta, bound) for bound in ("classic", "rdp", "prv"))
+            assert 0 <= prv <= rdp * (1 + 1e-9) and rdp <= loose * (1 + 1e-9) and time.process_time() - start < 5
+            if rate == 1:
+                assert epsilon(sigma, 1, steps, delta, "exact") == prv
+    assert epsilon(sigma, rate, 0) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        ((float("nan"), 0.1, 1), "sigma = nan"),
+        ((1, float("nan"), 1), "rate = nan"),
+        ((1, 0.1, inf), "steps = inf"),
+        ((1, 0.1, 1, 1), "delta = 1"),
         ((-1, 0.1, 1), "sigma = -1"),
         ((1, 0, 1), "rate = 0"),
         ((1, 1.1, 1), "rate"),

@@ -97,6 +97,8 @@ def test_a_likelihood_needs_the_noise():
     g = tree.stack([signal(client, *images_of([3]))])
     with pytest.raises(BadValue, match="noise = None"):
         invert(client, g, DIGITS.shape, LIKELIHOOD)
+    with pytest.raises(BadValue, match="a std above 0 for the match 'likelihood'; without noise use 'cosine'"):
+        attack_clients(client, DIGITS, np.array([[3]]), LIKELIHOOD, [Mechanism("record", 0.0, 1.0)])
 
 
 # who knows the noise --------------------------------------------------------------------------------------------------

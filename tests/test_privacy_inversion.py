@@ -104,9 +104,8 @@ def test_cosine_matching_recovers_a_digit_from_a_network_with_relus_and_pooling(
     found, originals, rows = attack_clients(
         victim(build("mcmahan_cnn", DIGITS.shape, 10), DIGITS), DIGITS, FEW[:1], replace(COSINE, iterations=60)
     )
-    assert (
-        rows[0]["ssim"] > 0.75 and rows[0]["label_right"] and found.images.shape == originals.shape == (1, 1, 1, 16, 16)
-    )
+    assert rows[0]["ssim"] > 0.75 and rows[0]["label_right"]
+    assert found.images.shape == originals.shape == (1, 1, 1, 16, 16)
 
 
 def test_several_steps_and_several_images_with_known_labels():

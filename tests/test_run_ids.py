@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from helpers import analysed, made_up, smoke_item
 
-from fedlib.analysis.run_ids import COLUMN, DIGITS, labels, run_ids
+from fedlib.analysis.run_ids import COLUMN, DIGITS, NOT_RUN, labels, run_ids
 from fedlib.experiments import OpenItem, find
 from fedlib.spec import RunSpec
 
@@ -130,6 +130,7 @@ def test_every_row_of_a_committed_table_carries_runs_of_its_item(path):
             continue
         assert {id for own in frame[COLUMN] for id in own.split()} <= ids
         ours = frame if "series" not in frame else frame[frame["series"] != "paper"]
+        ours = ours[~ours.iloc[:, 0].str.startswith(NOT_RUN)]
         assert ours[COLUMN].ne("").all() == any(item.made_of(table, key) for key in keys) or ours.empty
         rows += (ours[COLUMN] != "").sum()
     assert rows

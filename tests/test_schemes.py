@@ -1,6 +1,5 @@
 """What each partition scheme promises beyond the contract (test_partition.py): label sets, shares, groups, drops."""
 
-import warnings
 from collections import Counter
 from itertools import combinations
 
@@ -49,9 +48,8 @@ def test_grouped_makes_five_groups_of_four():
 )
 def test_grouped_leaves_some_clients_with_fewer_classes(labels, classes_per_client, short):
     """20 clients. 3 of 10 classes: two clients have one; 4: four clients have two. {classes: clients}."""
-    owned = Counter(
-        map(len, hands(drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0)))
-    )
+    counts = drawn(labels, 20, "pat_grouped", classes_per_client=classes_per_client, min_size=0)
+    owned = Counter(map(len, hands(counts)))
     assert owned == {classes_per_client: 20 - sum(short.values()), **short}
 
 
@@ -119,9 +117,8 @@ def test_balance_gives_equal_shares():
 def test_a_class_too_small_for_unequal_shares_is_named():
     """10 samples for 5 owners with at least 40/10 = 4 each: impossible; equal shares are not."""
     labels = np.repeat(np.arange(10), 10)
-    with pytest.raises(
-        InfeasiblePartition, match="10 samples cannot be divided unequally over 4 clients with at least 4"
-    ):
+    said = "10 samples cannot be divided unequally over 4 clients with at least 4"
+    with pytest.raises(InfeasiblePartition, match=said):
         drawn(labels, 20, "pat_grouped")
     assert drawn(labels, 20, "pat_grouped", balance=True).sum() == 100
 
@@ -171,23 +168,11 @@ def test_random_classes_shares_and_cover():
     assert len(owners) > 5
 
 
-def test_random_classes_drops_with_a_warning():
-    """Two clients draw 4 of 10 classes each: at least two have no owner, and the warning names them."""
-    with pytest.warns(UserWarning, match="classes that no client drew are left out: ") as caught:
-        partition = make_partition(TEN, 2, "random_classes", 0, classes_per_client=4, uncovered="drop")
-    lost = [int(c) for c in str(caught[0].message).rpartition(": ")[2].split(", ")]
-    assert len(lost) >= 2 and lost == np.flatnonzero(partition.counts.sum(0) == 0).tolist()
-    assert partition.sizes.sum() == 180 * (10 - len(lost)) and partition.tries == 1
-
-
 def test_random_classes_resample_until_covered():
-    """Six clients with 3 of 10 classes cover them rarely: several tries, no warning. 10 with 1: hopeless,
-    and told so."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        partition = make_partition(TEN, 6, "random_classes", 0, classes_per_client=3)
+    """Six clients with 3 of 10 classes cover them rarely: several tries. 10 with 1: hopeless, and told so."""
+    partition = make_partition(TEN, 6, "random_classes", 0, classes_per_client=3)
     assert partition.tries > 1 and (partition.counts.sum(0) == 180).all()
-    with pytest.raises(InfeasiblePartition, match="covered at most [5-9] of 10 classes in 50 tries.*drop"):
+    with pytest.raises(InfeasiblePartition, match="covered at most [5-9] of 10 classes in 50 tries; use more"):
         make_partition(TEN, 10, "random_classes", 0, classes_per_client=1, max_tries=50)
 
 
@@ -323,15 +308,8 @@ def test_domains_are_cut_at_random():
     domains = np.tile([0, 1], 900)
     counts = drawn(labels, 10, "domain", groups=domains, clients_per_domain=5)
     assert np.abs(counts - 18).max() < 5 * np.sqrt(18)
-    assert (
-        len(
-            {
-                make_partition(labels, 10, "domain", seed, groups=domains, clients_per_domain=5).checksum
-                for seed in range(20)
-            }
-        )
-        == 20
-    )
+    options = dict(groups=domains, clients_per_domain=5)
+    assert len({make_partition(labels, 10, "domain", seed, **options).checksum for seed in range(20)}) == 20
 
 
 def test_domain_names_the_right_number_of_clients():
@@ -353,16 +331,17 @@ def test_writers_are_clients_and_small_ones_are_dropped():
 
 
 def test_writer_names_the_right_number_of_clients():
-    with pytest.raises(
-        BadValue, match=r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer with pick"
+    for num_clients, options, said in (
+        (
+            100,
+            {"min_samples": 10},
+            r"num_clients = 100 .*expected 3 \(the writers with at least 10 samples\), or fewer",
+        ),
+        (4, {"min_samples": 10, "pick": True}, "num_clients = 4 .*expected at most 3"),
+        (4, {"min_samples": 2000}, "no writer has min_samples = 2000 samples; the largest of 5 has 1000"),
     ):
-        make_partition(TEN, 100, "writer", 0, groups=WRITERS, min_samples=10)
-    with pytest.raises(BadValue, match="num_clients = 4 .*expected at most 3"):
-        make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=10, pick=True)
-    with pytest.raises(
-        InfeasiblePartition, match="no writer has min_samples = 2000 samples; the largest of 5 has 1000"
-    ):
-        make_partition(TEN, 4, "writer", 0, groups=WRITERS, min_samples=2000)
+        with pytest.raises((BadValue, InfeasiblePartition), match=said):
+            make_partition(TEN, num_clients, "writer", 0, groups=WRITERS, **options)
 
 
 def test_writers_can_be_picked():
@@ -394,39 +373,49 @@ def test_groups_of_clients_are_noted_for_every_scheme():
 
 # parameters -----------------------------------------------------------------------------------------------------------
 
+CLASSES_TAKEN = ("pat_grouped", "pat_balanced", "random_classes", "ring")
+NAN, INFINITE = float("nan"), float("inf")
 WRONG = [
-    *(
-        (scheme, "classes_per_client", 0, "at least 1")
-        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
-    ),
-    *(
-        (scheme, "classes_per_client", 11, "1 to the 10 classes")
-        for scheme in ("pat_grouped", "pat_balanced", "random_classes", "ring")
-    ),
-    ("pat_grouped", "min_size", -1, "0 or more"),
-    ("dirichlet_reference", "alpha", 0.0, "at least 0.001"),
-    ("dirichlet_reference", "min_size", 1, "2 or more"),
-    ("dirichlet_reference", "max_tries", 0, "1 or more"),
-    ("pat_grouped", "fair", 1, "true or false"),
-    ("random_classes", "uncovered", "ignore", "resample, drop"),
-    ("random_classes", "max_tries", 0, "1 or more"),
-    ("ring", "unequal", "yes", "true or false"),
-    ("shards", "s", 0, "at least 1"),
-    ("shards", "s", 1.5, "integer"),
-    ("domain", "clients_per_domain", 0, "at least 1"),
-    ("writer", "min_samples", 0, "at least 1"),
-    ("writer", "pick", 2, "true or false"),
-    ("iid", "stratified", "no", "true or false"),
-    ("dirichlet", "shuffle_classes", 0, "true or false"),
-    ("manual", "label_sets", "ab", "list or none"),
+    *((scheme, "classes_per_client", [0], "at least 1") for scheme in CLASSES_TAKEN),
+    *((scheme, "classes_per_client", [11], "1 to the 10 classes") for scheme in CLASSES_TAKEN),
+    ("dirichlet", "alpha", [0, -0.1, NAN, INFINITE, "0.1"], "number"),
+    ("dirichlet", "min_size", [-1], "0 or more"),
+    ("dirichlet", "max_tries", [0], "1 or more"),
+    ("dirichlet", "on_fail", ["ignore"], "raise, relax"),
+    ("dirichlet", "shuffle_classes", [0], "true or false"),
+    ("dirichlet_reference", "alpha", [0.0], "at least 0.001"),
+    ("dirichlet_reference", "min_size", [1], "2 or more"),
+    ("dirichlet_reference", "max_tries", [0], "1 or more"),
+    ("manual", "label_sets", [None, [], [[0]], [[0], [1], [2]]], "label_sets = "),
+    ("manual", "label_sets", ["ab"], "list or none"),
+    ("manual", "weights", [[1], [1, 0], [1, -1], [NAN, 1], [1, NAN], [1, INFINITE]], "2 positive numbers"),
+    ("pat_grouped", "min_size", [-1], "0 or more"),
+    ("pat_grouped", "fair", [1], "true or false"),
+    ("random_classes", "max_tries", [0], "1 or more"),
+    ("ring", "unequal", ["yes"], "true or false"),
+    ("shards", "s", [0], "at least 1"),
+    ("shards", "s", [1.5], "integer"),
+    ("domain", "clients_per_domain", [0], "at least 1"),
+    ("writer", "min_samples", [0], "at least 1"),
+    ("writer", "pick", [2], "true or false"),
+    ("iid", "stratified", ["no"], "true or false"),
 ]
 
 
-@pytest.mark.parametrize("scheme, name, value, accepted", WRONG)
-def test_values_out_of_range(scheme, name, value, accepted):
+@pytest.mark.parametrize("scheme, name, values, accepted", WRONG)
+def test_values_out_of_range(scheme, name, values, accepted):
+    fine = {"label_sets": [[0], [0, 1]]} if scheme == "manual" else {}
+    for value in values:
+        with pytest.raises(BadValue) as error:
+            make_partition(TEN, 2, scheme, 0, groups=DOMAINS, **{**fine, name: value})
+        assert name in str(error.value) and repr(value) in str(error.value) and accepted in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", [[], [10], [-1], [1, 1]])
+def test_a_label_set_out_of_range_is_named(wrong):
     with pytest.raises(BadValue) as error:
-        make_partition(TEN, 12, scheme, 0, groups=DOMAINS, **{name: value})
-    assert name in str(error.value) and repr(value) in str(error.value) and accepted in str(error.value)
+        make_partition(TEN, 2, "manual", 0, label_sets=[[0], wrong])
+    assert str(error.value).startswith(f"label_sets = {wrong} is not accepted")
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"owners"}))  # which fills its checksum in: test_own_data.py

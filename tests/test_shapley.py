@@ -113,48 +113,6 @@ def test_efficiency(players, seed):
 
 
 @HOW_MANY
-@given(st.integers(2, 7), st.integers(0, 10**6))
-def test_symmetry(players, seed):
-    """Two players that the game cannot tell apart get the same; a renamed game has renamed values."""
-    game, rng = random_game(players, seed), np.random.default_rng(seed)
-    a, b = rng.choice(players, 2, replace=False)
-
-    def alike(members):  # a and b matter only by how many of them are in
-        one, two = members.clone(), members.clone()
-        one[:, [a, b]] = members[:, [b, a]]
-        return game(one) + game(two)
-
-    values = exact(alike, players)
-    assert float(values[a]) == pytest.approx(float(values[b]), abs=1e-12)
-    names = torch.from_numpy(rng.permutation(players))
-    torch.testing.assert_close(exact(lambda members: game(members[:, names]), players)[names], exact(game, players))
-
-
-@HOW_MANY
-@given(st.integers(2, 7), st.integers(0, 10**6))
-def test_null_player(players, seed):
-    """Who changes no coalition's value gets nothing, from estimates too,
-    and the others get what they get without it."""
-    inner, null = random_game(players - 1, seed), seed % players
-    others = [j for j in range(players) if j != null]
-    for solve in solvers(players, seed):
-        values = solve(lambda members: inner(members[:, others]))
-        assert abs(float(values[null])) < 1e-12
-    torch.testing.assert_close(
-        exact(lambda members: inner(members[:, others]), players)[others], exact(inner, players - 1)
-    )
-
-
-@HOW_MANY
-@given(st.integers(1, 7), st.integers(0, 10**6), st.floats(-3, 3), st.floats(-3, 3))
-def test_linearity(players, seed, a, b):
-    one, two = random_game(players, seed), random_game(players, seed + 1, empty=0.1)
-    for solve in solvers(players, seed):
-        both = solve(lambda members: a * one(members) + b * two(members))
-        torch.testing.assert_close(both, a * solve(one) + b * solve(two), atol=1e-12, rtol=0)
-
-
-@HOW_MANY
 @given(st.integers(1, 6), st.integers(0, 10**6))
 def test_absent_players(players, seed):
     """Values with some players absent are those of the game among the others; absent ones get exactly 0."""

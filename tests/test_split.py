@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue
-from fedlib.data import load
+from fedlib.data import available, load
 from fedlib.data.split import carve_validation, some_of_each, split_client, split_clients
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
@@ -60,32 +60,6 @@ def test_every_client_and_seed_has_its_own_draw():
     by_client = {split_client(OWN, 0.5, 0, client)[1].tobytes() for client in range(40)}
     by_seed = {split_client(OWN, 0.5, seed, 0)[1].tobytes() for seed in range(40)}
     assert len(by_client | by_seed) == 79
-
-
-def test_draws_of_two_clients_are_not_aligned():
-    """Two independent halves of 100 share about 25 samples (std 2.5);
-    equal or complementary ones would share 50 or 0."""
-    shared = [
-        len(np.intersect1d(split_client(OWN, 0.5, 0, i)[1], split_client(OWN, 0.5, 0, i + 1)[1])) for i in range(100)
-    ]
-    assert 24 < np.mean(shared) < 26 and min(shared) > 10 and max(shared) < 40
-
-
-def test_every_sample_is_tested_equally_often():
-    """Over 2,000 clients each of 20 samples is in the half for testing 1,000 times (std 22.4; 5 of those)."""
-    hits = np.zeros(20)
-    for client in range(2000):
-        hits[split_client(np.arange(20), 0.5, 0, client)[1]] += 1
-    assert np.abs(hits - 1000).max() < 112
-
-
-def test_global_generator_is_neither_used_nor_touched():
-    np.random.seed(1)
-    state = np.random.get_state()[1].copy()
-    first = split_client(OWN, 0.5, 3, 1)
-    assert np.array_equal(np.random.get_state()[1], state)
-    np.random.seed(2)
-    assert np.array_equal(split_client(OWN, 0.5, 3, 1)[1], first[1])
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.5, 1.5, float("nan"), float("inf")])
@@ -142,7 +116,7 @@ def test_validation_contract(sizes, test_fraction, val_fraction, stratified, see
     labels = np.random.default_rng(seed + 1).integers(0, 4, sum(sizes))
     plain = split_clients(clients, labels, seed, test_fraction, stratified=stratified)
     if min(len(own["train"]) for own in plain) < 2:
-        with pytest.raises(BadValue, match=r"client \d has 1 training sample\(s\); a validation part needs at least 2"):
+        with pytest.raises(BadValue, match=r"client \d has 1 training sample\(s\); a validation part needs 2; use"):
             split_clients(clients, labels, seed, test_fraction, val_fraction=val_fraction, stratified=stratified)
         return
     parts = split_clients(clients, labels, seed, test_fraction, val_fraction=val_fraction, stratified=stratified)
@@ -275,20 +249,15 @@ def test_validation_is_carved_for_methods_that_ask_for_it():
         assert len(own["val"]) == max(1, round(0.25 * len(before["train"])))
 
 
-@pytest.mark.parametrize("scheme", ["domain", "writer"])
-def test_groups_of_the_data_set_reach_the_scheme(scheme):
+@pytest.mark.parametrize(
+    "scheme, options, most, owners",
+    [("domain", {"clients_per_domain": 2}, 1, [0, 0, 1, 1]), ("writer", {}, 2, [0, 1, 2])],
+)
+def test_groups_of_the_data_set_reach_the_scheme(scheme, options, most, owners):
     """Two domains of two clients; or three writers."""
-    by_thirds = torch.arange(1797) // 600
-    data = dataclasses.replace(
-        DIGITS, groups=by_thirds.clamp(max=1) if scheme == "domain" else by_thirds, group_names=("a", "b", "c")
-    )
-    options = (
-        dict(num_clients=4, partition={"clients_per_domain": 2})
-        if scheme == "domain"
-        else dict(num_clients=3, partition={})
-    )
-    partition, parts = tiny("fedavg", scheme=scheme, **options).divide(data)
-    assert partition.groups.tolist() == ([0, 0, 1, 1] if scheme == "domain" else [0, 1, 2])
+    data = dataclasses.replace(DIGITS, groups=(torch.arange(1797) // 600).clamp(max=most), group_names=("a", "b", "c"))
+    partition, parts = tiny("fedavg", scheme=scheme, num_clients=len(owners), partition=options).divide(data)
+    assert partition.groups.tolist() == owners
     assert sum(len(own["train"]) + len(own["test"]) for own in parts) == 1797
 
 
@@ -324,6 +293,69 @@ def test_wrong_data_for_a_scheme_is_said_before_training():
         check_inputs([tiny("fedfomo", hyper={"val_fraction": 0.5}, **many)])
 
 
+@pytest.mark.parametrize(
+    "change, said",
+    [({"images": 5000}, "images = 5000"), ({"images": 700}, "at least 2"), ({"holdout": 0.5}, "has 1 tr")],
+)
+def test_a_division_is_checked_though_another_one_of_the_same_partition_is_fine(change, said):
+    good = tiny("fedavg", num_clients=599, scheme="iid", partition={}, test_fraction=0.5)
+    check_inputs([good])
+    with pytest.raises(BadValue, match=said):
+        check_inputs([good, good.but(**change)])
+
+
+def test_an_official_test_part_is_what_every_client_has_of_it():
+    data = dataclasses.replace(DIGITS, is_test=torch.arange(1797) < 300)
+    spec = tiny("fedavg", test_part="official", test_fraction=0.5)
+    partition, parts = spec.divide(data)
+    for own, part in zip(partition.clients, parts, strict=True):
+        assert np.array_equal(part["test"], own[own < 300]) and np.array_equal(part["train"], own[own >= 300])
+    assert "test_part" not in tiny("fedavg").to_dict() and spec.to_dict()["test_part"] == "official"
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(test_part="offical"), "'offical'; did you mean official.*drawn, official"),
+        (dict(test_fraction=0.3), "test_fraction = 0.3 .*0.5, the default, for test_part 'official'"),
+        (dict(stratified=True), "stratified = True .*False for test_part 'official'"),
+        (dict(scheme="dirichlet_reference", partition={}), "test_part = 'official' .*drawn for scheme 'dirichlet_ref"),
+        ({}, r"of client 0's samples \d+ are in the official training part and 0 in the test part"),
+    ],
+)
+def test_an_official_test_part_that_cannot_be(change, said):
+    with pytest.raises(BadValue, match=said):
+        tiny("fedavg", **{"test_part": "official", "test_fraction": 0.5, **change}).divide(DIGITS)
+
+
+CHANGES = (
+    dict(method="fedfomo", hyper={}), dict(dataset="digits_looks"), dict(scheme="iid", partition={}),
+    dict(num_clients=5), dict(test_fraction=0.5), dict(stratified=True), dict(test_distribution="global"),
+    dict(model="mlp", model_options={}), dict(join_ratio=1.0), dict(rounds=9), dict(local_epochs=9), dict(batch_size=9),
+    dict(lr=0.9), dict(bn_stats="global"), dict(precision="float64"), dict(eval_every=9), dict(eval_points=("post",)),
+    dict(measures=("client_similarity",)), dict(seed=9), dict(partition_seed=9), dict(holdout=0.5), dict(images=900),
+    dict(privacy="client", noise_sigma=0.9, noise_clip=0.9), dict(pixels="symmetric"), dict(batch_order="fixed"),
+    dict(unseen=1, join_epochs=9), dict(test_part="official", test_fraction=0.5),
+)  # fmt: skip
+
+
+def parts_of(spec: RunSpec) -> list[dict]:
+    split = dataclasses.replace(DIGITS, is_test=torch.arange(1797) % 5 == 0)
+    return [{name: part.tolist() for name, part in own.items()} for own in spec.divide(split)[1]]
+
+
+def test_runs_of_one_division_divide_alike():
+    """Every field is changed, so that one that comes later is not forgotten; `method_source` only repeats the method's.
+    What `hyper` holds counts by its share for validation."""
+    assert {name for change in CHANGES for name in change} | {"method_source"} == {
+        f.name for f in dataclasses.fields(RunSpec)
+    }
+    spec, other = tiny("fedavg"), tiny("fedfomo")
+    pairs = [(spec, spec.but(**change)) for change in CHANGES] + [(other, other.but(hyper={"val_fraction": 0.5}))]
+    alike = [parts_of(one) == parts_of(two) for one, two in pairs]
+    assert alike == [one.division == two.division for one, two in pairs] and 5 < sum(alike) < len(pairs) - 5
+
+
 # run ids --------------------------------------------------------------------------------------------------------------
 
 
@@ -348,12 +380,27 @@ def test_recorded_ids(spec, id):
 STORED = sorted((Path(__file__).parents[1] / "results").glob("*/runs/*.json"))
 
 
-def test_ids_of_committed_results_stay():
+def test_committed_results_stay():
+    """Their ids, and the images that they were made with, where the data set is here."""
     assert len(STORED) >= 10
+    checksums: dict[str, set[str]] = {}
     for path in STORED:
-        values = json.loads(path.read_text())["spec"]
-        spec = spec_of(values)
-        assert spec.id == path.stem and spec.to_dict() == values
+        run = json.loads(path.read_text())
+        spec = spec_of(run["spec"])
+        assert spec.id == path.stem and spec.to_dict() == run["spec"]
+        if "data" in run["partition"]:
+            checksums.setdefault(spec.dataset, set()).add(run["partition"]["data"])
+    assert checksums
+    for name in set(checksums) & set(available()):
+        assert checksums[name] == {load(name).sha256[:16]}, name
+
+
+def test_options_that_are_gone_stand_in_ids_and_are_refused_with_another_value():
+    spec = RunSpec("fedamp")
+    assert spec.to_dict()["hyper"]["xi_self"] is None and "xi_self" not in spec.hyper
+    assert RunSpec.from_dict(spec.to_dict()).id == spec.id
+    with pytest.raises(BadValue, match="unknown hyper-parameter of 'fedamp' 'xi_self'"):
+        RunSpec("fedamp", hyper={"xi_self": 0.4})
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,21 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import HYPER, METHODS, close, exact, tensors
-from typer.testing import CliRunner
+from helpers import HYPER, METHODS, call, close, exact, tensors
 
-from fedlib import algorithms, cli
+from fedlib import algorithms
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.pfedhn import PFedHN
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
+from fedlib.checks.plays import stop
 from fedlib.data import load
 from fedlib.engine import join, setup
 from fedlib.engine.evaluate import fresh_stats
 from fedlib.engine.privacy_budget import budgets
 from fedlib.engine.result import finished
 from fedlib.engine.setup import first_state, set_up
-from fedlib.engine.shared_beginnings import beginning
-from fedlib.engine.simulate import end_round, play_round, simulate, simulate_together, watched
+from fedlib.engine.simulate import end_round, run_round, simulate, simulate_together, watched
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -224,7 +223,7 @@ def test_a_newcomer_that_diverges_leaves_the_others_their_result():
     run, state = dataclasses.replace(run, joined=joined), first_state(run)
     with torch.no_grad():
         for t in (1, 2):
-            end_round([run], [state], play_round([run], [state], t))
+            end_round([run], [state], run_round([run], [state], t))
     result = finished(run, state, {})
     assert of_members(result) == of_members(simulate(later("fedavg")))
     assert {each["when"] for each in result.newcomers} == {"before"} and result.status == "finished"
@@ -270,28 +269,10 @@ def test_a_resumed_run_has_the_same_newcomers(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))
     spec = later("pfedsim", rounds=4)
     whole = simulate(spec)
-
-    def killed(rounds: int):
-        if rounds == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        simulate(spec, checkpoint_every=0, progress=killed)
+    stop(spec, 3)
     asked = []
     again = simulate(spec, checkpoint_every=0, progress=asked.append)
     assert asked == [3, 4] and exact(again) == exact(whole) and again.newcomers == whole.newcomers
-
-
-def test_a_beginning_that_another_run_computed_has_the_same_newcomers(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path))
-    spec = later("pfedsim", rounds=4, join_epochs=2)
-    whole = simulate(spec)
-    assert beginning(spec) == beginning(spec.but(join_epochs=1))
-    assert beginning(spec)[0] != beginning(later("pfedsim", rounds=4, unseen=1))[0]
-    simulate(later("fedavg", rounds=4), milestones=(2,))
-    shared = simulate(spec)
-    assert shared.provenance["shared_rounds"] == 2
-    assert exact(shared) == exact(whole) and shared.newcomers == whole.newcomers
 
 
 # the specification, the store, the command line ----------------------------------------------------------------------
@@ -348,17 +329,17 @@ def test_the_command_prints_newcomers_beside_the_members(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     settings = [text for name, value in {"unseen": 2, "images": 300}.items() for text in ("--set", f"{name}={value}")]
     command = ["run", "fedper", "--rounds", "1", "--clients", "6", "--min-size", "4", *settings]
-    said = CliRunner().invoke(cli.app, command)
+    said = call(*command)
     assert said.exit_code == 0, said.output
     lines = said.output.splitlines()
     head = next(k for k, line in enumerate(lines) if "by evaluation point" in line)
-    assert lines[head].startswith("2 newcomers, % of all test samples")
-    assert re.split("  +", lines[head + 1])[1:] == ["4 members", "newcomers on arrival", "newcomers after 1 epoch"]
+    assert lines[head].startswith("2 new clients, % of all test samples")
+    assert re.split("  +", lines[head + 1])[1:] == ["4 members", "new clients on arrival", "new clients after 1 epoch"]
     (path,) = (tmp_path / "results/single/runs").glob("*.json")
     result = Store("single").read(path)
     correct, tests = result.of_newcomers("after", "post")
     recv, post = lines[head + 2].split(), lines[head + 3].split()
     assert recv[0] == "recv" and len(recv) == 4 and recv[1] == f"{100 * result.final():.2f}"
     assert post[0] == "post" and len(post) == 3 and post[2] == f"{100 * correct.sum() / tests.sum():.2f}"
-    refused = CliRunner().invoke(cli.app, ["run", "fedper", "--set", "unseen=20"])
+    refused = call("run", "fedper", "--set", "unseen=20")
     assert refused.exit_code == 2 and "so that a client is left to train" in refused.output

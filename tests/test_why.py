@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from helpers import call
 
-from fedlib import cli
 from fedlib.base.errors import BadValue
 from fedlib.experiments import OpenItem, find, names
 from fedlib.reports.why import asked, options_of, readings, saved, sparkline, why
@@ -19,10 +18,6 @@ from fedlib.spec import RunSpec
 
 PROJECT = Path(__file__).parent.parent
 TABLE3 = "pfedsim/table3_accuracy"
-
-
-def call(*args: str):
-    return CliRunner().invoke(cli.app, [str(a) for a in args])
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Methods can also come from elsewhere (`fedlib.algorithms.registered`): `register
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
@@ -16,9 +15,10 @@ import sys
 
 from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.registered import files, packages
+from fedlib.algorithms.registered import sources
 from fedlib.base.carry import source_hash_of
-from fedlib.base.errors import choose, like
+from fedlib.base.errors import choose
+from fedlib.base.options import made
 
 
 @functools.cache
@@ -29,7 +29,7 @@ def of_fedlib() -> tuple[str, ...]:
 
 def names() -> list[str]:
     """Names of all methods: of fedlib's, of packages' and of those that were registered."""
-    return sorted({*of_fedlib(), *registered.OWN, *packages.entry_points()})
+    return sorted({*of_fedlib(), *registered.OWN, *sources.entry_points()})
 
 
 def register(kind: type[Algorithm] | None = None, *, name: str = ""):
@@ -41,7 +41,7 @@ def register(kind: type[Algorithm] | None = None, *, name: str = ""):
     """
     if kind is None:
         return lambda kind: register(kind, name=name)
-    registered.add(kind, name, {*of_fedlib(), *packages.entry_points()})
+    registered.add(kind, name, {*of_fedlib(), *sources.entry_points()})
     return kind
 
 
@@ -50,9 +50,14 @@ def named(text: str) -> str:
 
     Raises BadValue for an unknown name, for a file that cannot be used and for a name that is taken.
     """
-    if not files.is_file(text):
+    if not sources.is_file(text):
         return _known(text)
-    return registered.add(files.in_file(text), "", {*of_fedlib(), *packages.entry_points()})
+    return registered.add(sources.in_file(text), "", {*of_fedlib(), *sources.entry_points()})
+
+
+def spelled(name: str) -> str:
+    """What names a method in another process: FILE.py:CLASS for one that comes from a file, else its name."""
+    return (sources.as_file(registered.OWN[name].kind) if name in registered.OWN else "") or name
 
 
 def _known(name: str) -> str:
@@ -64,7 +69,7 @@ def find(name: str) -> type[Algorithm]:
     if name in registered.OWN:
         return registered.OWN[name].kind
     if _known(name) not in of_fedlib():
-        return packages.of_package(name)
+        return sources.of_package(name)
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     (found,) = [each for each in classes if issubclass(each, Algorithm)]
@@ -75,7 +80,7 @@ def source_of(name: str) -> str:
     """16 hex digits of the hash of a method's source as it is now; "" for one of fedlib's own."""
     if name in registered.OWN:
         return registered.OWN[name].source
-    return "" if _known(name) in of_fedlib() else source_hash_of(packages.of_package(name))
+    return "" if _known(name) in of_fedlib() else source_hash_of(sources.of_package(name))
 
 
 def text(name: str) -> str:
@@ -89,10 +94,8 @@ def text(name: str) -> str:
 def make(name: str, **hyper) -> Algorithm:
     """An instance of a method. Raises BadValue for an unknown method, hyper-parameter or value."""
     method = find(name)
-    fields = {f.name: f for f in dataclasses.fields(method)}
-    for field in hyper:
-        choose(f"hyper-parameter of {name!r}", field, fields)
-    return method(**{name: like(fields[name].default, name, value, fields[name].type) for name, value in hyper.items()})
+    hyper = {name: value for name, value in hyper.items() if (name, value) not in method.gone.items()}
+    return made(method, hyper, f"hyper-parameter of {name!r}")
 
 
 def citation(name: str) -> tuple[str, str]:

@@ -33,11 +33,12 @@ from math import inf
 import numpy as np
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, as_received, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products
 from fedlib.base import tree
 from fedlib.base.options import option
+from fedlib.base.same_bits import square_root
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class ClusterFL(Algorithm):
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    no_newcomers = "a client's cluster is decided by the splits it took part in, and a newcomer took part in none"
+    passes = local_epochs
+    eval_points = always("glob", "post")
+    personal_model = as_received
+    no_newcomers = "a client's cluster is decided by the splits it took part in, and a new client took part in none"
 
     def init(self, model, setting):
         return {
@@ -78,7 +82,7 @@ class ClusterFL(Algorithm):
         for g in server["cluster"][ids].unique().tolist():
             here = (server["cluster"][ids] == g).nonzero()[:, 0]
             inner, w = gram[here][:, here], n[here] / n[here].sum()
-            norms[g] = torch.stack([(w @ inner @ w).clamp(min=0), inner.diagonal().max()]).sqrt()
+            norms[g] = square_root(torch.stack([(w @ inner @ w).clamp(min=0), inner.diagonal().max()]))
             largest[g] = torch.maximum(largest[g], norms[g, 0])
             if t > self.t0 and len(here) > self.min_size and self.stalls(*norms[g], largest[g]):
                 cluster[ids[here[smaller_half(inner)]]] = len(parents)
@@ -96,19 +100,13 @@ class ClusterFL(Algorithm):
         unit = largest if self.eps_mode == "relative" else 1.0
         return bool((mean < self.eps1 * unit) & (most > self.eps2 * unit))
 
-    def personal_model(self, model, message, client, data):
-        return message
-
-    def eval_points(self, server):
-        return ("glob", "post")
-
 
 def smaller_half(gram: torch.Tensor) -> torch.Tensor:
     """Positions of the smaller of two clusters of updates, given their scalar products;
     of equal ones that without position 0."""
     from sklearn.cluster import AgglomerativeClustering  # here, because it takes seconds to load
 
-    norms = gram.diagonal().clamp(min=1e-30).sqrt()
+    norms = square_root(gram.diagonal().clamp(min=1e-30))
     distance = (1 - gram / (norms[:, None] * norms)).clamp(min=0).numpy()
     label = AgglomerativeClustering(2, metric="precomputed", linkage="complete").fit(distance).labels_
     first, other = np.flatnonzero(label == label[0]), np.flatnonzero(label != label[0])

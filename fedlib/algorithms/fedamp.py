@@ -1,4 +1,4 @@
-"""FedAMP: every client is drawn towards a mixture of all clients' models, in which similar models weigh more.
+"""FedAMP: each client's model is pulled towards an average of all clients' models, in which similar models weigh more.
 
 Y. Huang, L. Chu, Z. Zhou, L. Wang, J. Liu, J. Pei, Y. Zhang. "Personalized Cross-Silo Federated Learning on Non-IID
 Data." AAAI 2021, arXiv:2007.03797. Eqs. 3-6, HeurFedAMP Eq. 10.
@@ -18,8 +18,7 @@ Readings of what is left open (each an option):
 - sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij
   near 0, local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead
   (lesson 6). "median": sigma times the median squared distance of different models.
-- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)); ξ_ii is xi_self, or for None it is in that proportion
-  too.
+- variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)), ξ_ii too.
 - start: local training starts from the "own" model w_i or from the "cloud" model u_i.
 - A client that does not take part stays in the mixtures with its last upload, or as initialised if there is none.
   Distances are over trainable parameters.
@@ -36,11 +35,12 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products, squared_distances
 from fedlib.base import tree
 from fedlib.base.options import option
+from fedlib.base.same_bits import square_root
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,25 @@ class FedAMP(Algorithm):
     sigma: float = option(1.0, 1e-12, inf)
     sigma_mode: str = option("absolute", "absolute", "median")
     variant: str = option("distance", "distance", "cosine")
-    xi_self: float | None = option(None, 0, 1)
     start: str = option("own", "own", "cloud")
     points = ("post", "agg", "ft")
+    passes = local_epochs
+    eval_points = always("post", "agg")
+    personal_model = as_received  # post: w_i as uploaded; agg: u_i
+    stored_upload = last_upload
+    gone = {"xi_self": None}
 
     def init(self, model, setting):
         models = tree.repeat(model.theta0, setting.num_clients)
         xi = torch.eye(setting.num_clients, dtype=torch.float64)
-        return {"models": models, "xi": xi, "trainable": model.trainable}, {"theta": models}
+        return {"models": models, "xi": xi, "trainable": model.trainable}, {"theta": tree.map(torch.clone, models)}
 
     def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["xi"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
-        def loss(theta, batch, train):
-            value, stats = model.loss(theta, batch, train)
-            distance = sum((theta[name] - message[name]).square().sum() for name in train)  # to u_i
-            return value + self.lam / (2 * self.alpha) * distance, stats
-
-        theta = local_sgd(model, client["theta"] if self.start == "own" else message, data, loss=loss)
+        start = client["theta"] if self.start == "own" else message
+        theta = local_sgd(model, start, data, tie=(self.lam / self.alpha, message))  # to u_i
         return theta, {"theta": theta}
 
     def server_update(self, server, ids, uploads, n):
@@ -83,26 +83,13 @@ class FedAMP(Algorithm):
         own = torch.eye(N, dtype=torch.bool, device=models[names[0]].device)
         if self.variant == "cosine":
             cos = products(models, models, names)
-            norms = cos.diagonal().sqrt()
+            norms = square_root(cos.diagonal())
             similarity = torch.exp(self.sigma * (cos / (norms[:, None] * norms).clamp(min=1e-30) - 1))
-            if self.xi_self is None:
-                return similarity / similarity.sum(1, keepdim=True)
-            xi = torch.where(own, 0.0, similarity)
-            xi = xi * (1 - self.xi_self) / xi.sum(1, keepdim=True)
-        else:
-            distances = squared_distances(models, models, names)
-            apart = distances[~own & (distances > 0)]
-            unit = apart.median() if self.sigma_mode == "median" and len(apart) else 1.0
-            sigma = self.sigma * unit
-            xi = torch.where(own, 0.0, self.alpha / sigma * torch.exp(-distances / sigma))
-            xi = xi / xi.sum(1, keepdim=True).clamp(min=1)
+            return similarity / similarity.sum(1, keepdim=True)
+        distances = squared_distances(models, models, names)
+        apart = distances[~own & (distances > 0)]
+        unit = apart.median() if self.sigma_mode == "median" and len(apart) else 1.0
+        sigma = self.sigma * unit
+        xi = torch.where(own, 0.0, self.alpha / sigma * torch.exp(-distances / sigma))
+        xi = xi / xi.sum(1, keepdim=True).clamp(min=1)
         return xi + torch.diag(1 - xi.sum(1))
-
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
-    def personal_model(self, model, message, client, data):
-        return message  # post: w_i as uploaded; agg: u_i
-
-    def eval_points(self, server):
-        return ("post", "agg")

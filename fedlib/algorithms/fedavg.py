@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
@@ -26,6 +26,7 @@ from fedlib.base import tree
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
     points = ("glob", "post", "ft")
+    passes = local_epochs
 
     def init(self, model, setting):
         return {"theta": model.theta0}, {}

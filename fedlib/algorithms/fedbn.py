@@ -19,14 +19,17 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import always, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
 
 @dataclass(frozen=True)
-class FedBN(Algorithm):
+class FedBN(FedAvg):
     points = ("recv", "post", "ft")
+    passes = local_epochs
+    eval_points = always("recv", "post")
 
     def init(self, model, setting):
         if not model.norm_names:
@@ -35,18 +38,9 @@ class FedBN(Algorithm):
         shared = {name: leaf for name, leaf in model.theta0.items() if name not in norms}
         return {"theta": shared}, tree.repeat(norms, setting.num_clients)
 
-    def download(self, server, i):
-        return server["theta"]
-
     def client_update(self, model, message, client, data):
         theta = local_sgd(model, {**message, **client}, data)
         return {name: theta[name] for name in message}, {name: theta[name] for name in client}
 
-    def server_update(self, server, ids, uploads, n):
-        return {"theta": tree.weighted_mean(uploads, n)}
-
     def personal_model(self, model, message, client, data):
         return {**message, **client}
-
-    def eval_points(self, server):
-        return ("recv", "post")

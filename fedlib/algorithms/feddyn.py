@@ -1,4 +1,4 @@
-"""FedDyn: local objectives are bent so that their minima agree with the global one.
+"""FedDyn: a dynamic regulariser aligns the minima of the local objectives with that of the global one.
 
 D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. "Federated Learning Based on
 Dynamic Regularization." ICLR 2021, arXiv:2111.04263. Algorithm 1, Eqs. 1-2.
@@ -28,13 +28,14 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.options import option
+from fedlib.base.same_bits import square_root
 
 
 @dataclass(frozen=True)
-class FedDyn(Algorithm):
+class FedDyn(FedAvg):
     alpha: float = option(0.01, 1e-12, inf)
     grad_clip: float = option(10.0, 0, inf)
     feddyn_variant: str = option("paper", "paper", "pfllib", "flbench2023")
@@ -44,9 +45,6 @@ class FedDyn(Algorithm):
         zero = {name: torch.zeros_like(model.theta0[name]) for name in model.trainable}
         N = torch.tensor(setting.num_clients)
         return {"theta": model.theta0, "h": zero, "N": N}, {"g": tree.repeat(zero, setting.num_clients)}
-
-    def download(self, server, i):
-        return server["theta"]
 
     def client_update(self, model, message, client, data):
         def objective(w, batch):
@@ -70,24 +68,16 @@ class FedDyn(Algorithm):
         """grads, scaled down together where their norm is above grad_clip."""
         if self.grad_clip == 0:
             return grads
-        scale = (self.grad_clip / (tree.dot(grads, grads).sqrt() + 1e-6)).clamp(max=1)
+        scale = (self.grad_clip / (square_root(tree.dot(grads, grads)) + 1e-6)).clamp(max=1)
         return tree.map(lambda grad: scale * grad, grads)
 
     def server_update(self, server, ids, uploads, n):
         ones = torch.ones(len(ids))
         mean = tree.weighted_mean(uploads, ones)
-        moved = moved_from(
-            server["theta"], {name: mean[name] for name in server["h"]}
-        )  # of the participants, on average
+        moved = moved_from(server["theta"], {name: mean[name] for name in server["h"]})  # on average
         share = self.alpha * len(ids) / int(server["N"])  # the sum over S_t is divided by N, not by |S_t|
         h = tree.map(lambda h, d: h - share * d, server["h"], moved)
         return {**server, "theta": {**mean, **{name: mean[name] - h[name] / self.alpha for name in h}}, "h": h}
-
-    def personal_model(self, model, message, client, data):
-        return message
-
-    def eval_points(self, server):
-        return ("glob",)
 
 
 def moved_from(start: dict, end: dict) -> dict:
@@ -98,4 +88,4 @@ def moved_from(start: dict, end: dict) -> dict:
 def root(square: torch.Tensor) -> torch.Tensor:
     """The square root, with derivative 0 at 0."""
     positive = square > 0
-    return torch.where(positive, torch.where(positive, square, 1.0).sqrt(), 0.0)
+    return torch.where(positive, square_root(torch.where(positive, square, 1.0)), 0.0)

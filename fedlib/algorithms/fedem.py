@@ -28,7 +28,8 @@ from math import inf
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import always
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.options import option
 
@@ -36,9 +37,10 @@ TINY = 1e-30  # least mixture weight in a logarithm
 
 
 @dataclass(frozen=True)
-class FedEM(Algorithm):
+class FedEM(FedAvg):
     M: int = option(3, 1, inf)
     points = ("recv", "post")
+    eval_points = always("recv", "post")
 
     @property
     def num_models(self):
@@ -48,9 +50,6 @@ class FedEM(Algorithm):
         thetas = tree.stack([model.theta0, *(model.independent(m) for m in range(1, self.M))])
         mix = model.theta0["head.bias"].new_full((setting.num_clients, self.M), 1 / self.M)
         return {"theta": thetas}, {"mix": mix}
-
-    def download(self, server, i):
-        return server["theta"]
 
     def client_update(self, model, message, client, data):
         received = self.components(message)
@@ -78,9 +77,6 @@ class FedEM(Algorithm):
         losses = [functional.cross_entropy(model.logits(theta, batch.x), batch.y, reduction="none") for theta in thetas]
         return torch.softmax(mix.clamp(min=TINY).log()[:, None] - torch.stack(losses), 0)
 
-    def server_update(self, server, ids, uploads, n):
-        return {"theta": tree.weighted_mean(uploads, n)}
-
     def personal_model(self, model, message, client, data):
         return {**message, "mix": client["mix"]}
 
@@ -88,9 +84,6 @@ class FedEM(Algorithm):
         thetas = self.components({name: leaf for name, leaf in personal.items() if name != "mix"})
         scores = torch.stack([torch.log_softmax(model.logits(theta, x), -1) for theta in thetas])  # [M, B, C]
         return torch.logsumexp(personal["mix"].clamp(min=TINY).log()[:, None, None] + scores, 0)
-
-    def eval_points(self, server):
-        return ("recv", "post")
 
 
 def weighted_loss(model, q):

@@ -1,4 +1,4 @@
-"""FedFomo: every client mixes the models that lower its own validation loss most for their distance.
+"""FedFomo: each client averages others' models, weighted by how much they lower its validation loss per distance.
 
 M. Zhang, K. Sapra, S. Fidler, S. Yeung, J. M. Alvarez. "Personalized Federated Learning with First Order Model
 Optimization." ICLR 2021, arXiv:2012.08565.
@@ -9,7 +9,6 @@ Optimization." ICLR 2021, arXiv:2012.08565.
 | P | server["affinity"] | sums of the scores, N x N; starts as the identity | |
 | θ_i | client["theta"] | the client's model as last trained; server["models"][i] as uploaded | |
 | θ_i^{l(t-1)} | client["reference"], names "start.*" | parameters that its last local training started from (q_i) | |
-| ε | explore | chance that a place goes to a random candidate instead of the best | 0 (as in public code) |
 
 A client's score for a model is (L(q_i) - L(θ_j))/(‖θ_j - q_i‖ + 1e-5), L the mean cross-entropy on its validation part.
 Its next start is q_i + sum over w_j (θ_j - q_i), w the positive scores divided by their sum, over the received models
@@ -23,8 +22,8 @@ Readings of what the paper leaves open:
 - Nothing is received in the first round: plain local training.
 - Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
 
-Differences from the paper: it explores, with an ε-greedy choice of the models that are sent; by default, as in public
-code, only the best are (explore). The validation part is fixed for each client.
+Differences from the paper: it explores, with an ε-greedy choice of the models that are sent; as in public code, only
+the best are. The validation part is fixed for each client.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.passes import local_sgd, mean_losses
 from fedlib.base import tree
@@ -48,8 +47,11 @@ class FedFomo(Algorithm):
     val_fraction: float = option(0.2, 1e-6, 0.99)
     reference: str = option("start", "start", "current")
     candidates: str = option("previous", "previous", "all")
-    explore: float = option(0.0, 0, 1)
     points = ("post", "agg", "ft")
+    passes = local_epochs
+    eval_points = always("post")
+    stored_upload = last_upload
+    gone = {"explore": 0.0}
 
     def init(self, model, setting):
         N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)
@@ -71,10 +73,8 @@ class FedFomo(Algorithm):
         """Whose models client i gets next, int64 [M], and which of these places are filled, bool [M]."""
         generator, there = rng(server["seed"], "fomo", server["round"], i), server["candidates"].tolist()
         possible = [int(j) for j in generator.permutation(len(there)) if there[j] and j != i]
-        best, places = sorted(possible, key=lambda j: -float(server["affinity"][i, j])), []
-        while best and len(places) < self.M:
-            places.append(best.pop(generator.integers(len(best)) if generator.random() < self.explore else 0))
-        return peers.in_places(places, self.M, i)
+        best = sorted(possible, key=lambda j: -float(server["affinity"][i, j]))
+        return peers.in_places(best[: self.M], self.M, i)
 
     def client_update(self, model, message, client, data):
         theta, scores = self.mixed(model, message, client, data)
@@ -111,11 +111,5 @@ class FedFomo(Algorithm):
     def floats_up(self, upload):
         return {**{k: v for k, v in upload.items() if k != "real"}, "scores": upload["scores"][upload["real"]]}
 
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
     def personal_model(self, model, message, client, data):
         return self.mixed(model, message, client, data)[0] if "models" in message else message
-
-    def eval_points(self, server):
-        return ("post",)

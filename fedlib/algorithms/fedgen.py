@@ -16,7 +16,8 @@ arXiv:2105.10056. Algorithm 1.
 
 With h the head, a client's loss on (x, y) is, from the second round on, l(h(f(x)), y) + beta KL(h(G(y, ε)) || h(f(x)))
 + alpha virtual l(h(G(y', ε')), y'). The generator's is sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of
-client i in the participants' samples of class y, y uniform on the qualified labels.
+client i in the participants' samples of class y, y uniform on the labels of which a participant has more than one
+sample on average (as in FL-bench; in the authors' code, of which at least one has).
 
 Readings where paper, authors' code and FL-bench differ (each an option). The defaults are FL-bench's, with which
 pFedSim's authors ran it; labels="global", ensemble="logits" is the paper:
@@ -24,21 +25,18 @@ pFedSim's authors ran it; labels="global", ensemble="logits" is the paper:
   code); or follows the "global" distribution, that of all clients' samples (the paper). With "own" nobody trains on
   classes that it lacks (lesson 3 shows what that does).
 - ensemble: "losses", the sum above (both codes); "logits", l(mean over i of h_i(G(y, ε)), y) without rho (Eq. 4).
-- qualified: a label of which a participant has more than one sample on average ("mean", FL-bench), or of which at least
-  one has ("max", the authors' code).
 
 Readings of what is left open:
 - teacher: "clients" (the uploaded heads, as in the paper) or "server" (the head of the global model sent in this
   round).
-- diversity: weight of exp(- mean |ε_a - ε_b|^2 |z_a - z_b|_1), mean over pairs and components, that is added (authors'
-  code).
 - The label counts are told once (`Setting.class_counts`), and so is what clients need to know of them for y'; they are
   not counted in the rounds.
 - Clients use the generator in evaluation mode: its batch norm is sent as one scale and shift for each unit.
 - A minibatch smaller than B comes with fewer generated features, `virtual` for each of its samples.
 
-Differences from the paper: the defaults of labels, ensemble and diversity; the last three readings; y is uniform, where
-the paper draws it as it draws y'; without labels to draw the generator keeps its weights.
+Differences from the paper: the defaults of labels and ensemble; the last three readings; y is uniform, where the paper
+draws it as it draws y'; without labels to draw the generator keeps its weights. The authors' code wants different
+features for different noise, too.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts import generator
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import one_hot
@@ -71,12 +69,14 @@ class FedGen(Algorithm):
     steps: int = option(5, 0, inf)
     server_lr: float = option(3e-4, 0, inf)
     teacher: str = option("clients", "clients", "server")
-    diversity: float = option(0.0, 0, inf)
     labels: str = option("own", "own", "all", "global")
     ensemble: str = option("losses", "losses", "logits")
-    qualified: str = option("mean", "mean", "max")
     points = ("glob", "post", "ft")
-    added = ("labels", "ensemble", "qualified")
+    passes = local_epochs
+    eval_points = always("glob")
+    unprotected = "the server knows how many samples of every class a client has"
+    added = ("labels", "ensemble")
+    gone = {"diversity": 0.0}
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape
@@ -89,7 +89,8 @@ class FedGen(Algorithm):
         fade = self.decay ** server["round"]
         weights = [0.0 if first or w == 0 else max(self.floor, w * fade) for w in (self.alpha, self.beta)]
         alpha, beta = server["theta"]["head.bias"].new_tensor(weights).unbind()
-        G = generator.in_evaluation_mode(server["generator"])
+        G = server["generator"]
+        G = generator.with_statistics(G, G["mean"], G["var"])  # in evaluation mode
         message = {"theta": server["theta"], "generator": G, "alpha": alpha, "beta": beta}
         return message if self.labels == "own" else {**message, "labels": self.all_labels(server).to(alpha.device)}
 
@@ -134,18 +135,15 @@ class FedGen(Algorithm):
     def taught(self, server, teachers, counts):
         """The generator and Adam's state after this round's steps; teachers: K heads, stacked, counts: [K, C]."""
         G, adam, like = server["generator"], server["adam"], teachers["head.weight"]
-        often = counts.double().mean(0) if self.qualified == "mean" else counts.amax(0)
-        draw, labels = rng(server["seed"], "generator", server["round"]), (often > 1).nonzero()[:, 0]
+        draw = rng(server["seed"], "generator", server["round"])
+        labels = (counts.double().mean(0) > 1).nonzero()[:, 0]
         share = (counts / counts.sum(0).clamp(min=1)).to(like)  # rho [K, C]
         for _ in range(self.steps if len(labels) else 0):
             y = labels[torch.from_numpy(draw.integers(len(labels), size=LABELS))].to(like.device)
             eps = torch.from_numpy(draw.standard_normal((LABELS, self.noise))).to(like)
-            loss = partial(generator.taught_loss, teachers, share, y, eps, self.diversity, self.ensemble)
+            loss = partial(generator.taught_loss, teachers, share, y, eps, self.ensemble)
             G, adam = generator.trained_step(G, adam, loss, self.server_lr * self.decay ** server["round"])
         return G, adam
 
     def personal_model(self, model, message, client, data):
         return message["theta"]
-
-    def eval_points(self, server):
-        return ("glob",)

@@ -28,7 +28,7 @@ from math import inf
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import class_statistics
 from fedlib.base import tree
@@ -41,6 +41,9 @@ class FedGH(Algorithm):
     server_lr: float = option(0.01, 0, inf)
     server_batch: int = option(32, 1, inf)
     points = ("post", "recv", "ft")
+    passes = local_epochs
+    eval_points = always("post", "recv")
+    unprotected = "uploads hold mean features of every class, without noise"
 
     def init(self, model, setting):
         h, f = (tree.select(model.theta0, part) for part in ("head.", "extractor."))
@@ -80,6 +83,3 @@ class FedGH(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return {**client["f"], **message["h"]}
-
-    def eval_points(self, server):
-        return ("post", "recv")

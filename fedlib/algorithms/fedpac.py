@@ -10,7 +10,6 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 | φ_i | server["heads"][i] | client i's combined head | |
 | λ | lam | weight of the distance to the global prototypes | 1 (FedSimSup's baselines) |
 | | head_epochs | epochs of the head, extractor frozen, before those of the extractor | 1 |
-| | head_lr | their learning rate; None: the run's | None |
 | μ_i,c | upload["means"][c] | share of class c times its mean feature under the received extractor, u_i[c] | |
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
@@ -21,7 +20,6 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 Readings of what is left open:
 - head_inside: the head's epochs are the first of the E local ones (FL-bench; at least one is left for the extractor),
   or come on top (the authors' order as in PFLlib).
-- prototype_weights: "samples" (N_ic, the paper) or "uniform" over the clients that own the class (PFLlib).
 - A class without prototype does not pull; one of which no participant has samples keeps its prototype.
 - Γ is a Gram matrix; rounding is removed by clipping eigenvalues at 0. V_i < 0 is taken as 0. Weights below `drop` are
   left out.
@@ -40,7 +38,7 @@ import torch
 from scipy.optimize import nnls
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always
 from fedlib.algorithms.fedproto import refreshed
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import attraction, class_statistics
@@ -53,10 +51,11 @@ class FedPAC(Algorithm):
     lam: float = option(1.0, 0, inf)
     head_epochs: int = option(1, 0, inf)
     head_inside: bool = True
-    head_lr: float | None = option(None, 0, inf)
-    prototype_weights: str = option("samples", "samples", "uniform")
     drop: float = option(1e-3, 0, 0.5)
     points = ("recv", "post", "ft")
+    eval_points = always("recv", "post")
+    gone = {"head_lr": None, "prototype_weights": "samples"}
+    unprotected = "uploads hold mean features of every class and their variance, without noise"
 
     def init(self, model, setting):
         weight, heads = model.theta0["head.weight"], tree.select(model.theta0, "head.")
@@ -69,6 +68,13 @@ class FedPAC(Algorithm):
         theta = {**server["f"], **tree.rows(server["heads"], i)}
         return {"theta": theta, **server["classes"], **server["up_only"]}  # the last are zeros and do not travel
 
+    def epochs_of_extractor(self, E):
+        """What follows the head's, in a run of E local epochs."""
+        return max(1, E - self.head_epochs) if self.head_inside else E
+
+    def passes(self, T, t, E):
+        return self.head_epochs + self.epochs_of_extractor(E)
+
     def client_update(self, model, message, client, data):
         theta, head = message["theta"], tree.select(message["theta"], "head.")
         means, spread = self.statistics(model, theta, data)
@@ -79,8 +85,8 @@ class FedPAC(Algorithm):
             pull = attraction(z, batch.y, message["prototypes"], message["counts"])
             return batch.mean(entropy + self.lam * pull), stats
 
-        theta = local_sgd(model, theta, data, self.head_epochs, train=tuple(head), lr=self.head_lr)
-        rest = max(1, data.local_epochs - self.head_epochs) if self.head_inside else data.local_epochs
+        theta = local_sgd(model, theta, data, self.head_epochs, train=tuple(head))
+        rest = self.epochs_of_extractor(data.local_epochs)
         extractor = [name for name in model.trainable if name not in head]
         theta = local_sgd(model, theta, data, rest, train=extractor, loss=aligned)
         counts, prototypes, _ = class_statistics(model, theta, data)
@@ -101,7 +107,7 @@ class FedPAC(Algorithm):
             **server,
             "f": tree.weighted_mean(tree.select(uploads["theta"], "extractor."), n),
             "heads": tree.put(server["heads"], ids, tree.weighted_sum(heads, weights)),
-            "classes": refreshed(server["classes"], uploads, self.prototype_weights),
+            "classes": refreshed(server["classes"], uploads, "samples"),
         }
 
     def combination(self, u, V, i):
@@ -125,6 +131,3 @@ class FedPAC(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return message["theta"]
-
-    def eval_points(self, server):
-        return ("recv", "post")

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.fedavg_ft import trained_part
+from fedlib.algorithms.api import Algorithm, always
+from fedlib.algorithms.fedavg_ft import FedAvgFT, trained_part
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.options import option
@@ -32,6 +32,8 @@ class FedPer(Algorithm):
     head_epochs: int = option(0, 0, inf)
     ft_part: str = option("all", "all", "head", "extractor")
     points = ("recv", "post", "ft")
+    eval_points = always("recv", "post")
+    fine_tune = FedAvgFT.fine_tune
     added = ("head_epochs", "ft_part")
 
     def init(self, model, setting):
@@ -40,6 +42,9 @@ class FedPer(Algorithm):
 
     def download(self, server, i):
         return server["f"]
+
+    def passes(self, T, t, E):
+        return self.head_epochs + E
 
     def client_update(self, model, message, client, data):
         theta = {**message, **client["h"]}
@@ -53,9 +58,3 @@ class FedPer(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return {**message, **client["h"]}
-
-    def fine_tune(self, model, theta, data, epochs):
-        return local_sgd(model, theta, data, epochs, train=trained_part(model, self.ft_part))
-
-    def eval_points(self, server):
-        return ("recv", "post")

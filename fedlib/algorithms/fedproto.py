@@ -35,7 +35,7 @@ from math import inf
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
@@ -48,6 +48,9 @@ class FedProto(Algorithm):
     predict_by: str = option("prototypes", "prototypes", "head")
     weights: str = option("uniform", "uniform", "samples")
     points = ("post",)
+    passes = local_epochs
+    eval_points = always("post")
+    unprotected = "uploads hold mean features of every class, without noise"
 
     def init(self, model, setting):
         weight = model.theta0["head.weight"]
@@ -85,16 +88,15 @@ class FedProto(Algorithm):
         return {**client["theta"], **message}
 
     def predict(self, model, personal, x):
-        """Scores whose largest is the nearest prototype's: |f(x)|^2 - |f(x) - P_c|^2."""
+        """Scores whose largest is the nearest prototype's: |f(x)|^2 - |f(x) - P_c|^2. A class without one counts as
+        farther away than the others."""
         z, P, known = model.features(personal, x), personal["prototypes"], personal["counts"] > 0
         own = model.classify(personal, z)
         if self.predict_by == "head":
             return own
-        near = torch.where(known, 2 * z @ P.T - P.square().sum(1), -1e9)
-        return torch.where(known.any(), near, own)
-
-    def eval_points(self, server):
-        return ("post",)
+        near = 2 * z @ P.T - P.square().sum(1)
+        least = torch.where(known, near, inf).amin(1, keepdim=True)
+        return torch.where(known.any(), torch.where(known, near, least - least.abs() - 1), own)
 
 
 def refreshed(server, uploads, weights):

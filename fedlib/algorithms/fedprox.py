@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose local objective holds the model back near the one that was received.
+"""FedProx: FedAvg with a proximal term that keeps the local model near the received one.
 
 T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith. "Federated Optimization in Heterogeneous Networks."
 MLSys 2020, arXiv:1812.06127. Algorithm 2.
@@ -23,9 +23,9 @@ from math import inf
 
 import numpy as np
 
+from fedlib.algorithms.api import local_epochs
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.base import tree
 from fedlib.base.options import option
 
 
@@ -34,14 +34,10 @@ class FedProx(FedAvg):
     mu: float = option(1.0, 0, inf)
     weights: str = option("samples", "samples", "uniform")
     added = ("weights",)
+    passes = local_epochs
 
     def client_update(self, model, message, client, data):
-        def h(w, batch, train):  # F_i(w) + mu/2 |w - w^t|^2 on a minibatch
-            loss, stats = model.loss(w, batch, train)
-            away = {name: w[name] - message[name] for name in train}
-            return loss + self.mu / 2 * tree.dot(away, away), stats
-
-        return local_sgd(model, message, data, loss=h), client
+        return local_sgd(model, message, data, tie=(self.mu, message)), client  # h_i(w; w^t)
 
     def server_update(self, server, ids, uploads, n):
         return super().server_update(server, ids, uploads, n if self.weights == "samples" else np.ones(len(ids)))

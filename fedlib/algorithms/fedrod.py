@@ -1,4 +1,4 @@
-"""FedRoD: a generic model for balanced classes, and on its features a personal head for what is particular to a client.
+"""FedRoD: a generic model for balanced classes, and on its features a personalised head for the client's own classes.
 
 H.-Y. Chen, W.-L. Chao. "On Bridging Generic and Personalized Federated Learning for Image Classification." ICLR 2022,
 arXiv:2107.00778. Algorithm 1, Eqs. 7-9, linear personal heads.
@@ -15,9 +15,6 @@ by the cross-entropy of ψ(z) + φ_m(z), both summands' other parameters held fi
 lacks has ln 0 = −∞, here −1e9: it is never predicted in training. Prediction: argmax of ψ(z) + φ_m(z), at `glob` of
 ψ(z).
 
-Option: residual=False trains φ_m alone, by the cross-entropy of φ_m(z), and lets its gradient reach θ (as FL-bench
-does).
-
 Differences from the paper: the variant whose personal heads come from a hypernetwork is left out.
 """
 
@@ -29,7 +26,8 @@ from math import inf
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import always, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.options import option
@@ -38,19 +36,18 @@ ABSENT = -1e9  # ln of the number of samples of a class without samples
 
 
 @dataclass(frozen=True)
-class FedRoD(Algorithm):
+class FedRoD(FedAvg):
     gamma: float = option(1.0, 0, inf)
-    residual: bool = True
     points = ("recv", "post", "glob")
+    passes = local_epochs
+    eval_points = always("recv", "post", "glob")
+    gone = {"residual": True}
+    unprotected = "a client's class counts are in the loss of each of its records"
 
     def init(self, model, setting):
-        personal = {
-            "personal" + name.removeprefix("head"): leaf for name, leaf in tree.select(model.theta0, "head.").items()
-        }
+        head = tree.select(model.theta0, "head.")
+        personal = {f"personal{name.removeprefix('head')}": leaf for name, leaf in head.items()}
         return {"theta": model.theta0}, tree.repeat(personal, setting.num_clients)
-
-    def download(self, server, i):
-        return server["theta"]
 
     def client_update(self, model, message, client, data):
         counts = data.class_counts
@@ -61,29 +58,18 @@ class FedRoD(Algorithm):
             z, stats = model.training_features(theta, batch)
             generic = model.classify(theta, z)
             balanced = functional.cross_entropy(generic + prior, batch.y, reduction="none")
-            if self.residual:
-                scores = generic.detach() + model.classify(personal_head(theta), z.detach())
-            else:
-                scores = model.classify(personal_head(theta), z)
+            scores = generic.detach() + model.classify(personal_head(theta), z.detach())
             return batch.mean(balanced + functional.cross_entropy(scores, batch.y, reduction="none")), stats
 
         theta = local_sgd(model, {**message, **client}, data, train=(*model.trainable, *client), loss=loss)
         return {name: theta[name] for name in message}, {name: theta[name] for name in client}
 
-    def server_update(self, server, ids, uploads, n):
-        return {"theta": tree.weighted_mean(uploads, n)}
-
     def generic_model(self, model, message):
         return message
 
     def personal_model(self, model, message, client, data):
-        head = tree.map(
-            torch.add, tree.select(message, "head."), personal_head(client)
-        )  # linear: the sum of both scores
-        return {**message, **head}
-
-    def eval_points(self, server):
-        return ("recv", "post", "glob")
+        head = tree.map(torch.add, tree.select(message, "head."), personal_head(client))
+        return {**message, **head}  # linear: the sum of both scores
 
 
 def personal_head(theta: dict) -> dict:

@@ -1,5 +1,5 @@
-"""FedSimSup: a supervisor on every client assists its personalised model,
-which learns from clients with similar labels while idle.
+"""FedSimSup: each client trains a personalised model with a supervisor;
+while it does not participate, its model is averaged with those of clients with similar labels.
 
 Anonymous. "Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview
 7rq2OzkJg3). Algorithm 1, Equations 3-9.
@@ -13,7 +13,7 @@ Anonymous. "Personalized Federated Learning with Similarity Information Supervis
 | τ_s | tau_s | epochs on the supervisor, θ_i frozen; they come first | 2 (experimental settings) |
 | τ_θ | tau_theta | epochs on θ_i, the supervisor frozen | 3 (experimental settings) |
 
-Class scores are the sum of those of both networks. The run's local_epochs plays no part: a round has τ_s + τ_θ epochs.
+Logits are the sums of those of both networks. The run's local_epochs plays no part: a round has τ_s + τ_θ epochs.
 
 Readings of what the paper leaves open (each an option):
 - zero_sim: an idle client that is similar to no participant will "keep" its model, or mix "uniform"ly (by their
@@ -40,7 +40,7 @@ from math import inf
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always
 from fedlib.algorithms.parts.pairs import WeightedPairs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.supervision import Supervised
@@ -59,7 +59,12 @@ class FedSimSup(Supervised, WeightedPairs, Algorithm):
     order: str = option("supervisor", "supervisor", "model")
     added = ("similarity", "learn")  # came after the first stored results, see `fedlib.spec`
     points = ("agg", "post")
-    no_newcomers = "the server mixes the model of an idle client in every round, and a newcomer was there in none"
+    eval_points = always("agg", "post")
+    no_newcomers = "the server averages a non-participating client's model in every round, and a new client was in none"
+
+    @property
+    def unprotected(self):
+        return "" if self.similarity in ("uniform", "none") else "the server knows how similar the clients' classes are"
 
     def init(self, model, setting):
         N, counts, models = setting.num_clients, setting.class_counts, tree.repeat(model.theta0, setting.num_clients)
@@ -103,6 +108,9 @@ class FedSimSup(Supervised, WeightedPairs, Algorithm):
 
     # on a client; data.group names its supervisor's architecture
 
+    def passes(self, T, t, E):
+        return self.tau_s + self.tau_theta
+
     def client_update(self, model, message, client, data):
         supervisor, theta, u = model.sibling(data.group), message, client[data.group]
         for step in ("supervisor", "model") if self.order == "supervisor" else ("model", "supervisor"):
@@ -126,6 +134,3 @@ class FedSimSup(Supervised, WeightedPairs, Algorithm):
     def predict(self, model, personal, x):
         ((kind, u),) = personal["supervisor"].items()
         return self.joint_scores(model.logits(personal, x), model.sibling(kind).logits(u, x))
-
-    def eval_points(self, server):
-        return ("agg", "post")

@@ -10,10 +10,9 @@ personalization." World Wide Web 26, 2023, arXiv:2005.01026. Algorithm 1.
 | W_i | server["models"][i] | client i's model as last uploaded |
 | r_i^(k) | server["cluster"][i] | the number of the centre nearest to W_i |
 
-Readings of what is left open (each an option):
-- seeding="k-means++": the centres are seeded with the clients' models after their first local training, as soon as K
-  clients have trained (the first round, if K or more take part); until then there is one. "random": K independent
-  initial models and a random assignment.
+Readings of what is left open:
+- The centres are seeded (k-means++) with the clients' models after their first local training, as soon as K clients
+  have trained (the first round, if K or more take part); until then there is one.
 - members: a centre is the mean over "all" clients assigned to it that ever trained, with their last uploads, or over
   this round's "participants". weights: "uniform" or by "samples". A centre without members stays.
 - Distances are over trainable parameters; a client that never trained keeps its first cluster.
@@ -28,7 +27,7 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import squared_distances
 from fedlib.base import tree
@@ -39,25 +38,24 @@ from fedlib.base.options import option
 @dataclass(frozen=True)
 class FeSEM(Algorithm):
     K: int = option(4, 1, inf)
-    seeding: str = option("k-means++", "k-means++", "random")
     members: str = option("all", "all", "participants")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    no_newcomers = "a client is sent the centre nearest to its last upload, and a newcomer has none"
+    passes = local_epochs
+    eval_points = always("post", "glob")
+    personal_model = as_received
+    stored_upload = last_upload
+    gone = {"seeding": "k-means++"}
+    no_newcomers = "a client is sent the centre nearest to its last upload, and a new client has none"
 
     def init(self, model, setting):
-        N, random = setting.num_clients, self.seeding == "random"
-        if random:
-            centres = tree.stack([model.independent(k + 1) for k in range(self.K)])
-            cluster = torch.from_numpy(rng(setting.seed, "first clusters").integers(self.K, size=N))
-        else:
-            centres, cluster = tree.repeat(model.theta0, self.K), torch.zeros(N, dtype=torch.int64)
+        N = setting.num_clients
         return {
-            "centres": centres,
+            "centres": tree.repeat(model.theta0, self.K),
             "models": tree.repeat(model.theta0, N),
-            "cluster": cluster,
+            "cluster": torch.zeros(N, dtype=torch.int64),
             "sizes": torch.zeros(N, dtype=torch.float64),  # N_i of those that ever trained, else 0
-            "seeded": random,
+            "seeded": False,
             "seed": setting.seed,
             "trainable": model.trainable,
         }, {}
@@ -85,15 +83,6 @@ class FeSEM(Algorithm):
         occupied = shares.sum(1).nonzero()[:, 0]
         centres = tree.put(centres, occupied, tree.weighted_mean(models, shares[occupied]))  # M-step
         return {**server, "centres": centres, "models": models, "cluster": cluster, "sizes": sizes, "seeded": seeded}
-
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
-    def personal_model(self, model, message, client, data):
-        return message
-
-    def eval_points(self, server):
-        return ("post", "glob")
 
 
 def k_means_plus_plus(models, names, count: int, seed: int) -> list[int]:

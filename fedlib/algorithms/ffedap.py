@@ -1,4 +1,4 @@
-"""f-FedAP: personal batch norm, and for each client a mixture of the others by how alike their batch-norm inputs are.
+"""f-FedAP: local batch norm; each client gets an average weighted by the similarity of clients' batch-norm inputs.
 
 W. Lu, J. Wang, Y. Chen, X. Qin, R. Xu, D. Dimitriadis, T. Qin. "Personalized Federated Learning with Adaptive Batchnorm
 for Healthcare." IEEE Transactions on Big Data 2022, arXiv:2112.00734. The variant f-FedAP: similarities from a
@@ -33,10 +33,11 @@ from math import floor
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
 from fedlib.algorithms.fedbn import FedBN
 from fedlib.base import tree
 from fedlib.base.options import option
+from fedlib.base.same_bits import square_root
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class FFedAP(Algorithm):
     rho: float = option(0.5, 0, 1)
     mu: float = option(0.5, 0, 1)
     points = ("recv", "agg", "post", "ft")
+    passes = local_epochs
+    eval_points = always("post", "agg")
+    stored_upload = last_upload
+    client_update, personal_model = FedBN.client_update, FedBN.personal_model
+    unprotected = "clients report means and variances of their training records' features, without noise"
 
     def warm_up(self, setting):
         return FedBN(), floor(self.rho * setting.rounds + 1e-9)
@@ -56,7 +62,7 @@ class FFedAP(Algorithm):
 
     def survey(self, model, message, client, data):
         """Mean and variance of every channel of every batch-norm layer's input over the client's training samples."""
-        theta = FedBN().personal_model(model, message, client, data)
+        theta = self.personal_model(model, message, client, data)
 
         def step(totals, batch):
             inputs = model.norm_inputs(theta, batch.x)
@@ -74,7 +80,7 @@ class FFedAP(Algorithm):
             var[name] = (squares / count - mean[name].square()).clamp(min=0)
         return {"mean": mean, "var": var}
 
-    def take_over(self, model, setting, server, clients, reports):
+    def switch_phase(self, model, setting, server, clients, reports):
         distances = wasserstein_distances(reports, setting.num_clients)
         return self.second_phase(FedBN().download(server, 0), distances), clients
 
@@ -89,20 +95,8 @@ class FFedAP(Algorithm):
     def messages(self, server, ids):
         return tree.weighted_sum(server["models"], server["weights"][torch.as_tensor(ids)])
 
-    def client_update(self, model, message, client, data):
-        return FedBN().client_update(model, message, client, data)
-
     def server_update(self, server, ids, uploads, n):
         return {**server, "models": tree.put(server["models"], ids, uploads)}
-
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
-    def personal_model(self, model, message, client, data):
-        return FedBN().personal_model(model, message, client, data)
-
-    def eval_points(self, server):
-        return ("post", "agg")
 
 
 def channel_sums(z, real):
@@ -117,6 +111,6 @@ def wasserstein_distances(reports, num_clients):
     """d [N, N], float64, from means and variances by layer, leaves [N, c]; 0 for a model without batch norm."""
     total = torch.zeros(num_clients, num_clients, dtype=torch.float64)
     for name, mean in reports["mean"].items():
-        both = torch.cat([mean, reports["var"][name].sqrt()], dim=1).cpu()
-        total += (both[:, None] - both[None]).square().sum(-1).sqrt()
+        both = torch.cat([mean, square_root(reports["var"][name])], dim=1).cpu()
+        total += square_root((both[:, None] - both[None]).square().sum(-1))
     return total

@@ -28,7 +28,7 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.options import option
@@ -39,6 +39,9 @@ class IFCA(Algorithm):
     K: int = option(4, 1, inf)
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "ft")
+    passes = local_epochs
+    eval_points = always("glob")
+    unprotected = "a client chooses its cluster by the loss on its training records, without noise"
 
     def init(self, model, setting):
         thetas = [model.theta0, *(model.independent(k) for k in range(1, self.K))]
@@ -77,6 +80,3 @@ class IFCA(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return self.best_model(model, message, data)[0]
-
-    def eval_points(self, server):
-        return ("glob",)

@@ -1,4 +1,4 @@
-"""Local training, the anchor of every table ("Local-Only", "Separate"): clients never communicate.
+"""Local: local-only training ("Local-Only", "Separate"), the baseline of every table; clients never communicate.
 
 All clients start from the same theta^0 and train when they are sampled, so that a client does as much work as under a
 federated method with the same join ratio.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 
@@ -18,6 +18,8 @@ from fedlib.base import tree
 @dataclass(frozen=True)
 class Local(Algorithm):
     points = ("post",)
+    passes = local_epochs
+    eval_points = always("post")
 
     def init(self, model, setting):
         return {}, {"theta": tree.repeat(model.theta0, setting.num_clients)}
@@ -33,6 +35,3 @@ class Local(Algorithm):
 
     def personal_model(self, model, message, client, data):
         return client["theta"]
-
-    def eval_points(self, server):
-        return ("post",)

@@ -16,9 +16,9 @@ Meta-Learning Approach." NeurIPS 2020, arXiv:2002.07948. Algorithm 1, Eqs. 8-9; 
 Readings of what is left open (each an option):
 - With tau=None an epoch of b minibatches makes ⌊b/2⌋ meta-steps (FO) or ⌊b/3⌋ (HF), at least one. A client with fewer
   minibatches than a meta-step needs uses the same ones again.
-- ft(k) is k epochs at rate alpha; with adapt_steps=s it is k·s minibatches. ft_epochs is the k of the headline.
+- ft(k) is k epochs at rate alpha. ft_epochs is the k of the headline.
 - Batch norm: all passes are in training mode. w's running statistics follow its own pass over b; those of the passes at
-  w - α∇ and w ± δg are dropped. restore_stats=True drops the first ones too, so that local training moves none.
+  w - α∇ and w ± δg are dropped.
 
 Differences from the paper: none known.
 """
@@ -30,28 +30,21 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Algorithm):
+class PerFedAvg(FedAvg):
     variant: str = option("FO", "FO", "HF")
     alpha: float = option(0.01, 0, inf)
     beta: float | None = option(None, 0, inf)
     tau: int | None = option(None, 1, inf)
     delta: float = option(1e-3, 1e-12, inf)
     ft_epochs: int = option(1, 1, inf)
-    adapt_steps: int | None = option(None, 1, inf)
-    restore_stats: bool = False
     points = ("glob", "post", "ft")
-
-    def init(self, model, setting):
-        return {"theta": model.theta0}, {}
-
-    def download(self, server, i):
-        return server["theta"]
+    gone = {"adapt_steps": None, "restore_stats": False}
 
     def client_update(self, model, message, client, data):
         beta = data.lr if self.beta is None else self.beta
@@ -62,7 +55,7 @@ class PerFedAvg(Algorithm):
             if self.variant == "HF":  # g - α ∇²L(w; b'') g
                 curvature = self.curvature(model, w, g, b_hessian)
                 g = {name: g[name] - self.alpha * curvature[name] for name in g}
-            stats = {} if self.restore_stats else {name: adapted[name] for name in model.running}
+            stats = {name: adapted[name] for name in model.running}
             return {**w, **stats, **model.descended({name: w[name] for name in g}, g, beta)}  # applied to w, not to w'
 
         batches = 3 if self.variant == "HF" else 2
@@ -85,12 +78,8 @@ class PerFedAvg(Algorithm):
     def server_update(self, server, ids, uploads, n):
         return {"theta": tree.weighted_mean(uploads, torch.ones(len(ids)))}
 
-    def personal_model(self, model, message, client, data):
-        return message
-
     def fine_tune(self, model, theta, data, epochs):
-        steps = None if self.adapt_steps is None else epochs * self.adapt_steps
-        return data.fold(lambda theta, batch: model.sgd_step(theta, batch, self.alpha), theta, epochs, steps=steps)
+        return data.fold(lambda theta, batch: model.sgd_step(theta, batch, self.alpha), theta, epochs)
 
     def eval_points(self, server):
         return (f"ft({self.ft_epochs})", "glob")

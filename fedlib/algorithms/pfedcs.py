@@ -1,4 +1,4 @@
-"""PFedCS: classifiers of clients whose classifiers are alike, mixed by the server, teach the client's own one.
+"""PFedCS: the server averages the classifiers of similar clients into a teacher of each client's own classifier.
 
 S. Wu, Y. Jia, B. Liu, H. Xiang, X. Xu, W. Dou. "PFedCS: A Personalized Federated Learning Method for Enhancing
 Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-21580. Equations 4-13.
@@ -11,7 +11,7 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | D^t | D of `ByDistance.distances` | distances of classifiers, each row divided by its maximum | |
 | C_k,c (bar) | chosen | collaborators Q of client k | |
 | β | beta | share of the rounds in stage 1, ⌊βT⌋; stage 2 is FedPer | 0.5 (unpublished; ours) |
-| λ | lam | weight of likeness against numbers of samples (Eq. 7) | 0.5 (unpublished; ours) |
+| λ | lam | weight of similarity against numbers of samples (Eq. 7) | 0.5 (unpublished; ours) |
 | ρ | E_ft | epochs of fine-tuning the teacher, besides the E of training | 1 (Table 5) |
 | η_v | eta_v | its learning rate | None: the run's lr (as in the paper) |
 
@@ -41,7 +41,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always
 from fedlib.algorithms.parts.collaborators import TIE, TOLD, ByDistance, Choosing
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
@@ -63,11 +63,16 @@ class PFedCS(ByDistance, Choosing, Algorithm):
     temperature: float = option(1.0, 1e-6, inf)
     role: str = option("teacher", "teacher", "start")
     points = ("recv", "post", "ft")
+    eval_points = always("recv", "post")
     added = ("temperature", "most", "role")
+
+    @property
+    def unprotected(self):
+        return "the server knows the clients' classes" if self.select in TOLD else ""
 
     def init(self, model, setting):
         N, f, head = setting.num_clients, *(tree.select(model.theta0, part) for part in ("extractor.", "head."))
-        last = 0 if self.select == "none" else floor(self.beta * setting.rounds + 1e-9)  # round of stage 1
+        last = self.last_with_teachers(setting.rounds)
         uploads = {"extractors": tree.repeat(f, N), "heads": tree.repeat(head, N)}
         server = {"round": 0, "last": last, "seed": setting.seed, "sizes": setting.class_counts.sum(1), "f": f}
         if self.select in TOLD:
@@ -132,6 +137,13 @@ class PFedCS(ByDistance, Choosing, Algorithm):
 
     # on a client
 
+    def last_with_teachers(self, T):
+        """The last round of stage 1."""
+        return 0 if self.select == "none" else floor(self.beta * T + 1e-9)
+
+    def passes(self, T, t, E):
+        return E + (self.E_ft if t <= self.last_with_teachers(T) else 0)
+
     def client_update(self, model, message, client, data):
         f, v = (tree.select(message, part) for part in ("extractor.", "head."))
         if v and self.E_ft:
@@ -166,6 +178,3 @@ class PFedCS(ByDistance, Choosing, Algorithm):
 
     def personal_model(self, model, message, client, data):
         return {**tree.select(message, "extractor."), **client["h"]}
-
-    def eval_points(self, server):
-        return ("recv", "post")

@@ -15,10 +15,9 @@ arXiv:2103.04628. Algorithm 1.
 On top of the last layer one linear map makes each tensor of the model. The server descends <θ_i - θ̃_i, h(v_i; φ)>.
 
 Readings of what is left open:
-- server_steps: "sequential" (one step for each participant, in the order of their numbers, h(v_i; φ) taken anew each
-  time; the original has one participant a round) or "batch" (one step with the mean of their gradients).
+- The server makes one step for each participant, in the order of their numbers, with h(v_i; φ) taken anew each time;
+  the original has one participant a round.
 - A step moves φ and the embeddings of its clients; the others' embeddings do not decay.
-- personal_head: the paper's pFedHN-PC, with the head kept on the client and not made by h.
 - Running statistics are not made by h; they follow the run's bn_stats.
 - Local training is the run's own (E epochs at lr); the original takes 50 steps.
 
@@ -35,7 +34,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, as_received, local_epochs
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.draws import rng, torch_seeded
@@ -50,27 +49,24 @@ class PFedHN(Algorithm):
     clip: float = option(50.0, 0, inf)
     hidden: int = option(100, 1, inf)
     depth: int = option(3, 0, inf)
-    server_steps: str = option("sequential", "sequential", "batch")
-    personal_head: bool = False
     points = ("glob", "post", "ft")
-    no_newcomers = "a client's model is made from an embedding that the rounds learn, and a newcomer's is a random draw"
+    passes = local_epochs
+    eval_points = always("glob", "post")
+    personal_model = as_received
+    gone = {"server_steps": "sequential", "personal_head": False}
+    no_newcomers = "a client's model is made from an embedding that the rounds learn, and a new client's is random"
 
     def init(self, model, setting):
-        sent, own = self.divided(model.theta0)
+        sent = model.theta0
         like, size = model.theta0["head.bias"], 1 + setting.num_clients // 4
         v = rng(setting.seed, "embeddings").standard_normal((setting.num_clients, size))
-        made = {name: sent[name] for name in model.trainable if name in sent}
+        made = {name: sent[name] for name in model.trainable}
         phi = torch_seeded(setting.seed, "hypernetwork", lambda: self.initial_phi(size, made))
         learned = {"phi": tree.map(lambda leaf: leaf.to(like), phi), "v": torch.from_numpy(v).to(like)}
         rest = {name: leaf for name, leaf in sent.items() if name not in made}
         velocity = tree.map(torch.zeros_like, learned)
         server = {**learned, "velocity": velocity, "shapes": tree.map(torch.zeros_like, made), "rest": rest}
-        return server, {"h": tree.repeat(own, setting.num_clients)} if self.personal_head else {}
-
-    def divided(self, theta):
-        """(what is sent, what stays on the client)."""
-        own = tree.select(theta, "head.") if self.personal_head else {}
-        return {name: leaf for name, leaf in theta.items() if name not in own}, own
+        return server, {}
 
     def initial_phi(self, size, made):
         """Weights and biases as PyTorch initialises linear layers: "trunk" 0 to depth,
@@ -92,14 +88,13 @@ class PFedHN(Algorithm):
         return {**theta, **tree.repeat(server["rest"], len(ids))}
 
     def client_update(self, model, message, client, data):
-        upload, own = self.divided(local_sgd(model, {**message, **client.get("h", {})}, data))
-        return upload, {"h": own} if self.personal_head else client
+        return local_sgd(model, message, data), client
 
     def server_update(self, server, ids, uploads, n):
         sent, ids = self.messages(server, ids), torch.as_tensor(ids)
         delta = {name: sent[name] - uploads[name] for name in server["shapes"]}
-        for rows in [[k] for k in range(len(ids))] if self.server_steps == "sequential" else [list(range(len(ids)))]:
-            server = self.descended(server, ids[rows], tree.rows(delta, rows))
+        for k in range(len(ids)):
+            server = self.descended(server, ids[[k]], tree.rows(delta, [k]))
         return {**server, "rest": tree.weighted_mean({name: uploads[name] for name in server["rest"]}, n)}
 
     def descended(self, server, ids, delta):
@@ -123,9 +118,3 @@ class PFedHN(Algorithm):
             return {"phi": new["phi"], "v": tree.put(old["v"], ids, new["v"])}
 
         return {**server, **whole(server, part), "velocity": whole(server["velocity"], velocity)}
-
-    def personal_model(self, model, message, client, data):
-        return {**message, **client.get("h", {})}
-
-    def eval_points(self, server):
-        return ("glob", "post")

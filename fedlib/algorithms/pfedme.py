@@ -1,4 +1,4 @@
-"""pFedMe: personal models that stay near a global one, which is moved towards them (Moreau envelopes).
+"""pFedMe: personalised models that stay near a global one, which is moved towards them (Moreau envelopes).
 
 C. T. Dinh, N. H. Tran, T. D. Nguyen. "Personalized Federated Learning with Moreau Envelopes." NeurIPS 2020,
 arXiv:2006.08848. Algorithm 1.
@@ -31,13 +31,14 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import always, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.options import option
 
 
 @dataclass(frozen=True)
-class PFedMe(Algorithm):
+class PFedMe(FedAvg):
     lam: float = option(15.0, 1e-12, inf)
     K: int = option(5, 1, inf)
     eta_p: float = option(0.01, 0, inf)
@@ -46,6 +47,8 @@ class PFedMe(Algorithm):
     start: str = option("previous", "previous", "w")
     weights: str = option("uniform", "uniform", "samples")
     points = ("post", "glob")
+    passes = local_epochs
+    eval_points = always("post", "glob")
 
     def init(self, model, setting):
         N = setting.num_clients
@@ -54,22 +57,18 @@ class PFedMe(Algorithm):
             "trained": torch.zeros(N, dtype=torch.bool, device=model.theta0["head.bias"].device),
         }
 
-    def download(self, server, i):
-        return server["theta"]
+    @property
+    def batch_gradients(self):
+        return self.K
 
     def client_update(self, model, message, client, data):
         rate = self.lam * (min(data.lr, 0.5 / self.lam) if self.eta is None else self.eta)
 
         def step(state, batch):
             w = state["w"]
-
-            def tied(theta, batch, train):
-                value, stats = model.loss(theta, batch, train)
-                return value + self.lam / 2 * sum((theta[k] - w[k]).square().sum() for k in train), stats
-
             theta = state["theta"] if self.start == "previous" else {**state["theta"], **w}
             for _ in range(self.K):
-                theta = model.sgd_step(theta, batch, self.eta_p, loss=tied, differentiate=data.differentiate)
+                theta = model.sgd_step(theta, batch, self.eta_p, differentiate=data.differentiate, tie=(self.lam, w))
             return {"theta": theta, "w": {k: w[k] - rate * (w[k] - theta[k]) for k in w}}  # w_i - ηλ (w_i - θ̃)
 
         state = data.fold(step, {"theta": message, "w": {k: message[k] for k in model.trainable}})
@@ -89,6 +88,3 @@ class PFedMe(Algorithm):
         if "w" not in message:  # glob
             return message
         return tree.where(client["trained"], client["theta"], message["w"])
-
-    def eval_points(self, server):
-        return ("post", "glob")

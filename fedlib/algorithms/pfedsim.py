@@ -1,4 +1,4 @@
-"""pFedSim: personalised feature extractors, mixed by the similarity of the clients' classifiers.
+"""pFedSim: personalised feature extractors, aggregated by the similarity of the clients' classifiers.
 
 J. Tan, Y. Zhou, G. Liu, J. H. Wang, S. Yu. "pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated
 Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
@@ -15,19 +15,19 @@ Readings of what the paper leaves open (each an option):
 - phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors'
   code does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below
   phi_cap. Only the second keeps Φ in [0, 1] as the text says.
-- phi_self, the weight of the own extractor: None is the identity's 1 taken through the reading's transform (1 for
+- phi_self, the weight of the own extractor: None is the identity's 1 under the chosen phi's transform (1 for
   "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, about -ln(eps) = 18.4 (for class
   vectors of norm 1); or a number.
 - phi_refresh: the pairs whose similarity is renewed after a round: "cosampled" (Alg. 2: both took part), "one_fresh"
   (at least one took part) or "all" (the server has every classifier anyway).
-- max_age: leave out partners that last trained more than this many rounds ago (None: use them as they are).
+- max_age: leave out clients that last trained more than this many rounds ago (None: leave out none).
 - phi_bias: count the bias as one more component of a class vector.
 - A client that does not take part keeps ω_i, its last upload (the phase's ω if there is none), as it keeps φ_i.
-- Which θ_i is tested: "post", as last trained (the headline); "agg", Eq. 4 applied once more.
-- Batch norm's weights and biases are mixed with ω; its running statistics follow the run's bn_stats (default: they stay
-  on the client).
+- Which θ_i is evaluated: "post", after local training (primary); "agg", Eq. 4 applied once more.
+- Batch norm's weights and biases are aggregated with ω; its running statistics follow the run's bn_stats (default:
+  they stay on the client).
 
-Differences from the paper: exactly T rounds (the printed loop T_g..T is one round longer).
+Differences from the paper: exactly T rounds (the reported loop T_g..T is one round longer).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from math import floor, inf, log
 
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import class_cosines, class_vectors
@@ -56,6 +56,10 @@ class PFedSim(Algorithm):
     phi_bias: bool = False
     eps: float = option(1e-8, 1e-16, 0.99)
     points = ("glob", "agg", "post", "ft")
+    passes = local_epochs
+    eval_points = always("post", "agg")
+    personal_model = as_received
+    stored_upload = last_upload
 
     def warm_up(self, setting):
         return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # generalisation phase: Algorithm 1 for T_g rounds
@@ -63,7 +67,7 @@ class PFedSim(Algorithm):
     def init(self, model, setting):
         return self.personalisation_phase(model.theta0, setting), {}
 
-    def take_over(self, model, setting, server, clients, reports):
+    def switch_phase(self, model, setting, server, clients, reports):  # Algorithm 2: decouples ω and φ from θ
         return self.personalisation_phase(server["theta"], setting), {}
 
     def personalisation_phase(self, theta, setting):
@@ -80,15 +84,15 @@ class PFedSim(Algorithm):
     def messages(self, server, ids):
         own = tree.rows(server["models"], ids)  # φ_i stays as it is
         weights = self.mixing_weights(server, ids)
-        return {
-            **own,
-            **tree.weighted_mean(tree.select(server["models"], "extractor."), weights),
-        }  # Eq. 4, for all i at once
+        shares = weights / weights.sum(1, keepdim=True)
+        partners = weights.any(0).nonzero()[:, 0]  # the others, most of them among many clients, add nothing
+        theirs = tree.rows(tree.select(server["models"], "extractor."), partners)
+        return {**own, **tree.weighted_sum(theirs, shares[:, partners])}  # Eq. 4, for all i at once
 
     def client_update(self, model, message, client, data):
         return local_sgd(model, message, data), client  # ω_i and φ_i jointly
 
-    def server_update(self, server, ids, uploads, n):
+    def server_update(self, server, ids, uploads, n):  # Φ anew; Eq. 4 mixes what it keeps at the next `messages`
         t = server["round"] + 1
         models = tree.put(server["models"], ids, uploads)
         phi = self.refreshed(server["phi"], models, ids)
@@ -97,7 +101,7 @@ class PFedSim(Algorithm):
 
     def refreshed(self, phi, models, ids):
         """Φ with the entries of this round's pairs computed anew; symmetric, and the diagonal stays 1."""
-        ids, everyone = torch.as_tensor(ids), torch.arange(len(phi))
+        ids, everyone = torch.as_tensor(ids).sort().values, torch.arange(len(phi))
         pairs = {"cosampled": (ids, ids), "one_fresh": (ids, everyone), "all": (everyone, everyone)}
         rows, cols = pairs[self.phi_refresh]
         heads = class_vectors(models, bias=self.phi_bias)  # [N, C, d]
@@ -109,8 +113,9 @@ class PFedSim(Algorithm):
         phi = phi.clone()
         phi[cols[:, None], rows] = fresh.T
         phi[rows[:, None], cols] = fresh
-        upper = phi.triu(1)
-        return upper + upper.T + torch.eye(len(phi), dtype=phi.dtype)
+        upper = phi[rows[:, None], rows].triu(1)  # of pairs within: symmetric to the last bit
+        phi[rows[:, None], rows] = upper + upper.T + torch.eye(len(rows), dtype=phi.dtype)
+        return phi
 
     def mixing_weights(self, server, ids):
         """Φ_ij of Eq. 4 for i in ids and all j [len(ids), N], before their sum is divided out."""
@@ -123,12 +128,3 @@ class PFedSim(Algorithm):
         identity = -log(self.phi_cap) if self.phi == "reference" else 1.0
         own = {None: identity, "eq3": -log(self.eps)}.get(self.phi_self, self.phi_self)
         return weights.scatter(1, ids[:, None], own)
-
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
-    def personal_model(self, model, message, client, data):
-        return message
-
-    def eval_points(self, server):
-        return ("post", "agg")

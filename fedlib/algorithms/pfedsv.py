@@ -1,5 +1,5 @@
-"""pFedSV: clients play a coalition game with the models they download;
-Shapley values say whose models to mix and to ask for.
+"""pFedSV: Shapley values of a game between downloaded models
+tell each client whose models to aggregate and to request.
 
 L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in
 Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-7,
@@ -47,7 +47,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedlib.algorithms.api import Algorithm
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
 from fedlib.algorithms.parts import peers
 from fedlib.algorithms.parts.model_game import ModelGame
 from fedlib.algorithms.parts.passes import local_sgd
@@ -67,6 +67,9 @@ class PFedSV(ModelGame, Asking, Algorithm):
     pool: str = option("last", "last", "round")
     extractor_weights: str = option("samples", "samples", "uniform")
     points = ("agg", "post", "ft")
+    passes = local_epochs
+    eval_points = always("agg", "post")
+    stored_upload = last_upload
 
     def __post_init__(self):
         super().__post_init__()
@@ -150,11 +153,5 @@ class PFedSV(ModelGame, Asking, Algorithm):
         blended = self.alpha * client["relevance"] + (1 - self.alpha) * now
         return torch.where(hit.any(0), blended, client["relevance"]), client["seen"] | hit.any(0)
 
-    def stored_upload(self, server, i):
-        return tree.rows(server["models"], i)
-
     def personal_model(self, model, message, client, data):
         return self.aggregated(model, message, client, data)[0] if "models" in message else message
-
-    def eval_points(self, server):
-        return ("agg", "post")

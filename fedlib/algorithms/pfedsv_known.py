@@ -1,4 +1,4 @@
-"""pFedSV's question of how to mix, with whom being known: clients get the models of those who share a label with them.
+"""pFedSV with known relevance: clients get the models of those that share a label with them.
 
 L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in
 Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Section 3.3, Figure 4.
@@ -41,6 +41,7 @@ RULES = ("multiwise", "gain", "alone", "fomo", "equal")
 @dataclass(frozen=True)
 class PFedSVKnown(PFedSV):
     rule: str = option("multiwise", *RULES)
+    unprotected = "the server knows how alike the clients' classes are"
 
     def __post_init__(self):
         super().__post_init__()

@@ -1,31 +1,28 @@
-"""Accuracies by column and row of a table, with what resampling of seeds and clients makes of them,
-beside printed ones."""
+"""Accuracies by column and row of a table, with their intervals, beside printed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from fedlib.analysis.run_ids import NOT_RUN
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 
 
 def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
-    """Accuracies in percent by (column, row), [1 + RESAMPLES, cells]:
-    the estimate first, then what resampling makes of it.
+    """Accuracies in percent by (column, row), [1 + DRAWS, cells]: the estimate first, then its draws.
 
-    where: columns of "tidy"; at the headline point if no point is named. Of a table of printed numbers there is the
-    estimate only.
+    where: columns of "tidy"; at the headline point if no point is named. Of printed numbers, which have no seed,
+    there is the estimate only.
     """
-    where = where if "point" in where else {"headline": True, **where}
-    exact = "_clients" not in tables
-    frame = tables["tidy" if exact else "_clients"]
+    where, frame = where if "point" in where else {"headline": True, **where}, tables["tidy"]
     rows = only(frame, **where) if set(where) <= set(frame.columns) else frame[:0]
-    if exact or rows.empty:
+    if "seed" not in frame or rows.empty:
         return 100 * rows.set_index(["column", "row"])["accuracy"].to_frame().T.reset_index(drop=True)
-    return 100 * draws(rows, "accuracy", ["column", "row"], "client", "weight")
+    return 100 * draws(rows, "accuracy", ["column", "row"])
 
 
 def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
@@ -33,15 +30,13 @@ def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> d
 
     Rows are compared on the same seeds: a mean over three partitions says nothing beside one over the first of them.
     """
-    found = dict(tables)
-    for name in ("tidy", "_clients"):
-        if name in tables and "seed" in tables[name]:
-            frame = tables[name]
-            asked = frame[frame["row"].isin(rows)] if rows else frame
-            shared = {column: shared_seeds(own, "row") for column, own in asked.groupby("column", sort=False)}
-            kept = [seed in shared.get(column, (seed,)) for column, seed in zip(frame["column"], frame["seed"])]
-            found[name] = frame[np.array(kept, dtype=bool)]
-    return found
+    frame = tables["tidy"]
+    if "seed" not in frame:
+        return dict(tables)
+    asked = frame[frame["row"].isin(rows)] if rows else frame
+    shared = {column: shared_seeds(own, "row") for column, own in asked.groupby("column", sort=False)}
+    kept = [seed in shared.get(column, (seed,)) for column, seed in zip(frame["column"], frame["seed"])]
+    return {**tables, "tidy": frame[np.array(kept, dtype=bool)]}
 
 
 def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
@@ -82,8 +77,7 @@ def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str, **wher
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
             a, b = found[column][row], found[column][other]
-            i = Interval.of(gaps.setdefault(column, a - b))
-            lines.append((column, a[0], b[0], i.value, i.low, i.high))
+            lines.append((column, a[0], b[0], *Interval.of(gaps.setdefault(column, a - b)).row))
     return pd.DataFrame(lines, columns=["column", row, other, "difference", "low", "high"]), pd.DataFrame(gaps)
 
 
@@ -95,10 +89,10 @@ def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str,
     """
     lines = []
     for series, these in {"ours": where, **also}.items():
-        seeds = only(tables["tidy"], headline=True, **these).groupby(["column", "row"])["seed"].nunique()
+        chosen = these if "point" in these else {"headline": True, **these}
+        seeds = only(tables["tidy"], **chosen).groupby(["column", "row"])["seed"].nunique()
         for key, values in means(tables, **these).items():
-            i = Interval.of(values)
-            lines.append((series, *key, i.value, i.low, i.high, seeds[key], np.nan))
+            lines.append((series, *key, *Interval.of(values).row, seeds[key], np.nan))
     for row, column, value, std in tables["_printed"].itertuples(index=False):
         lines.append(("paper", column, row, value, value - std, value + std, np.nan, std))
     return pd.DataFrame(lines, columns=["series", "column", "row", "mean", "low", "high", "seeds", "std"])
@@ -110,27 +104,44 @@ def compared(
     columns: Sequence[str],
     data: tuple[str, str],
     also: Sequence[str],
+    why_none: Callable[[str, str], str] = lambda row, column: "not run",
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
     data: names of the paper's data set and of ours ("the same" where columns name their own); on other data there is no
     difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
+    why_none: why a row has no result in a column, by `why_none`.
     """
     found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
     printed = {column for series, column, _ in found if series == "paper"}
     points, lines = only(tables["tidy"], headline=True).groupby("row", sort=False)["point"].first(), []
     for row, point in points.items():
-        line = {"method": row, "tested at": point}
+        line = {"method": row, "evaluated at": point}
         for column in columns:
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
             if column in printed:
                 line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
-            line[f"{column}: ours, {data[1]}"] = in_cell(ours)
+            line[f"{column}: ours, {data[1]}"] = in_cell(ours) or why_none(row, column)
             if column in printed and data[1] in (data[0], "the same"):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
-            line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) for title in also}
+            other = "does not apply" if ours else why_none(row, column)  # tested, but not so
+            line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) or other for title in also}
         lines.append(line)
-    return pd.DataFrame(lines, columns=None if lines else ["method", "tested at"])
+    return pd.DataFrame(lines, columns=None if lines else ["method", "evaluated at"])
+
+
+def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
+    """A comparison without the columns of which no run is stored; one row names them, and the data that they need.
+
+    not_run: their data sets, by column.
+    """
+    if not not_run:
+        return compare
+    kept = [name for name in compare if not any(name.startswith(f"{column}: ") for column in not_run)]
+    needs = {dataset: [c for c, own in not_run.items() if own == dataset] for dataset in not_run.values()}
+    said = ", ".join(f"{dataset} ({'; '.join(columns)})" for dataset, columns in needs.items())
+    row = dict.fromkeys(kept, "") | {kept[0]: f"{NOT_RUN}needs {said}"}
+    return pd.concat([compare[kept], pd.DataFrame([row])], ignore_index=True)
 
 
 def with_std(value: float, std: float) -> str:
@@ -139,11 +150,11 @@ def with_std(value: float, std: float) -> str:
 
 
 def in_cell(cell) -> str:
-    """ "84.30 [82.1, 86.4] (n=1)", n: seeds; "none finished" for none."""
+    """ "84.30 [82.1, 86.4] (n=3)", n: seeds, "84.30 (n=1)"; nothing for none."""
     if cell is None:
-        return "none finished"
-    _, bracket, ends = Interval(cell.mean, cell.low, cell.high).text(".1f").partition(" [")
-    return f"{cell.mean:.2f}{bracket}{ends} (n={cell.seeds:.0f})"
+        return ""
+    ends = f" [{cell.low:.1f}, {cell.high:.1f}]" if np.isfinite(cell.low) else ""
+    return f"{cell.mean:.2f}{ends} (n={cell.seeds:.0f})"
 
 
 def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
@@ -152,12 +163,9 @@ def ranks(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
     found, lines = means(in_common(tables), **where), []
     for column in found.columns.unique(0):
         paper = only(tables["_printed"], column=column).set_index("row")["value"]
-        known, i = [row for row in found[column] if row in paper.index], Interval(np.nan, np.nan, np.nan)
-        if not known:
-            continue
-        if len(known) > 2:
-            i = Interval.of(correlation(found[column][known], paper))
-        lines.append((column, len(known), i.value, i.low, i.high))
+        known = [row for row in found[column] if row in paper.index]
+        rank = Interval.of(correlation(found[column][known], paper)).row if len(known) > 2 else (np.nan,) * 3
+        lines += [(column, len(known), *rank)] if known else []
     return pd.DataFrame(lines, columns=["column", "rows", "rank_correlation", "low", "high"])
 
 

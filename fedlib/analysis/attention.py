@@ -73,12 +73,12 @@ def on_object(maps: np.ndarray, objects: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"on_object": 100 * share, "covered": 100 * covered.sum((1, 2)) / objects.sum((1, 2))})
 
 
-def map_rows(r: RunResult, networks: Sequence[str] = NETWORKS) -> pd.DataFrame:
+def map_rows(r: RunResult) -> pd.DataFrame:
     """One row an image and network of a run that measured "attention": client, image (its number), network, right
     (whether the class that is explained is the image's), empty (nothing in the map is positive), and, 0 for empty maps,
     `spread` and, where objects are known, `on_object`."""
     a, frames = r.arrays, []
-    for k, network in enumerate(networks[: a["attention"].shape[1]]):
+    for k, network in enumerate(NETWORKS[: a["attention"].shape[1]]):
         maps = a["attention"][:, k]
         seen = maps.sum((1, 2)) > 0
         about = {"client": a["attention_client"], "image": range(len(maps)), "network": network, "empty": ~seen,
@@ -93,8 +93,8 @@ def map_rows(r: RunResult, networks: Sequence[str] = NETWORKS) -> pd.DataFrame:
 
 
 def network_draws(tidy: pd.DataFrame, value: str, networks: Sequence[str]) -> pd.DataFrame:
-    """Means of a column by network, [1 + RESAMPLES, networks]: over the images of which every one of these networks has
-    a map, averaged by client, resampled with seeds and clients, the same ones for all networks. Empty without such an
+    """Means of a column by network, [1 + DRAWS, networks]: over the images of which every one of these networks has a
+    map, averaged by client. Empty without such an
     image.
 
     tidy: `map_rows` of several runs, with their seed.
@@ -102,7 +102,7 @@ def network_draws(tidy: pd.DataFrame, value: str, networks: Sequence[str]) -> pd
     own = tidy[tidy["network"].isin(networks) & ~tidy["empty"]]
     shared = own.groupby(["seed", "image"])["network"].transform("nunique") == len(set(networks))
     means = own[shared].groupby(["network", "seed", "client"], sort=False)[value].mean().reset_index()
-    return draws(means, value, ["network"], "client") if len(means) else pd.DataFrame()
+    return draws(means, value, ["network"]) if len(means) else pd.DataFrame()
 
 
 def described(tidy: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -112,17 +112,12 @@ def described(tidy: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> tuple
     for number in (name for name in NUMBERS if name in tidy):
         for network in tidy["network"].unique():
             if len(m := network_draws(tidy, number, [network])):
-                means.append((network, number, Interval.of(m[network])))
+                means.append((network, number, *Interval.of(m[network]).row))
         for pair, (one, other) in pairs.items():
             if len(m := network_draws(tidy, number, [one, other])):
-                gaps.append((pair, number, Interval.of(m[one] - m[other])))
-    return tuple(
-        pd.DataFrame(
-            [(name, number, i.value, i.low, i.high) for name, number, i in lines],
-            columns=[what, "number", "mean", "low", "high"],
-        )
-        for what, lines in (("network", means), ("pair", gaps))
-    )
+                gaps.append((pair, number, *Interval.of(m[one] - m[other]).row))
+    numbers = ["number", "mean", "low", "high"]
+    return pd.DataFrame(means, columns=["network", *numbers]), pd.DataFrame(gaps, columns=["pair", *numbers])
 
 
 def in_words(rows: pd.DataFrame, what: str, sign: str = "") -> pd.DataFrame:

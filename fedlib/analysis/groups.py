@@ -1,14 +1,18 @@
-"""Do distances of classifiers show which clients have the same classes, and what else does a server see in them?
+"""Do distances of classifiers show which clients have the same classes, and what else does a server see in them? What
+do label counts, which clients of some methods report, tell an eavesdropper?
 
 counts: samples by client and class, int [N, C]; distances: squared ones between classifiers, [N, N].
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from fedlib.analysis.relevance import mean_auc, others
+from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.data.describe import same_classes
 from fedlib.engine.result import RunResult
 
@@ -90,6 +94,32 @@ def searched(r: RunResult) -> dict[str, float]:
         right = (chosen & twins).sum(-1)[:, have]
         number = chosen.sum(-1)[:, have]
         found[name] = float(number.mean()) if right.size else 0.0
-        found[f"twins among the {name}"] = float((right / np.maximum(number, 1)).mean()) if right.size else 0.0
-        found[f"of the twins, {name}"] = float((right / twins.sum(1)[have]).mean()) if right.size else 0.0
+        found[f"same classes among the {name}"] = float((right / np.maximum(number, 1)).mean()) if right.size else 0.0
+        found[f"of the same classes, {name}"] = float((right / twins.sum(1)[have]).mean()) if right.size else 0.0
     return found
+
+
+# label counts ---------------------------------------------------------------------------------------------------------
+
+
+def label_secrets(drawn: Sequence[np.ndarray]) -> pd.DataFrame:
+    """How often a guess of the most frequent label is right, and how many bits of the label stay unknown, with the
+    counts of all clients together and with the client's own: means over clients and draws of the partition, with
+    intervals over draws; drawn: counts [N, C]."""
+    known = {"the counts of all clients together": lambda c: c.sum(0, keepdims=True), "the client's own counts": None}
+    lines = []
+    for name, of in known.items() if len(drawn) else ():
+        counts = [of(c) if of else c for c in drawn]
+        shares = [c / c.sum(1, keepdims=True) for c in counts]
+        right = [100 * p.max(1) for p in shares]
+        bits = [-(p * np.log2(np.where(p > 0, p, 1))).sum(1) for p in shares]
+        lines.append((name, over_clients(right, ".1f"), over_clients(bits, ".2f")))
+    return pd.DataFrame(lines, columns=["what is known", "label guessed right, %", "bits still unknown"])
+
+
+def over_clients(values: Sequence[np.ndarray], form: str) -> str:
+    """The mean of one number a client, [N] of every draw, with its interval; alone where all are the same."""
+    if np.ptp(np.concatenate(values)) == 0:
+        return f"{np.mean(values):{form}}"
+    frame = pd.concat([pd.DataFrame({"seed": k, "value": v, "what": 0}) for k, v in enumerate(values)])
+    return Interval.of(draws(frame, "value", ["what"])[0]).text(form)

@@ -21,6 +21,7 @@ ORIGINS = "origins"  # the saved table that has a row for each run
 BESIDE = re.compile(r"\b(paper|ours)\b")  # in the name of a column: what is compared
 MEASURED = re.compile(r"[+-]?[\d.,]+ ?(%|[(\[].*)?")  # a number as a text, maybe with its interval or spread
 PRINTED = {"series": "paper"}  # a label of numbers that no run of ours made
+NOT_RUN = "not run: "  # with which the label of a row begins that stands for what no run was made of
 NESTED = ("hyper", "partition", "model_options")  # fields of a run whose parameters are labels as well
 
 
@@ -97,6 +98,8 @@ class _Names:
     def together(self, cells: Mapping[str, Hashable]) -> list:
         """The keys that a row's labels name together, in the item's order."""
         if any(cells.get(column) == value for column, value in PRINTED.items()):
+            return []
+        if any(str(cell).startswith(NOT_RUN) for cell in cells.values()):
             return []
         chosen = set(self.every)
         for column, cell in cells.items():

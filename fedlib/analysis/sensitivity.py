@@ -1,24 +1,27 @@
-"""Choices that a paper leaves open: one thing decided otherwise at a time, and what that does to the accuracy."""
+"""What replication notes ask: what the choices do that a paper leaves open, one alternative at a time; what a method's
+lead consists of; which runs diverge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from fedlib.analysis.readings import by_client
-from fedlib.analysis.tables import only
+from fedlib.analysis.accuracies import in_common
+from fedlib.analysis.tables import Found, only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
-BASE, CHANCE = "as everywhere here", "spread"  # name of what nothing was changed in; code of what only chance changes
+BASE, CHANCE = "default setting", "spread"  # name of what nothing was changed in; code of what only chance changes
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing decided otherwise. code: its number in the list of open questions, or a word.
+    """One alternative. code: its number in the list of open questions, or a word.
 
     hyper: hyper-parameters of the method that is looked at, a function of the settings; task: fields of the run, which
     change the other methods as well, a function of the settings and the run.
@@ -64,7 +67,7 @@ class Sensitivity:
         return choice, self.task_of(base), base.method, base.seed
 
     def otherwise(self, choice: Choice, s: dict, base: RunSpec) -> RunSpec:
-        """One run with one thing decided otherwise."""
+        """One run with one alternative."""
         own = choice.hyper(s) if choice.hyper and base.method == self.method else {}
         return base.but(hyper=base.hyper | own, **(choice.task(s, base) if choice.task else {}))
 
@@ -74,43 +77,30 @@ class Sensitivity:
 
         effects: their means over the seeds that all choices have, in points: task, code, choice, method, mean, low,
         high, seeds, size, the mean over these seeds of what the effect is without its sign; _effects: the means by
-        (task, method, choice), as draws; _clients: what they are of. Clients are paired where both runs divide the data
-        alike. found: results of `runs`, some may be missing.
+        (task, method, choice), as draws. found: results of `runs`, some may be missing. _diverged: keys of runs that
+        did.
         """
-        codes, lines, frames = {choice.name: choice.code for choice in self.choices}, [], []
-        for (choice, task, method, seed), r in found.items():
-            base = found.get((BASE, task, method, seed))
-            if base is None:
-                continue
-            accuracy, without = (100 * run.final(self.metric) for run in (r, base))
-            lines.append((task, codes.get(choice, ""), choice, method, seed, accuracy, accuracy - without))
-            alike = r.partition["checksum"] == base.partition["checksum"]
-            values, weights = by_client(r, r.point, self.metric)
-            own = pd.DataFrame({"client": range(len(values)), "accuracy": values, "weight": weights, "seed": seed})
-            about = {"run": f"{task}|{method}|{choice}", "column": task if alike else f"{task}, {choice}"}
-            frames.append(own.assign(**about, about=f"{task}|{method}", choice=choice))
+        codes, lines = {choice.name: choice.code for choice in self.choices}, []
+        ended = Found({key: r for key, r in found.items() if r.status == "finished"})
+        ended.diverged = set(found) - set(ended) | set(getattr(found, "diverged", ()))
+        for (choice, task, method, seed), r in ended.items():
+            if base := ended.get((BASE, task, method, seed)):
+                accuracy, without = (100 * run.final(self.metric) for run in (r, base))
+                lines.append((task, codes.get(choice, ""), choice, method, seed, accuracy, accuracy - without))
         tidy = pd.DataFrame(lines, columns=["task", "code", "choice", "method", "seed", "accuracy", "effect"])
-        effects, clients = {}, pd.concat(frames) if frames else pd.DataFrame(columns=["column", "client", "seed"])
-        if frames:  # of a task and method the seeds that all choices have: their base is the same then
-            shared = {key: shared_seeds(own, "choice") for key, own in clients.groupby("about")}
-            clients = clients[[seed in shared[key] for key, seed in zip(clients["about"], clients["seed"])]]
-        if len(clients):
-            m = 100 * draws(clients, "accuracy", ["column", "run"], "client", "weight").droplevel(0, axis=1)
-            there = set(clients["run"])
-            keys = [key for key in dict.fromkeys(zip(tidy["task"], tidy["method"], tidy["choice"]))
-                    if "|".join(key) in there]  # fmt: skip
-            effects = {key: m["|".join(key)] - m[f"{key[0]}|{key[1]}|{BASE}"] for key in keys}
-        shown, seeds = [], clients.groupby("run")["seed"].unique() if len(clients) else {}
-        for (task, method, choice), effect in effects.items():
-            i = Interval.of(effect)
+        whose = tidy.assign(column=tidy["task"] + "|" + tidy["method"], row=tidy["choice"])  # their base is the same
+        compared = in_common({"tidy": whose})["tidy"]
+        m = draws(compared, "accuracy", ["column", "row"]) if len(compared) else {}
+        effects, shown = {}, []
+        for (task, method, choice), own in compared.groupby(["task", "method", "choice"], sort=False):
+            of = m[f"{task}|{method}"]
+            effect = effects[task, method, choice] = of[choice] - of[BASE]
             about = (task, codes.get(choice, ""), choice, method)
-            own = seeds[f"{task}|{method}|{choice}"]
-            each = only(tidy, task=task, method=method, choice=choice)
-            size = each.loc[each["seed"].isin(own), "effect"].abs().mean()
-            shown.append((*about, i.value, i.low, i.high, len(own), size))
+            shown.append((*about, *Interval.of(effect).row, len(own), own["effect"].abs().mean()))
         columns = ["task", "code", "choice", "method", "mean", "low", "high", "seeds", "size"]
         shown = pd.DataFrame(shown, columns=columns)
-        return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_clients": clients}
+        diverged = pd.DataFrame([key[:3] for key in ended.diverged], columns=["choice", "task", "method"])
+        return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_diverged": diverged}
 
     def mean_effects(self, tables: Mapping[str, pd.DataFrame], left_open: bool = False) -> pd.DataFrame:
         """Effects on the method, means over tasks, as draws by choice; without those of chance. left_open: only of
@@ -140,31 +130,104 @@ class Sensitivity:
         said, lines, found = {choice.name: choice.ours for choice in self.choices}, [], tables["_effects"]
         titles = {self.method: "effect", **{method: f"effect on {method}" for method in self.references}}
         for (task, name), own in tables["tidy"].groupby(["task", "choice"], sort=False):
+            lost = only(tables["_diverged"], choice=name, task=task, method=self.method)
+            none = "diverged" if len(lost) else "not run"
             mine, printed = only(own, method=self.method)["accuracy"], paper.get(task) if name == BASE else None
-            line = {
-                "task": task,
-                "question": own["code"].iloc[0],
-                "decided otherwise": name,
-                "else": said.get(name, ""),
-            }
+            line = {"task": task, "question": own["code"].iloc[0], "alternative": name, "default": said.get(name, "")}
             line["paper"] = "" if printed is None else f"{printed:.2f}"
-            line[f"{self.method}, {dataset}"] = f"{mine.mean():.2f} (n={len(mine)})" if len(mine) else "none finished"
+            line[f"{self.method}, {dataset}"] = f"{mine.mean():.2f} (n={len(mine)})" if len(mine) else none
             for method, title in titles.items():
                 known = name != BASE and (task, method, name) in found
                 line[title] = Interval.of(found[task, method, name]).text("+.2f") if known else ""
             lines.append(line)
-        return pd.DataFrame(
-            lines, columns=None if lines else ["task", "question", "decided otherwise", "else", "paper"]
-        )
+        return pd.DataFrame(lines, columns=None if lines else ["task", "question", "alternative", "default", "paper"])
 
     def in_words(self, tables: Mapping[str, pd.DataFrame]) -> str:
         """The choices with the largest effects, in a sentence."""
         moved, chance = self.mean_effects(tables), self.chance(tables)
         if moved.empty:
-            return "No choice was tried yet."
+            return "No alternative choice was run yet."
         every, number = sum(choice.code != CHANCE for choice in self.choices), moved.shape[1]
         largest = moved.iloc[0].abs().sort_values(ascending=False).index[:3]
         listing = ", ".join(f"{name} ({Interval.of(moved[name]).text('+.2f')})" for name in largest)
-        known = f"chance moves it by {chance:.2f}" if chance == chance else "chance was not measured yet"
-        tried = f"Of {number} choices" + (f" tried so far (of {every})" if number < every else "")
-        return f"{tried} these move its accuracy most, in points: {listing}; {known}."
+        known = f"another seed or partition changes it by {chance:.2f}"
+        known = known if chance == chance else "that of seeds is not known yet"
+        tried = f"Of {number} choices" + (f" run so far (of {every})" if number < every else "")
+        most = "these change its accuracy most, in points (selected as the largest, so exploratory)"
+        return f"{tried} {most}: {listing}; {known}."
+
+
+# what a lead consists of: the method, its variants and a baseline, at the same evaluation points and paired -----------
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Arms of a comparison. of: by name, which runs (their key) and the point at which they are tested; whole: the arm
+    that is the method as its paper has it, and by evaluation point others that it is replaced by there."""
+
+    of: Mapping[str, tuple[Hashable, str]]
+    whole: str
+    at: Mapping[str, str]
+    metric: str = "client_mean"
+
+    def tables(self, found: Mapping[tuple[Hashable, int], RunResult]) -> dict[str, pd.DataFrame]:
+        """parts: accuracy of every arm in percent, the method's lead over it at the same point with its interval, and
+        the number of seeds, those that all arms have; _parts: the draws by arm. found: results by key and seed, some
+        may be missing."""
+        lines = []
+        for arm, (key, point) in self.of.items():
+            for seed, r in ((seed, r) for (name, seed), r in found.items() if name == key):
+                if (accuracy := r.final(self.metric, point)) == accuracy:
+                    lines.append((arm, seed, accuracy))
+        columns = ["arm", "accuracy, %", "the method's lead over it", "seeds"]
+        frame = pd.DataFrame(lines, columns=["arm", "seed", "accuracy"])
+        frame = frame[frame["seed"].isin(shared_seeds(frame, "arm"))]
+        if frame.empty:
+            return {"parts": pd.DataFrame(columns=columns), "_parts": pd.DataFrame()}
+        m, seeds = 100 * draws(frame, "accuracy", ["arm"]), frame.groupby("arm")["seed"].nunique()
+        lines = []
+        for arm in m:
+            whole = self.at.get(self.of[arm][1], self.whole)  # the method's own arm at the same point
+            lead = "" if arm == whole or whole not in m else Interval.of(m[whole] - m[arm]).text("+.2f")
+            lines.append((arm, f"{m[arm].iloc[0]:.2f}", lead, seeds[arm]))
+        return {"parts": pd.DataFrame(lines, columns=columns), "_parts": m}
+
+
+# which runs diverge, when, and what the others reach ------------------------------------------------------------------
+
+WHAT = ["rate", "method", "task"]
+COLUMNS = [*WHAT, "runs", "of them diverged", "in round", "mean over clients, %", "of all test images, %"]
+ROUND = re.compile(r"in round (\d+)")
+
+
+def stability(found: Mapping[tuple[str, str, str, int], RunResult]) -> pd.DataFrame:
+    """One row a learning rate, method and task: how many runs there are, how many of them diverged and in which rounds,
+    and the accuracy of the others, by seed; found: results by these and seed, diverged ones among them."""
+    lines, groups = [], {}
+    for (*what, _), r in found.items():
+        groups.setdefault(tuple(what), []).append(r)
+    for what, runs in groups.items():
+        whole = [r for r in runs if r.status == "finished"]
+        rounds = ["?" if (said := ROUND.search(r.error)) is None else said[1] for r in runs if r.status != "finished"]
+        read = (by_seed([100 * r.final(metric) for r in whole]) for metric in ("client_mean", "pooled"))
+        lines.append((*what, len(runs), len(rounds), ", ".join(rounds), *read))
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def by_seed(values: list[float]) -> str:
+    """The mean, and where there are several all of them."""
+    if len(values) < 2:
+        return "".join(f"{value:.1f}" for value in values)
+    return f"{np.mean(values):.1f} ({', '.join(f'{value:.1f}' for value in values)})"
+
+
+def ends_of_training(found: pd.DataFrame) -> str:
+    """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
+    said, reached = [], "of all test images, %"
+    for rate, own in found.groupby("rate", sort=False):
+        lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
+        ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
+        few, whole = own["of them diverged"].sum(), own["runs"].sum()
+        gone = f"{few} of {whole} runs diverge" + (f" ({', '.join(lost)})" if lost else "")
+        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images right.")
+    return " ".join(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,21 @@ import pandas as pd
 from fedlib.engine.result import RunResult
 
 Rows = pd.DataFrame | Mapping[str, object]  # a table, or one row
+
+
+class Found(dict[Hashable, RunResult]):
+    """Results by what an item calls a run. diverged: the keys of runs that did, which have none."""
+
+    diverged: frozenset = frozenset()
+
+
+def why_none(found: Mapping, keys: Sequence[Hashable], applies: bool = True) -> str:
+    """Why a table has no number of these runs: one of three words. What was run, but has none, does not apply."""
+    ends = {found[key].status for key in keys if key in found}
+    ends |= {"diverged" for key in keys if key in getattr(found, "diverged", ())}
+    if not applies or "finished" in ends:
+        return "does not apply"
+    return "diverged" if ends else "not run"
 
 
 def rows_of(found: Mapping[tuple, RunResult], names: Sequence[str], of: Callable[[RunResult], Rows]) -> pd.DataFrame:

@@ -53,7 +53,7 @@ def sent_by_network(
     per_round: pd.DataFrame, clients: int, networks: pd.DataFrame, readings: Sequence[str], split: str
 ) -> pd.DataFrame:
     """Numbers up, down and in total over a run, by network, reading, method and seed;
-    and total and down as multiples of what they would be with one model for all (total_ratio, down_ratio).
+    and total and down as multiples of what they would be with a single global model (total_ratio, down_ratio).
 
     per_round: `models_by_round` of methods and seeds; clients: how many train, upload and then download in a round, all
     of them as in the paper; networks: network, parameters, and under each reading the share of its parameters that is

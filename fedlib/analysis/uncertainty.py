@@ -1,27 +1,33 @@
-"""How certain a mean or a difference is: 95 % intervals by a bootstrap over seeds and clients.
+"""How certain a mean or a difference is: 95 % confidence intervals over seeds.
 
-Accuracies are averages over seeds (runs that differ in seed or partition) and over clients. Both are resampled, with
-the same draw for everything that is compared: what all methods have in common, such as a client that is easy for
-everybody, cancels in their differences (a paired bootstrap). Of several seeds one fewer is drawn than there are, which
-makes the variance of their mean unbiased. With a single seed only clients are resampled: such an interval does not know
-what another seed would do, and the text beside it says n = 1. Without clients there is then no interval at all.
+What is estimated. The unit that is repeated is the run: one seed, with its own initial parameters, batches and
+participants. Where the seed draws the partition, too, an interval says what other seeds *and new partitions* would
+give; where all seeds have the same clients (the paper's own), what other seeds would give *on these clients*. The
+accuracies of the clients of one run are averaged first: they share a network, so their spread says nothing of another
+run, and one seed gives a number without an interval. What ranges over tasks says so.
 
-Resampled are seeds and clients independently of each other, as in A. B. Owen, "The pigeonhole bootstrap", Annals of
-Applied Statistics 1(2), 2007, on the right side of caution. Of few seeds percentiles know little: with three, an
-interval is about as wide as their range.
+How. Methods are compared on the same seeds, and what a seed does to all of them cancels in their difference: the
+interval of a difference is that of a paired t test. With three seeds a variance has two degrees of freedom and is
+hardly known, so it borrows strength from the other rows and columns of its table, as in G. K. Smyth, "Linear models and
+empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), 2004 (a moderated t test): the variance is a mean of the
+pair's own and of the table's, by their degrees of freedom. How many the table's has follows from how alike the
+variances of its rows are.
+
+Intervals are handed on as draws: the estimates, then what they could be off by, jointly for all groups. Differences,
+means and maxima of draws have intervals, too, and several of them a common one (`simultaneous`).
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 import pandas as pd
 
-RESAMPLES = 2000
+DRAWS = 4096
 LEVEL = 0.95
 
 
@@ -36,93 +42,150 @@ class Interval:
 
     @classmethod
     def of(cls, draws: pd.Series) -> Interval:
-        """The estimate is the first number, what resampling made of it are the others; without any it is exact."""
+        """The estimate is the first number, the others are its draws; without any it is exact."""
         value, rest = float(draws.iloc[0]), draws.iloc[1:].to_numpy(dtype=float)
         if not len(rest):
             return cls(value, value, value, exact=True)
-        if np.isnan(rest).all():
+        if np.isnan(rest).any():
             return cls(value, -inf, inf)
-        low, high = np.nanquantile(rest, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = np.quantile(rest, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return cls(value, float(low), float(high))
 
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval: more than one seed."""
+        return self.low > -inf
+
+    @property
+    def row(self) -> tuple[float, float, float]:
+        """Value, low and high: the numbers of a row of a table."""
+        return self.value, self.low, self.high
+
+    @property
+    def drawn(self) -> tuple[float, float, float]:
+        """The same for a figure, in which what is not known has no length."""
+        return self.row if self.known else (self.value,) * 3
+
     def text(self, form: str = "+.1f") -> str:
-        """ "+1.3 [-0.2, +2.8]"."""
+        """ "+1.3 [-0.2, +2.8]", "+1.3 (one seed)"."""
         if self.exact:
             return f"{self.value:{form}}"
-        ends = "?" if self.low == -inf else f"{self.low:{form}}, {self.high:{form}}"
-        return f"{self.value:{form}} [{ends}]"
+        ends = f"[{self.low:{form}}, {self.high:{form}}]" if self.known else "(one seed)"
+        return f"{self.value:{form}} {ends}"
 
 
-def draws(frame: pd.DataFrame, value: str, by: Sequence[str], client: str = "", weight: str = "") -> pd.DataFrame:
-    """Means of `value` by group, [1 + RESAMPLES, groups]: the estimate first, then the resampled ones.
+def draws(frame: pd.DataFrame, value: str, by: Sequence[str], weight: str = "") -> pd.DataFrame:
+    """Means over seeds of `value` by group, [1 + DRAWS, groups]: the estimates, then draws of what they could be.
 
-    frame: one row a group, seed and, where `client` names their column, client; NaN for the client where only the mean
-    over all clients is known. weight: the column of the clients' weights (default: all equal). Groups that differ in
-    the first of several `by` have clients of their own; seeds and clients of equal numbers are drawn together there
-    too. Where nothing can be resampled (one seed, and no clients, or clients that are all alike) the resampled means
-    are NaN.
+    frame: rows of one group and seed are averaged; weight: the column of their weights (default: all equal). Groups
+    that differ in the first of several `by` (columns of a table) have errors of their own, and lend each other their
+    variances. A group of one seed has draws of NaN.
     """
-    parts = [own for _, own in frame.groupby(by[0], sort=False)] if len(by) > 1 else [frame]
-    return pd.concat([_draws(own, value, list(by), client, weight) for own in parts], axis=1)
+    known = frame[[*by, "seed"]].assign(weight=frame[weight] if weight else 1.0, value=frame[value])
+    known["value"] *= known["weight"]
+    sums = known.groupby([*by, "seed"], sort=False)[["value", "weight"]].sum()
+    means = (sums["value"] / sums["weight"]).unstack("seed")
+    order = frame[list(by)].drop_duplicates()
+    means = means.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]]
+    parts = [own for _, own in means.groupby(by[0], sort=False)] if len(by) > 1 else [means]
+    split = [_split(own.to_numpy()) for own in parts]
+    prior = _prior([own for own in split if own is not None])
+    found = [
+        pd.DataFrame(_drawn(own.to_numpy(), one, prior, k), columns=own.index)
+        for k, (own, one) in enumerate(zip(parts, split))
+    ]
+    drawn = pd.concat(found, axis=1)[means.index]
+    return drawn if len(by) > 1 else drawn.rename_axis(columns=None)
 
 
-def _draws(frame: pd.DataFrame, value: str, by: list[str], client: str, weight: str) -> pd.DataFrame:
-    groups, names = frame.groupby(by, sort=False).ngroup().to_numpy(), frame[by].drop_duplicates()
-    seeds = pd.factorize(frame["seed"])[0]
-    clients = pd.factorize(frame[client])[0] if client else np.zeros(len(frame), dtype=int)  # -1: of all together
-    values = np.zeros((len(names), seeds.max() + 1, max(0, clients.max()) + 1))
-    weights = np.zeros_like(values)
-    values[groups, seeds, clients] = frame[value]
-    weights[groups, seeds, clients] = frame[weight] if weight else 1.0
-    together = np.isin(np.arange(len(names)), groups[clients < 0])
-    values[together], weights[together] = values[together][:, :, -1:], (weights[together] > 0).any(-1, keepdims=True)
-    found = _resampled(values, weights)
-    if (
-        values.shape[1] == 1
-    ):  # one seed: what clients share, such as one model tested on the same images, says nothing of chance
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of groups of which nothing was drawn
-            alike = np.nanmax(found, axis=0) - np.nanmin(found, axis=0) < 1e-12  # or there is only one client
-        found[1:, together | alike] = np.nan
-    return pd.DataFrame(found, columns=pd.MultiIndex.from_frame(names) if len(by) > 1 else pd.Index(names[by[0]]))
+def _split(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Deviations from the groups' means, [G, S], as what all groups share, [S], and what is a group's own, [G, S]; NaN
+    where a group was not run. y: means by group and seed. None with one seed."""
+    if y.shape[1] < 2:
+        return None
+    away = y - np.nanmean(y, 1, keepdims=True)
+    whole = ~np.isnan(y).any(1)
+    shared = np.median(away[whole], 0) if whole.any() else np.zeros(y.shape[1])  # whatever one wild group does
+    own = away - shared
+    return shared, own - np.nanmean(own, 1, keepdims=True)
 
 
-def _resampled(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Means over seeds of the weighted means over clients, of G groups [G, S, N]:
-    first the estimate, [1 + RESAMPLES, G].
+def _prior(split: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """Variance of a group's own deviations that a table's columns share, and its degrees of freedom, 0 if they cannot
+    be known: the scaled inverse chi-squared distribution whose logarithm has the moments of the observed ones."""
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma  # here, because most commands need not wait for SciPy
 
-    A seed whose weights are 0 was not run for the group.
+    variances, freedoms, most = [], [], 0.0
+    for _, own in split:
+        G, seeds = len(own), (~np.isnan(own)).sum(1)
+        at_least_two = (seeds > 1) & (np.nansum(own**2, 1) > 1e-18)
+        if G < 3 or not at_least_two.any():
+            continue
+        d = (seeds[at_least_two] - 1).astype(float)
+        variances.append(np.nansum(own[at_least_two] ** 2, 1) / d / (1 - 1 / G))
+        freedoms.append(d)
+        most += d.mean() * (at_least_two.sum() - 1)
+    if not variances or most < 1:
+        return 0.0, 0.0
+    s2, d = np.concatenate(variances), np.concatenate(freedoms)
+    e = np.log(s2) - digamma(d / 2) + np.log(d / 2)
+    excess = e.var(ddof=1) - polygamma(1, d / 2).mean()
+    freedom = most  # the variances differ no more than chance makes them: all of them are one
+    if excess > polygamma(1, most / 2):
+        freedom = brentq(lambda f: polygamma(1, f / 2) - excess, 1e-3, most)
+    return float(np.exp(e.mean() + digamma(freedom / 2) - np.log(freedom / 2))), float(freedom)
+
+
+def _drawn(y: np.ndarray, split, prior: tuple[float, float], column: int) -> np.ndarray:
+    """The groups' means and draws of them, [1 + DRAWS, G]; y: by group and seed; column: which errors they get."""
+    mean, n = np.nanmean(y, 1), (~np.isnan(y)).sum(1)
+    found = np.full((1 + DRAWS, len(y)), np.nan)
+    found[0] = mean
+    if split is None or n.max() < 2:
+        return found
+    (shared, own), (s2, borrowed), (G, S) = split, prior, y.shape
+    if G < 3:
+        borrowed = 0.0
+    d = n.max() - 1.0
+    freedom = d + borrowed
+    z, spread, own_spread = _errors(S + G, d, freedom, column)
+    common = z[:, :S] @ (shared - shared.mean()) / np.sqrt(S * (S - 1)) * spread
+    several = np.where(n > 1, n, np.nan)
+    paired = z[:, :S] @ np.nan_to_num(own).T / np.sqrt(several * (several - 1))
+    pooled = z[:, S:] * np.sqrt(s2 / several)
+    error = (np.sqrt(d / freedom) * paired + np.sqrt(borrowed / freedom) * pooled) * own_spread[:, None]
+    found[1:] = mean + common[:, None] + error
+    return found
+
+
+@functools.lru_cache(256)
+def _errors(width: int, d: float, freedom: float, column: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Standard normal numbers [DRAWS, width], and what makes t distributions with d and with `freedom` degrees of
+    freedom of them, [DRAWS] each; evenly spread (scrambled Sobol points), with both signs, others for every column."""
+    from scipy.special import chdtri, ndtri
+    from scipy.stats import qmc
+
+    u = qmc.Sobol(width + 1, rng=column).random(DRAWS // 2).clip(1e-9, 1 - 1e-9)
+    u = np.random.default_rng(column).permutation(u)  # points of two columns have nothing to do with each other
+    z, spreads = ndtri(u[:, 1:]), [np.sqrt(f / chdtri(f, u[:, 0])) for f in (d, freedom)]
+    return np.concatenate([z, -z]), *(np.concatenate([spread, spread]) for spread in spreads)
+
+
+def simultaneous(draws: Mapping[object, pd.Series]) -> float:
+    """By what the half-widths of several intervals are to be multiplied so that all of them together cover what they
+    are of in 95 % (max-T); 1 for one, or where nothing is known.
+
+    One-sided, as claims look at one end of each: at level 97.5 % per side.
     """
-    from scipy.stats import bootstrap  # here, because it takes a second that most commands need not wait
-
-    (G, S, N), sums = values.shape, values * weights
-
-    def means(
-        seeds: np.ndarray, clients: np.ndarray
-    ) -> np.ndarray:  # how often each is drawn, [B, S], [B, N] -> [G, B]
-        total = weights @ clients.T  # [G, S, B]
-        drawn = (total > 0) * seeds.T
-        with np.errstate(invalid="ignore"):  # nothing of a group was drawn
-            return (sums @ clients.T / np.where(total > 0, total, 1) * drawn).sum(1) / drawn.sum(1)
-
-    def counted(rows: np.ndarray) -> np.ndarray:  # numbers of the drawn, [B, n - 1] -> how often each was, [B, n]
-        B, n = len(rows), rows.shape[1] + 1
-        return np.bincount((rows + n * np.arange(B)[:, None]).ravel(), minlength=B * n).reshape(B, n)
-
-    def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        counts, one = dict(zip(units, (counted(rows[0, :, 1:]) for rows in drawn))), np.ones((drawn[0].shape[1], 1))
-        return means(counts.get("seeds", one), counts.get("clients", one))
-
-    estimate = means(np.ones((1, S)), np.ones((1, N)))
-    units = {name: n for name, n in (("seeds", S), ("clients", N)) if n > 1}
-    if not units:
-        return np.concatenate([estimate, np.full((G, RESAMPLES), np.nan)], 1).T
-    data = [np.tile(np.arange(n), (G, 1)) for n in units.values()]
-    options = dict(n_resamples=RESAMPLES, batch=max(1, 2**22 // (G * max(S, N))), method="percentile", rng=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of intervals of its own, which are not used
-        found = bootstrap(data, statistic, vectorized=True, axis=-1, **options).bootstrap_distribution
-    return np.concatenate([estimate, found], 1).T
+    known = [one.to_numpy(dtype=float) for one in draws.values() if len(one) > 1 and not one.isna().any()]
+    if not known:
+        return 1.0
+    values = np.column_stack(known)
+    away = values[1:] - values[0]
+    half = np.quantile(away, (1 + LEVEL) / 2, axis=0)
+    farthest = (away[:, half > 0] / half[half > 0]).max(1, initial=0.0)
+    return max(1.0, float(np.quantile(farthest, (1 + LEVEL) / 2)))
 
 
 def shared_seeds(frame: pd.DataFrame, by: str) -> set:
@@ -137,28 +200,23 @@ def intervals(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
     """
     lines, seeds = [], frame.groupby(list(by), sort=False)["seed"].nunique()
     for key, m in draws(frame, value, list(by)).items():
-        i = Interval.of(m)
-        lines.append((*(key if len(by) > 1 else [key]), i.value, i.low, i.high, seeds[key]))
+        lines.append((*(key if len(by) > 1 else [key]), *Interval.of(m).row, seeds[key]))
     return pd.DataFrame(lines, columns=[*by, "mean", "low", "high", "seeds"])
 
 
-def units(tables: dict[str, pd.DataFrame]) -> str:
-    """What an item's intervals are over, in words: "3 seeds and 20 clients", "20 clients (1 seed)", "1 to 3 seeds and
-    50 to 100 clients" where columns differ; empty if it has no seeds, or nothing was run."""
-    frame = tables.get("_clients", tables["tidy"])
+def units(tables: Mapping[str, pd.DataFrame]) -> str:
+    """What an item's intervals are over, in words: "3 seeds", "1 to 3 seeds" where columns differ, "one seed"; empty if
+    it has no seeds, or nothing was run."""
+    frame = tables["tidy"]
     if "seed" not in frame or frame.empty:
         return ""
     by_column = frame.groupby("column") if "column" in frame else frame.assign(column="").groupby("column")
-    most, seeds = frame["seed"].nunique(), _range(by_column["seed"].nunique(), "seed")
-    clients = by_column["client"].nunique() if "_clients" in tables else pd.Series([0])
-    if not clients.max():
-        return seeds if most > 1 else "one seed alone, which gives none"
-    return f"{seeds} and {_range(clients, 'client')}" if most > 1 else f"{_range(clients, 'client')} (1 seed)"
+    return in_seeds(by_column["seed"].nunique())
 
 
-def _range(counts: pd.Series, what: str) -> str:
-    """ "3 seeds", or "1 to 3 seeds" where they differ."""
+def in_seeds(counts: pd.Series) -> str:
+    """ "3 seeds", "1 to 3 seeds", "one seed"; empty of none."""
     low, high = counts.min(), counts.max()
     if low < high:
-        return f"{low} to {high} {what}s"
-    return f"{high} {what}" if high == 1 else f"{high} {what}s"
+        return f"{low} to {high} seeds"
+    return f"{high} seeds" if high > 1 else "one seed" if high == 1 else ""

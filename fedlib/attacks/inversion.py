@@ -49,10 +49,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedlib.algorithms.parts.generator import adam_step
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.errors import BadValue, check_fields, require
-from fedlib.base.packages import needed
+from fedlib.base.errors import BadValue, check_fields, needed, require
 from fedlib.data.batch import Batch
 from fedlib.models import Model
 from fedlib.privacy.noise import Mechanism, PrivateGradient, release
@@ -238,7 +238,8 @@ def invert(
         require(labels is not None and tuple(labels.shape) == (A, b), "labels", labels, f"int64 [{A}, {b}]")
     elif attack.labels == "inferred":
         labels = infer_labels({"head.bias": sum(seen["head.bias"] for _, seen in ((victim, g), *later))})[:, None]
-    require(attack.match != "likelihood" or bool(noise), "noise", noise, "std and clip for the match 'likelihood'")
+    known = attack.match != "likelihood" or (bool(noise) and bool((noise["std"] > 0).all()))
+    require(known, "noise", noise, "clip and a std above 0 for the match 'likelihood'; without noise use 'cosine'")
     victims = (victim, *(own for own, _ in later))
     seen = {"g": g, "noise": noise or {}, "later": tuple(own for _, own in later)}
     likelihoods = torch.zeros(A, b, classes).to(g["head.bias"])
@@ -317,18 +318,16 @@ def _adam(victims: tuple[Victim, ...], attack: Attack, seen: dict, u: Tensor, sc
     What is returned is the best point seen.
     """
     slopes, joint = _slopes(victims, attack), attack.labels == "joint"
-    u, scores = u.clone(), scores.clone()
-    adam = torch.optim.Adam([u, scores] if joint else [u], lr=attack.lr)
     marks = [attack.iterations * k // 8 for k in (3, 5, 7)]
-    decay = torch.optim.lr_scheduler.MultiStepLR(adam, marks, gamma=0.1)
-    best = Recovered(u.clone(), scores.argmax(-1), torch.full((len(u),), inf).to(u))
-    for _ in range(attack.iterations):
+    state = {"first": {"u": torch.zeros_like(u), "scores": torch.zeros_like(scores)}, "step": 0}
+    state["second"] = state["first"]
+    best = Recovered(u, scores.argmax(-1), torch.full((len(u),), inf).to(u))
+    for k in range(attack.iterations):
         (du, dscores), value = slopes(u, scores, seen)
-        best = _better(best, Recovered(u.clone(), scores.argmax(-1), value))
-        u.grad, scores.grad = du.sign(), dscores if joint else None
-        adam.step()
-        decay.step()
-        u.clamp_(0, 1)
+        best = _better(best, Recovered(u, scores.argmax(-1), value))
+        lr = attack.lr * 0.1 ** sum(k >= mark for mark in marks)
+        moved, state = adam_step({"u": u, "scores": scores}, {"u": du.sign(), "scores": dscores}, state, lr)
+        u, scores = moved["u"].clamp(0, 1), moved["scores"] if joint else scores
     return _better(best, Recovered(u, scores.argmax(-1), slopes(u, scores, seen)[1]))
 
 
@@ -380,7 +379,7 @@ def _better(old: Recovered, new: Recovered) -> Recovered:
 
 
 def skimage_metrics() -> ModuleType:
-    """scikit-image's measures of likeness. Raises FedlibError where it is not installed."""
+    """scikit-image's measures of similarity. Raises FedlibError where it is not installed."""
     return needed("skimage.metrics", "scikit-image", "the SSIM of attacked images")
 
 

@@ -37,12 +37,8 @@ def distances(originals, recovered) -> np.ndarray:
     """
     pair = [torch.as_tensor(images).float() for images in (originals, recovered)]
     a, b = (tuple(images.shape) for images in pair)
-    require(
-        a == b and len(a) == 4 and a[0] and a[1] in (1, 3),
-        "shapes",
-        (a, b),
-        "twice [n, c, h, w], n of at least 1, c 1 or 3",
-    )
+    alike = a == b and len(a) == 4 and a[0] and a[1] in (1, 3)
+    require(alike, "shapes", (a, b), "twice [n, c, h, w], n of at least 1, c 1 or 3")
     if not can_be_computed():
         raise FedlibError("ST-LPIPS needs stlpips-pytorch and torchsummary: pip install 'fedlib[attack]'")
     with torch.no_grad():

@@ -4,7 +4,6 @@ Like a training run it has an id and is kept in the store."""
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -17,7 +16,8 @@ from fedlib.attacks.inversion import Attack, Victim, attack_clients, score, skim
 from fedlib.attacks.perceptual import can_be_computed, distances
 from fedlib.attacks.trained import after_rounds
 from fedlib.base.draws import rng
-from fedlib.base.errors import choose, like, require
+from fedlib.base.errors import like, require
+from fedlib.base.options import Hashed
 from fedlib.data import load
 from fedlib.models import check_model, checked_options, options_of
 from fedlib.privacy.noise import Mechanism
@@ -29,7 +29,7 @@ GUESSES = ("mean_image", "uniform_noise")
 
 
 @dataclass(frozen=True)
-class AttackSpec:
+class AttackSpec(Hashed):
     """One attack on clients that hold the same network and one or more images each, under several defences.
 
     Raises BadValue for an unknown field value or one out of range, before anything is loaded.
@@ -43,7 +43,7 @@ class AttackSpec:
     attack: dict = field(default_factory=dict)  # fields of `fedlib.attacks.inversion.Attack`
     defences: dict = field(default_factory=lambda: {"none": {}})  # fields of `fedlib.privacy.noise.Mechanism` by name
     kept: int = 0  # recovered images that the result keeps, of every defence
-    seed: int = 0  # initial weights, images, the attack's starts
+    seed: int = 0  # initial parameters, images, the attack's starts
     model_options: dict = field(default_factory=dict)  # of the network
     trained: int = 0  # rounds of FedAvg that the network has behind it, see `fedlib.attacks.trained`; 0: untrained
     uploads: int = 1  # from the same images and steps, all seen by the attacker
@@ -62,19 +62,11 @@ class AttackSpec:
         put("attack", dataclasses.asdict(Attack(**self.attack)))
         put("defences", {name: dataclasses.asdict(Mechanism(**how)) for name, how in self.defences.items()})
         put("model_options", checked_options(check_model(self.network), self.model_options))
-        require(
-            bool(self.plan) and all(self.plan),
-            "plan",
-            self.plan,
-            "one step at least, each with the numbers of its images",
-        )
+        steps = bool(self.plan) and all(self.plan)
+        require(steps, "plan", self.plan, "one step at least, each with the numbers of its images")
         behind = 1 + max(max(rows) for rows in self.plan)
-        require(
-            self.images >= 1 and self.images % behind == 0,
-            "images",
-            self.images,
-            f"a multiple of the client's {behind}",
-        )
+        whole = self.images >= 1 and self.images % behind == 0
+        require(whole, "images", self.images, f"a multiple of the client's {behind}")
         require(self.lr > 0, "lr", self.lr, "a positive number")
         require(0 <= self.kept <= self.images, "kept", self.kept, f"a number from 0 to the {self.images} images")
         for name, least in (("trained", 0), ("uploads", 1), ("apart", 0)):
@@ -84,11 +76,6 @@ class AttackSpec:
             for name, how in self.defences.items():
                 known = how["kind"] == "record" and how["sigma"] > 0
                 require(known, "defences", name, "kind 'record' with a sigma above 0, for the match 'likelihood'")
-
-    @property
-    def id(self) -> str:
-        """16 hex digits of the hash of the canonical JSON."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
@@ -110,10 +97,7 @@ class AttackSpec:
     @classmethod
     def from_dict(cls, values: dict) -> AttackSpec:
         """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""
-        values = {name: value for name, value in values.items() if name != "kind"}
-        for name in values:
-            choose("attack field", name, [f.name for f in dataclasses.fields(cls)])
-        return cls(**values)
+        return super().from_dict({name: value for name, value in values.items() if name != "kind"})
 
     def indices(self) -> np.ndarray:
         """Which images are attacked: other ones for every seed while there are enough, int [images].

@@ -1,4 +1,4 @@
-"""What kind of device this is: the one place where devices are told apart by their type."""
+"""What kind of device this is: the one place where devices are distinguished by their type."""
 
 from __future__ import annotations
 
@@ -8,8 +8,3 @@ GPUS = {"cuda"}  # types of devices on which work is queued; a test adds one tha
 def is_gpu(device) -> bool:
     """Whether a torch device computes apart from the CPU, queues its work and can record it."""
     return device.type in GPUS
-
-
-def kind(device) -> str:
-    """The key of tables that hold a number for either: "cuda" or "cpu"."""
-    return "cuda" if is_gpu(device) else "cpu"

@@ -12,7 +12,7 @@ import torch
 
 
 def rng(seed: int, purpose: str, *ids: int) -> np.random.Generator:
-    """An independent generator for one purpose, e.g. rng(seed, "batches", round, client)."""
+    """An independent generator for one purpose, e.g. rng(seed, "participants", round)."""
     return np.random.default_rng([zlib.crc32(purpose.encode()), seed, *ids])
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 import numbers
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class FedlibError(Exception):
@@ -113,3 +115,11 @@ def check_fields(record: object, **accepted: tuple) -> None:
 def _interval(limits: list[float], names: list[str]) -> str:
     upper = "up" if limits[1] == math.inf else f"{limits[1]:g}"
     return " or ".join([f"a number from {limits[0]:g} {'' if upper == 'up' else 'to '}{upper}", *map(repr, names)])
+
+
+def needed(module: str, package: str, what: str) -> ModuleType:
+    """A module of a package that only `what` needs. Raises FedlibError, which says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise FedlibError(f"{what} needs {package}, which is not installed: pip install {package}") from None

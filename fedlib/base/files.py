@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -22,13 +23,22 @@ def cache_root() -> Path:
 
 
 def user_cache() -> Path:
-    """The user's cache folder for fedlib, as platformdirs names it; the same on Linux and macOS without it."""
+    """The user's cache folder for fedlib; of a user without a home, that of the project folder."""
     try:
         import platformdirs
-    except ImportError:
+
+        return Path(platformdirs.user_cache_dir("fedlib"))
+    except ImportError:  # a machine with PyTorch and little else
         default = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         return Path(default).expanduser() / "fedlib"
-    return Path(platformdirs.user_cache_dir("fedlib"))
+    except RuntimeError:
+        return home() / ".cache"
+
+
+def for_sockets() -> str:
+    """A folder for temporary files in which sockets can be: their whole paths have 107 bytes at most (103 on macOS)."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= 50 or os.name != "posix" else "/tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -66,12 +76,12 @@ PACKAGE = Path(__file__).resolve().parent.parent
 CHECKOUT = PACKAGE.parent
 # where notebooks/, results/ and figures/ lie that come with fedlib: the checkout, or in a wheel a folder of the package
 SHIPPED = CHECKOUT if (CHECKOUT / "pyproject.toml").is_file() else PACKAGE / "shipped"
-MARK = ".fedlib"  # the file that `fedlib notebooks` leaves in a folder; it says by which version
+MARK = ".fedlib"  # the file that `fedlib report --notebooks` leaves in a folder; it says by which version
 
 
 def home() -> Path:
     """The project folder, where results/ and figures/ go: $FEDLIB_HOME, else the checkout, else the folder made by
-    `fedlib notebooks` in which the working directory lies, else the working directory."""
+    `fedlib report --notebooks` in which the working directory lies, else the working directory."""
     if os.environ.get("FEDLIB_HOME"):
         return Path(os.environ["FEDLIB_HOME"]).expanduser()
     if SHIPPED == CHECKOUT:

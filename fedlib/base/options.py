@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import inspect
+import json
 
-from fedlib.base.errors import check_fields
+from fedlib.base.errors import check_fields, choose, like
 
 signature = functools.cache(inspect.signature)  # thousands of runs ask for the few classes and functions there are
 
@@ -27,3 +29,30 @@ class Options:
         for f in dataclasses.fields(self):
             if "accepted" in f.metadata:
                 check_fields(self, **{f.name: f.metadata["accepted"]})
+
+
+def made(kind: type, values: dict, what: str):
+    """An instance of a dataclass with these fields, each of the type of its default. what: a field, in errors. Raises
+    BadValue for an unknown field and a value that is not accepted."""
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for name in values:
+        choose(what, name, fields)
+    return kind(**{name: like(fields[name].default, name, value, fields[name].type) for name, value in values.items()})
+
+
+class Hashed:
+    """Base of frozen dataclasses whose values decide all of a result: `to_dict` gives them as JSON types."""
+
+    kind = ""  # what it is called in errors
+
+    @functools.cached_property
+    def id(self) -> str:
+        """16 hex digits of the hash of the canonical JSON."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @classmethod
+    def from_dict(cls, values: dict):
+        """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""
+        for name in values:
+            choose(f"{cls.kind} field", name, [f.name for f in dataclasses.fields(cls)])
+        return cls(**values)

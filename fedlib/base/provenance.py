@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedlib.base.devices import is_gpu
 from fedlib.base.files import CHECKOUT, PACKAGE, SHIPPED
+from fedlib.base.same_bits import arithmetic
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "pandas")
 
@@ -59,6 +60,7 @@ def provenance(device, backend: str) -> dict:
         "versions": versions,
         "device": name,
         "backend": backend,
+        "arithmetic": "gpu" if is_gpu(device) else arithmetic(),
         "threads": torch.get_num_threads(),
         "platform": f"{platform.system()} {platform.machine()}",
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%MZ"),

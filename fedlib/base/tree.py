@@ -6,10 +6,13 @@ Every function returns a new tree and leaves its arguments as they are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+
+NEAR = 1 << 15  # sums that are made at a time: they stay in a CPU's cache
 
 
 def map(fn: Callable, tree, *rest):
@@ -71,6 +74,20 @@ def joined(trees: Sequence):
     return trees[0] if len(trees) == 1 else concat(trees)
 
 
+def replaced(tree, new: dict[str, Tensor]):
+    """The stacked tree with every leaf [K, ...] that is called like one of `new` [K, ...] replaced by it; where there
+    are several models for each client, [K, M, ...], by M copies."""
+    if isinstance(tree, tuple):
+        return tuple(replaced(node, new) for node in tree)
+    if not isinstance(tree, dict):
+        return tree
+
+    def other(leaf, own):
+        return own.unsqueeze(1).expand_as(leaf) if leaf.ndim > own.ndim else own
+
+    return {key: other(node, new[key]) if key in new else replaced(node, new) for key, node in tree.items()}
+
+
 def dot(a: dict, b: dict) -> Tensor:
     """Sum of the products of all corresponding entries."""
     return sum(leaf.sum() for _, leaf in leaves(map(torch.mul, a, b)))
@@ -89,14 +106,19 @@ def scaled(stacked, factors: Tensor):
 def weighted_sum(stacked, weights):
     """sum_k weights[k] * leaf[k] for every leaf; weights [K] in float64, cast to the leaf's type last.
 
-    Weights [R, K] give R sums, stacked: one matrix product for each leaf.
+    Weights [R, K] give R sums, stacked. On a CPU terms are added in the order of k, each product rounded first: the
+    same bits everywhere, which a matrix product does not promise.
     """
 
     def combine(leaf):
         if not leaf.is_floating_point():
             raise ValueError(f"a weighted sum needs floating-point leaves, not {leaf.dtype}")
         w = torch.as_tensor(weights, dtype=torch.float64, device=leaf.device).to(leaf.dtype)
-        return torch.tensordot(w, leaf, dims=1)
+        if not leaf.is_cpu:
+            return torch.tensordot(w, leaf, dims=1)
+        parts = leaf.reshape(len(leaf), -1).split(-(-NEAR // len(w.view(-1, len(leaf)))), dim=1)
+        sums = [functools.reduce(torch.add, (w[..., k, None] * row for k, row in enumerate(part))) for part in parts]
+        return torch.cat(sums, -1).reshape((*w.shape[:-1], *leaf.shape[1:]))
 
     return map(combine, stacked)
 

@@ -20,9 +20,9 @@ from fedlib.base.errors import require
 from fedlib.base.provenance import provenance
 from fedlib.benchmarks.speed import save
 from fedlib.data.batch import Batch
+from fedlib.engine.export import ordinary
+from fedlib.engine.setup import arithmetic
 from fedlib.models import Model, build
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.pool import MaxPool2x2
 from fedlib.privacy.noise import Mechanism, PrivateGradient
 
 LR, NUM_CLASSES, TURN = 0.01, 10, 0.3  # TURN: seconds, about
@@ -39,18 +39,12 @@ TASKS = [  # network, its options, shape of an image, size of a batch, whether b
 ]
 
 
-def plain_module(model: Model) -> nn.Sequential:
-    """The same network of stock modules."""
-    layers = [copy.deepcopy(layer) for layer in (*model.module.extractor, model.module.head)]
-    stock = {BatchNorm2d: lambda layer: nn.BatchNorm2d(layer.num_features), MaxPool2x2: lambda layer: nn.MaxPool2d(2)}
-    return nn.Sequential(*(stock.get(type(layer), lambda same: same)(layer) for layer in layers)).train()
-
-
 def plain_step(model: Model, batch: Batch) -> Callable[[], None]:
-    """A step of a loop that knows nothing of fedlib."""
-    net = plain_module(model)
+    """A step of a loop that knows nothing of fedlib, of the same network from stock modules."""
+    net = ordinary(copy.deepcopy(model), model.theta0, torch.float32).train()
     loss_function, optimiser = nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), lr=LR)
 
+    @torch.enable_grad()
     def step():
         loss = loss_function(net(batch.x), batch.y)
         optimiser.zero_grad()
@@ -67,9 +61,9 @@ def fedlib_step(model: Model, batch: Batch, kind: str, private: bool = False) ->
     twin.insist(kind)
     held = [twin.theta0]
 
+    @torch.no_grad()
     def step():
-        with torch.no_grad():
-            held[0] = twin.sgd_step(held[0], batch, LR, differentiate=gradient)
+        held[0] = twin.sgd_step(held[0], batch, LR, differentiate=gradient)
 
     return step
 
@@ -88,37 +82,25 @@ def bench_steps(repeats: int = 5, quick: bool = False) -> tuple[str, pd.DataFram
     quick: two small tasks, written to results/bench+quick/. Raises BadValue where steps cannot be compiled.
     """
     require(repeats >= 1, "repeats", repeats, "an integer of at least 1")
-    tasks, rows, threads = TASKS[2:8:4] if quick else TASKS, [], torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for name, options, shape, size, private in tqdm(tasks, unit="network", leave=False):
-            model = build(name, shape, NUM_CLASSES, **options)
-            draw = torch.Generator().manual_seed(0)
-            x = torch.randn(size, *shape, generator=draw)
-            batch = Batch(x, torch.randint(NUM_CLASSES, (size,), generator=draw))
-            steps = {} if private else {"plain": plain_step(model, batch)}
-            steps |= {kind: fedlib_step(model, batch, kind, private) for kind in ("torch", "fused")}
+    rows = []
+    for name, options, shape, size, private in tqdm(TASKS[2:8:4] if quick else TASKS, unit="network", leave=False):
+        model, draw = build(name, shape, NUM_CLASSES, **options), torch.Generator().manual_seed(0)
+        x = torch.randn(size, *shape, generator=draw)
+        batch = Batch(x, torch.randint(NUM_CLASSES, (size,), generator=draw))
+        steps = {} if private else {"plain": plain_step(model, batch)}
+        steps |= {kind: fedlib_step(model, batch, kind, private) for kind in ("torch", "fused")}
+        with arithmetic("float32"):  # one thread
             count = 2 if quick else max(3, int(TURN / max(seconds_of(step, 3) for step in steps.values())))
-            times = pd.DataFrame(
-                [{kind: seconds_of(step, count) for kind, step in steps.items()} for _ in range(repeats)]
-            )
-            times = times.reindex(columns=["plain", "torch", "fused"])
-            ratios = times["plain"] / times["fused"]
-            rows.append(
-                {
-                    "network": " ".join([name, *(f"{k}={v}" for k, v in options.items())]),
-                    "by": "DP-SGD" if private else "SGD",
-                    "images": "x".join(map(str, shape)),
-                    "batch": size,
-                    **{f"{kind}, ms": 1e3 * times[kind].median() for kind in times},
-                    "fused: x plain": ratios.median(),
-                    "min": ratios.min(),
-                    "max": ratios.max(),
-                    "fused: x torch": (times["torch"] / times["fused"]).median(),
-                }
-            )
-    finally:
-        torch.set_num_threads(threads)
+            times = [{kind: seconds_of(step, count) for kind, step in steps.items()} for _ in range(repeats)]
+        times = pd.DataFrame(times).reindex(columns=["plain", "torch", "fused"])
+        ratios = times["plain"] / times["fused"]
+        rows.append({
+            "network": " ".join([name, *(f"{k}={v}" for k, v in options.items())]),
+            "by": "DP-SGD" if private else "SGD", "images": "x".join(map(str, shape)), "batch": size,
+            **{f"{kind}, ms": 1e3 * times[kind].median() for kind in times},
+            "fused: x plain": ratios.median(), "min": ratios.min(), "max": ratios.max(),
+            "fused: x torch": (times["torch"] / times["fused"]).median(),
+        })  # fmt: skip
     table, origin = pd.DataFrame(rows), provenance(torch.device("cpu"), "bench")
     words = (
         "One training step on one core: a plain PyTorch loop, fedlib by PyTorch, fedlib compiled (processor time).\n"

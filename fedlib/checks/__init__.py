@@ -1,1 +1,2 @@
-"""Whether a method keeps the contract: short runs on digits, and what they must show. `fedlib check` and the tests."""
+"""Whether a method keeps the contract: short runs on digits, and what they must show. For `fedlib run --check`
+and the tests."""

@@ -9,7 +9,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from fedlib.checks.plays import (
     tiny,
     wide,
 )
-from fedlib.engine.rounds import take_over
+from fedlib.engine.rounds import switch_phase
 from fedlib.engine.setup import arithmetic, first_state, set_up
 from fedlib.engine.simulate import simulate, simulate_together, watched_round
 from fedlib.spec import RunSpec
@@ -39,7 +39,7 @@ MANY = {"join_ratio": 0.84, "rounds": 3}
 
 
 def options_can_be_stored(method: str, hyper: dict) -> None:
-    """A run's settings come back from JSON as they were."""
+    """A run's settings survive a round trip through JSON."""
     spec = tiny(method, hyper=hyper)
     try:
         again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
@@ -50,13 +50,13 @@ def options_can_be_stored(method: str, hyper: dict) -> None:
 
 
 def inputs_stay(method: str, hyper: dict) -> None:
-    """Functions leave what they are given as it is."""
+    """No function modifies its arguments."""
     for _ in rounds_that_leave_inputs_alone(shorter(set_up(tiny(method, num_clients=3, hyper=hyper))), 3):
         pass
 
 
 def travel_is_counted(method: str, hyper: dict) -> None:
-    """What travels are tensors, and they are counted: no more than there are, and something of what there is."""
+    """Messages are tensors; the numbers that are counted are at most all of them, and at least some."""
     run = shorter(set_up(tiny(method, hyper=hyper, join_ratio=1.0), "serial"))
     state, counted, held = first_state(run), Counter(), Counter()
     for t in range(1, run.spec.rounds + 1):
@@ -90,7 +90,7 @@ def _numbers(run, way: str, count: Callable, message) -> tuple[int, int]:
 
 
 def points_exist(method: str, hyper: dict) -> None:
-    """It can be tested at all of its evaluation points, and names no other ones."""
+    """It can be evaluated at each of its evaluation points, and at no others."""
     points = find(method).points
     if not points:
         raise Broken("points is empty; it says at which of glob, recv, agg, post and ft the method can be tested")
@@ -99,7 +99,7 @@ def points_exist(method: str, hyper: dict) -> None:
     for t in range(run.spec.rounds + 1):
         if t:
             watched_round(run, state, t)
-            take_over(run, state)
+            switch_phase(run, state)
         named, own = run.acting(state).eval_points(state.server), run.acting(state).points
         if not named or not {point.partition("(")[0] for point in named} <= set(own):
             raise Broken(f"eval_points returns {named!r} after round {t}, but points has {tuple(own)!r}")
@@ -109,14 +109,14 @@ def points_exist(method: str, hyper: dict) -> None:
 
 
 def testing_changes_nothing(method: str, hyper: dict) -> None:
-    """Testing changes nothing, neither what is kept nor a later round."""
+    """Evaluation changes neither the state nor later rounds."""
     spec = tiny(method, hyper=hyper, eval_points=wide(method, hyper=hyper).eval_points)
     for _ in rounds_with_tests(spec, shorter):
         pass
 
 
 def seed_decides(method: str, hyper: dict) -> None:
-    """The same seed gives the same numbers, whatever was drawn before."""
+    """The same seed gives the same numbers, whatever random numbers were drawn before."""
     found = []
     for state in (0, 1):
         random.seed(state)
@@ -129,12 +129,12 @@ def seed_decides(method: str, hyper: dict) -> None:
 
 
 def stack_agrees(method: str, hyper: dict) -> None:
-    """All clients in one stack (vmap) give what one after the other gives, of 1 to 130 samples."""
+    """Stacked clients (vmap), with 1 to 130 samples, give the numbers of the serial backend."""
     backend_agrees(wide(method, hyper=hyper, **MANY), "vmap")
 
 
 def processes_agree(method: str, hyper: dict) -> None:
-    """Clients in worker processes give what one after the other gives, bit for bit."""
+    """Clients in worker processes give the numbers of the serial backend, bit for bit."""
     backend_agrees(wide(method, hyper=hyper, **MANY), "process", 0.0)
 
 
@@ -150,7 +150,7 @@ def backend_agrees(spec: RunSpec, backend: str, tolerance: float = ROUNDING) -> 
 
 
 def seeds_stack(method: str, hyper: dict) -> None:
-    """Runs with several seeds in one stack are the runs on their own."""
+    """Stacked runs with several seeds give the numbers of single runs."""
     specs = [wide(method, hyper=hyper, seed=k, partition_seed=k, eval_points=(), **MANY) for k in range(2)]
     together = simulate_together(specs, backend="vmap")
     for spec, result in zip(specs, together):
@@ -159,27 +159,13 @@ def seeds_stack(method: str, hyper: dict) -> None:
 
 
 def resuming_changes_nothing(method: str, hyper: dict) -> None:
-    """A run that was stopped goes on and ends with the same numbers."""
+    """An interrupted run continues and ends with the same numbers."""
     spec = tiny(method, hyper=hyper, rounds=4, eval_every=2)
-    with _own_checkpoints():
+    with tempfile.TemporaryDirectory(prefix="fedlib-check-") as place, mock.patch.dict(os.environ, FEDLIB_CACHE=place):
         stop(spec, 2)
         resumed = simulate(spec, checkpoint_every=0)
     if where := difference(exact(resumed), exact(simulate(spec))):
         raise Broken(f"a run that was stopped after round 2 ends with other numbers: {where}")
-
-
-@contextmanager
-def _own_checkpoints() -> Iterator[None]:
-    """Checkpoints in a folder of their own, which goes."""
-    before = os.environ.get("FEDLIB_CACHE")
-    with tempfile.TemporaryDirectory(prefix="fedlib-check-") as folder:
-        os.environ["FEDLIB_CACHE"] = folder
-        try:
-            yield
-        finally:
-            os.environ.pop("FEDLIB_CACHE")
-            if before is not None:
-                os.environ["FEDLIB_CACHE"] = before
 
 
 CHECKS = (

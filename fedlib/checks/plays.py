@@ -12,9 +12,9 @@ import torch
 from fedlib.base import draws, tree
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.evaluate import evaluate, record
-from fedlib.engine.rounds import take_over
+from fedlib.engine.rounds import switch_phase
 from fedlib.engine.setup import Run, first_state, set_up
-from fedlib.engine.simulate import play_round, simulate
+from fedlib.engine.simulate import run_round, simulate
 from fedlib.engine.state import State
 from fedlib.spec import RunSpec
 
@@ -43,7 +43,7 @@ def tiny(method: str, **changes) -> RunSpec:
 
 
 def wide(method: str, **changes) -> RunSpec:
-    """Six clients, in float64, tested at all points; for `uneven`."""
+    """Six clients, in float64, evaluated at all points; for `uneven`."""
     fields = {"rounds": 2, "num_clients": 6, "precision": "float64", "seed": 1, **changes}
     points = tuple("ft(1)" if p == "ft" else p for p in tiny(method, hyper=fields.get("hyper", {})).algorithm.points)
     return tiny(method, **{"eval_points": points, **fields})
@@ -79,8 +79,8 @@ def played(
     state = first_state(run)
     yield run, state, np.array([], dtype=int)
     for t in range(1, spec.rounds + 1):
-        play_round([run], [state], t)
-        take_over(run, state)
+        run_round([run], [state], t)
+        switch_phase(run, state)
         yield run, state, draws.participants(spec.seed, t, spec.num_clients, spec.join_ratio)
 
 
@@ -97,14 +97,14 @@ def ending(spec: RunSpec, backend: str, device: str = "cpu") -> tuple[dict, np.n
 
 
 def rounds_with_tests(spec: RunSpec, change: Callable[[Run], Run] | None = None) -> Iterator[tuple]:
-    """(run, state, participants) before round 1 and after every round, each tested at all points afterwards.
+    """(run, state, participants) before round 1 and after every round, each evaluated at all points afterwards.
 
     Raises Broken if testing changes something, now or in a later round.
     """
     for run, state, ids in played(spec, change=change):
         yield run, state, ids
         if len(ids):
-            kept = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds", "trained")})
+            kept = copy.deepcopy({k: v for k, v in vars(state).items() if k not in ("history", "seconds")})
             with torch.no_grad():
                 record(run, state)
             if found := difference({k: vars(state)[k] for k in kept}, kept):

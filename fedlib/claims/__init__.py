@@ -21,10 +21,16 @@ from fedlib.claims.checks import (
 )
 from fedlib.claims.judges import apart, at_place, best_of, beyond, close, each_apart, first, in_order, under
 from fedlib.claims.verdicts import (
+    DECIDED,
+    EQUAL,
+    INCONCLUSIVE,
     NOT_REPRODUCED,
     NOT_TESTED,
+    ONE_SEED,
+    POINT,
     REPRODUCED,
-    UNDECIDED,
+    STATUSES,
+    UNTESTABLE,
     Check,
     Claim,
     Tables,
@@ -34,6 +40,7 @@ from fedlib.claims.verdicts import (
     implementation,
     in_words,
     not_tested,
+    opposite,
     ours,
     verdict,
 )

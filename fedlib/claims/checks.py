@@ -13,18 +13,18 @@ import pandas as pd
 from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds, units
-from fedlib.claims.judges import Judge, apart, at_place, close, first, unclear, under
+from fedlib.claims.judges import Judge, apart, at_place, close, first, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
-    REPRODUCED,
-    UNDECIDED,
+    POINT,
     Check,
     Margins,
     Tables,
     Verdict,
     decided,
     not_tested,
+    opposite,
     verdict,
 )
 
@@ -34,16 +34,16 @@ def in_columns(
     needs: Sequence[str] = (),
     columns: Sequence[str] | Callable[[str], bool] = (),
     among: Sequence[str] = (),
+    equal: float = 0.0,
     **where,
 ) -> Check:
     """A check that `judge` holds in every column, or in these, or in those that are there and of which a function says
-    so; of all rows, or of these, on the seeds that they have in common; where: as in `means`. What fails in one column
-    fails, also where rows are missing in others (a run that diverged, or was not done); else it is not tested then."""
+    so; of all rows, or of these, on the seeds that they have in common; equal: points of accuracy that are no
+    difference; where: as in `means`. What fails in one column fails, also where rows are missing in others (a run that
+    diverged, or was not done); else it is not tested then."""
 
     def check(tables: Tables) -> Verdict:
-        compared, over = on_shared_seeds(tables, among)
-        found = means(compared, **where)
-        there = columns_read(tables, **where)
+        found, there, over = on_shared_seeds(tables, among, **where)
         shown = [name for name in there if columns(name)] if callable(columns) else list(columns) or there
         lacks = without(found, needs, shown)
         whole = [column for column in shown if not without(found, needs, [column])]
@@ -57,7 +57,7 @@ def in_columns(
             own, text = judge(rows)
             margins |= {f"{column}: {name}": margin for name, margin in own.items()}
             texts.append(f"{column}: {text}")
-        v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), over)
+        v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), over, equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(lacks)
 
     return check
@@ -66,36 +66,39 @@ def in_columns(
 AcrossColumns = Callable[[Mapping[str, pd.DataFrame]], tuple[Margins, str]]  # of draws by row, by column in order
 
 
-def across_columns(judge: AcrossColumns, needs: Sequence[str] = (), two: str = "", **where) -> Check:
+def across_columns(
+    judge: AcrossColumns, needs: Sequence[str] = (), two: str = "", equal: float = 0.0, **where
+) -> Check:
     """A check that `judge` holds of all columns together, on the seeds that the rows it needs have in common; not
-    tested if one of these rows is missing in a column, or everything; where: as in `means`.
+    tested if one of these rows is missing in a column, or everything; equal, where: as in `in_columns`.
 
     two: what the columns are, in the plural, where at least two are needed.
     """
 
     def check(tables: Tables) -> Verdict:
-        compared, over = on_shared_seeds(tables, needs)
-        found, columns = means(compared, **where), columns_read(tables, **where)
+        found, columns, over = on_shared_seeds(tables, needs, **where)
         if lacks := without(found, needs, columns):
             return not_tested(lacks)
         there = {column: found[column] for column in columns if column in found}
         if len(there) < (2 if two else 1):
             return not_tested(f"needs two {two}" if two else "nothing was run")
         margins, text = judge(there)
-        return decided(margins, text, over)
+        return decided(margins, text, over, equal, "points")
 
     return check
 
 
-def on_shared_seeds(tables: Tables, rows: Sequence[str] = ()) -> tuple[Tables, str]:
-    """`in_common`, and what intervals are over, if that is less than in the tables."""
+def on_shared_seeds(tables: Tables, rows: Sequence[str] = (), **where) -> tuple[pd.DataFrame, list[str], str]:
+    """The accuracies on the seeds that these rows have in common (`means`), the columns that are there, and what
+    intervals are over, if that is less than in the tables."""
     compared = in_common(tables, rows)
-    return compared, units(compared) if len(compared["tidy"]) < len(tables["tidy"]) else ""
+    over = units(compared) if len(compared["tidy"]) < len(tables["tidy"]) else ""
+    return means(compared, **where), columns_read(tables, **where), over
 
 
 def best(row: str, needs: Sequence[str] = (), **options) -> Check:
     """The row is above every other one."""
-    return in_columns(first(row), (row, *needs), **options)
+    return in_columns(first(row), (row, *needs), **{"equal": POINT, **options})
 
 
 def above_each(
@@ -106,7 +109,7 @@ def above_each(
     (default: all others)."""
 
     def check(tables: Tables) -> Verdict:
-        asked = {name: t[t["column"].isin(columns)] for name, t in tables.items() if name in ("tidy", "_clients")}
+        asked = {"tidy": tables["tidy"][tables["tidy"]["column"].isin(columns)]}
         leads = {other: differences(asked, row, other, **where)[1] for other in others if other != row}
         margins = {column: {other: m[column] for other, m in leads.items() if column in m} for column in columns}
         found = pd.DataFrame(columns=[(column, other) for column, own in margins.items() for other in own])
@@ -117,21 +120,24 @@ def above_each(
         texts = []
         for column, own in margins.items():
             nearest = min(own, key=lambda other, own=own: own[other].iloc[0])
-            texts.append(f"{column}: {row} {apart(own[nearest])} against {nearest}{unclear(own)}")
+            level = [other for other, m in own.items() if (i := Interval.of(m)).known and i.low <= 0]
+            rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
+            texts.append(f"{column}: {row} {apart(own[nearest])} against {nearest}{rest}")
         every = {f"{column}: {other}": margin for column, own in margins.items() for other, margin in own.items()}
-        return decided(every, "; ".join(texts))
+        return decided(every, "; ".join(texts), equal=POINT, unit="points")
 
     return check
 
 
 def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
     """The row has this place; -1 is the last."""
-    return in_columns(at_place(row, number), (row, *needs), **options)
+    return in_columns(at_place(row, number), (row, *needs), **{"equal": POINT, **options})
 
 
 def below(lower: Sequence[str], upper: Sequence[str], by: float = 0, **options) -> Check:
     """Every one of the lower rows is below every upper one, by more than `by` points."""
-    return in_columns(under(lower, upper, by), (*lower, *upper), **{"among": (*lower, *upper), **options})
+    about = {"among": (*lower, *upper), "equal": 0.0 if by else POINT}
+    return in_columns(under(lower, upper, by), (*lower, *upper), **{**about, **options})
 
 
 def within(rows: Sequence[str], points: float, **options) -> Check:
@@ -151,7 +157,7 @@ def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (),
         texts = [f"{name} {of(a).iloc[0]:.1f}, {apart(moved[name])}" for name, of in numbers.items()]
         return {name: sign * change for name, change in moved.items()}, f"{here} to {there}: {', '.join(texts)}"
 
-    return across_columns(judge, needs, two="columns", **where)
+    return across_columns(judge, needs, two="columns", equal=POINT, **where)
 
 
 def falls(*rows: str, **where) -> Check:
@@ -159,9 +165,9 @@ def falls(*rows: str, **where) -> Check:
     return changes({row: lambda m, row=row: m[row] for row in rows}, -1, rows, **where)
 
 
-def rises(*rows: str, **where) -> Check:
+def rises(*rows: str) -> Check:
     """The accuracy of each of these rows rises from the first column to the last."""
-    return changes({row: lambda m, row=row: m[row] for row in rows}, 1, rows, **where)
+    return changes({row: lambda m, row=row: m[row] for row in rows}, 1, rows)
 
 
 def gap(over: str, under: Sequence[str] = ()) -> Number:
@@ -176,40 +182,33 @@ def both(*checks: Check) -> Check:
         found = [one(tables) for one in checks]
         if lacking := [v.evidence for v in found if v.status == NOT_TESTED]:
             return not_tested("; ".join(dict.fromkeys(lacking)))
-        statuses, evidence = {v.status for v in found}, "; ".join(v.evidence for v in found)
-        status = next((s for s in (NOT_REPRODUCED, UNDECIDED) if s in statuses), REPRODUCED)
-        margins = {f"{k}. {name}": margin for k, v in enumerate(found, 1) for name, margin in v.margins.items()}
-        return Verdict(status, evidence, all(v.holds for v in found), margins)
+        evidence, facts = "; ".join(v.evidence for v in found), [v for v in found if not v.margins]
+        margins = {f"{k}. {name}": m for k, v in enumerate(found, 1) for name, m in v.drawn.items()}
+        if not margins or not all(v.holds for v in facts):
+            return verdict(all(v.holds for v in facts), evidence)
+        return decided(margins, evidence, next((v.over for v in found if v.over), ""),
+                       min(v.equal for v in found if v.margins), found[0].unit)  # fmt: skip
 
     return check
 
 
 def negated(check: Check) -> Check:
     """That does not hold: one of its margins at least is below 0."""
-    opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
-
-    def other(tables: Tables) -> Verdict:
-        v = check(tables)
-        margins = {
-            f"not: {name}": Interval(-m.value, -m.high, -m.low) for name, m in v.margins.items() if m == v.closest
-        }
-        return Verdict(opposite.get(v.status, v.status), v.evidence, None if v.holds is None else not v.holds, margins)
-
-    return other
+    return lambda tables: opposite(check(tables))
 
 
 def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequence[str] = (), **where) -> Check:
-    """The rows' order is that of the paper: Spearman's rank correlation above `least` (a line of ours) in every column.
+    """The rows' order is that of the paper: Spearman's rank correlation above `least` (a threshold set by us) in every
+    column.
 
     among: rows whose own correlation is reported besides, the more telling one where two groups are far apart:
     then any order within them has a large correlation over all.
     """
 
     def check(tables: Tables) -> Verdict:
-        compared, over = on_shared_seeds(tables)
-        found, printed = means(compared, **where), tables["_printed"].set_index(["column", "row"])["value"]
-        margins, texts = {}, []
-        for column in columns_read(tables, **where):
+        found, columns, over = on_shared_seeds(tables, **where)
+        printed, margins, texts = tables["_printed"].set_index(["column", "row"])["value"], {}, []
+        for column in columns:
             known = [row for row in found[column].columns if (column, row) in printed.index] if column in found else []
             if (lacks := without(found, needs, [column])) or len(known) < 3:
                 return not_tested(lacks or f"{column}: fewer than three rows with a printed number")
@@ -218,8 +217,8 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
             texts.append(f"{column} {Interval.of(whole).text('.2f')} over {len(known)} rows")
             if len(inner) > 2:
                 own = Interval.of(correlation(found[column][inner], printed[column])).text(".2f")
-                texts[-1] += f" ({own} among the {len(inner)} with models of their own)"
-        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; the line of {least:g} is ours", over)
+                texts[-1] += f" ({own} among the {len(inner)} with personalised models)"
+        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; threshold of {least:g}, set by us", over)
 
     return check
 

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.sensitivity import Sensitivity
-from fedlib.analysis.uncertainty import units
+from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import in_seeds
 from fedlib.claims.judges import apart
-from fedlib.claims.verdicts import Check, Claim, Tables, Verdict, decided, not_tested, ours
+from fedlib.claims.verdicts import POINT, Check, Claim, Tables, Verdict, decided, not_tested, opposite, ours, verdict
 
 
 def with_all(sensitivity: Sensitivity):
@@ -27,9 +28,7 @@ def with_all(sensitivity: Sensitivity):
 
 def over(tables: Tables, method: str) -> str:
     """What intervals of the effects on a method are over."""
-    clients = tables["_clients"]
-    own = clients[clients["run"].str.split("|").str[1] == method] if len(clients) else clients
-    return units({"tidy": own, "_clients": own}) if len(own) else ""
+    return in_seeds(only(tables["effects"], method=method)["seeds"])
 
 
 def less_accurate(method: str, *names: str) -> Check:
@@ -46,7 +45,7 @@ def less_accurate(method: str, *names: str) -> Check:
 
 
 def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
-    """Is an arm (`fedlib.analysis.arms`) above each of the others? table: that of the arms' draws."""
+    """Is an arm (`fedlib.analysis.sensitivity.Arms`) above each of the others? table: that of the arms' draws."""
 
     def check(tables: Tables) -> Verdict:
         m = tables.get(table, pd.DataFrame())
@@ -54,9 +53,8 @@ def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
             return not_tested(f"without {', '.join(lacks)}")
         leads = {name: m[arm] - m[name] for name in others}
         shown = "; ".join(f"{name} {m[name].iloc[0]:.1f}, {apart(lead, '.2f')}" for name, lead in leads.items())
-        seeds = tables["parts"]["seeds"].max()
-        over = f"{seeds} seeds and clients" if seeds > 1 else "clients (1 seed)"
-        return decided(leads, f"{arm} {m[arm].iloc[0]:.1f} against {shown}", over)
+        seeds = in_seeds(tables["parts"]["seeds"])
+        return decided(leads, f"{arm} {m[arm].iloc[0]:.1f} against {shown}", seeds, POINT, "points")
 
     return check
 
@@ -67,13 +65,13 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
     @with_all(sensitivity)
     def check(tables: Tables, chance: float) -> Verdict:
         moved = sensitivity.mean_effects(tables, left_open=True)
-        size = moved.iloc[0].abs()
-        largest, above = (
-            size.idxmax(),
-            f"{(size > chance).sum()} of {len(size)} move it by more than chance ({chance:.2f})",
-        )
-        evidence = f"largest: {largest} {apart(moved[largest], '.2f')}; {above}"
-        return decided({largest: np.sign(moved[largest].iloc[0]) * moved[largest] - chance}, evidence,
-                       over(tables, sensitivity.method))  # fmt: skip
+        size, sign = moved.iloc[0].abs(), np.sign(moved.iloc[0])
+        largest, more = size.idxmax(), (size > chance).sum()
+        evidence = f"largest of {len(size)} left open: {largest} {apart(moved[largest], '.2f')}; {more} by more"
+        none_does = {c: chance - sign[c] * moved[c] for c in moved if moved[c].any()}  # margins of the opposite
+        if not none_does:
+            return verdict(False, "no choice changes anything")
+        evidence = f"{evidence} than another seed or partition does ({chance:.2f})"
+        return opposite(decided(none_does, evidence, over(tables, sensitivity.method)))
 
-    return ours(f"A choice that the paper leaves open moves {name} more than chance does.", check)
+    return ours(f"An unspecified choice changes {name}'s accuracy by more than another seed or partition does.", check)

@@ -4,21 +4,41 @@ margins by what is compared, and evidence in words."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise, permutations, product
+from itertools import combinations, pairwise, permutations, product
 
 import pandas as pd
 
 from fedlib.analysis.tables import listed
-from fedlib.analysis.uncertainty import Interval
+from fedlib.analysis.uncertainty import Interval, simultaneous
 from fedlib.claims.verdicts import Margins
 
 Judge = Callable[[pd.DataFrame], tuple[Margins, str]]  # of draws by row, best first: margins and evidence
 
 
-def unclear(margins: Margins) -> str:
-    """Which of the compared are not told apart, as the end of a sentence."""
-    names = [str(name) for name, margin in margins.items() if (i := Interval.of(margin)).low <= 0 <= i.high > i.low]
-    return f"; not told apart from {', '.join(names)}" if names else ""
+def leading(m: pd.DataFrame) -> list:
+    """The rows that may be the best: all but those that another one is above, with intervals that hold together for
+    all pairs (a model confidence set)."""
+    gaps = {(a, b): m[a] - m[b] for a, b in combinations(m.columns, 2)}  # best first: a is above b by the estimate
+    wider = simultaneous(gaps | {(b, a): -gap for (a, b), gap in gaps.items()})
+    found = {pair: Interval.of(gap) for pair, gap in gaps.items()}
+    beaten = {b for (_, b), i in found.items() if i.value - wider * (i.value - i.low) > 0}
+    return [row for row in m.columns if row not in beaten]
+
+
+def may_lead(m: pd.DataFrame) -> str:
+    """Which rows may be the best, as the end of a sentence; nothing where there is no interval, or only the first."""
+    if not all(Interval.of(m[a] - m[b]).known for a, b in pairwise(m.columns)) or len(names := leading(m)) < 2:
+        return ""
+    return f"; may be the best: {', '.join(map(str, names))}"
+
+
+def places(m: pd.DataFrame, row) -> str:
+    """The places that a row may have: "3 to 5", "3"; of rows best first."""
+    gaps = {other: m[other] - m[row] for other in m.columns.drop(row)}
+    wider, found = simultaneous(gaps | {(other,): -gap for other, gap in gaps.items()}), map(Interval.of, gaps.values())
+    ends = [(i.value - wider * (i.value - i.low), i.value + wider * (i.high - i.value)) for i in found]
+    high, low = 1 + sum(low > 0 for low, _ in ends), len(m.columns) - sum(high < 0 for _, high in ends)
+    return f"{high}" if high == low else f"{high} to {low}"
 
 
 def apart(margin: pd.Series, form: str = ".1f") -> str:
@@ -38,27 +58,29 @@ def first(row, form: str = ".1f") -> Judge:
         margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
         rival = next(iter(margins))  # best first
         lead = f"{apart(margins[rival], form)} against the best other, {rival}"
-        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{unclear(margins)}"
+        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{may_lead(m)}"
 
     return judge
 
 
-def at_place(row, number: int, form: str = ".1f") -> Judge:
+def at_place(row, number: int) -> Judge:
     """The row has this place; -1 is the last."""
 
     def judge(m):
         others = list(m.columns.drop(row))
         above = others[: number - 1 if number > 0 else None]
         margins = {other: m[other] - m[row] if other in above else m[row] - m[other] for other in others}
-        shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3), form)
+        shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3))
+        known = Interval.of(next(iter(margins.values()))).known
         found = f"{row} is number {m.columns.get_loc(row) + 1} of {len(m.columns)}"
-        return margins, f"{found}; {shown}{unclear(margins)}"
+        return margins, f"{found}{f' [{places(m, row)}]' if known else ''}; {shown}"
 
     return judge
 
 
 def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") -> Judge:
-    """Every one of the lower rows is below every upper one, by more than `by` (a line of ours, where it is not 0)."""
+    """Every one of the lower rows is below every upper one, by more than `by` (a threshold set by us, where it is not
+    0)."""
 
     def judge(m):
         margins = {f"{high} over {low}": m[high] - m[low] - by for high, low in product(upper, lower)}
@@ -66,7 +88,7 @@ def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") ->
         gap = apart(m[high.idxmin()] - m[low.idxmax()], form)
         text = f"{low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
         text += f", {high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
-        return margins, f"{text}, {gap}{line(margins, by, form) if by else ''}"
+        return margins, f"{text}, {gap}{threshold(margins, by, form) if by else ''}"
 
     return judge
 
@@ -94,20 +116,23 @@ def in_order(rows: Sequence, form: str = ".1f") -> Judge:
 
 
 def beyond(row, at: float, sign: int = 1, form: str = ".1f", what: str = "") -> Judge:
-    """The row is above a line of ours, or below it with sign -1; what: is counted."""
+    """The row is above a threshold set by us, or below it with sign -1; what: is counted."""
 
     def judge(m):
         found = f"{row}: {Interval.of(m[row]).text(form)}{what}"
-        return {row: sign * (m[row] - at)}, f"{found} (the line of {at:g} is ours)"
+        return {row: sign * (m[row] - at)}, f"{found} (threshold of {at:g}, set by us)"
 
     return judge
 
 
-def line(margins: Margins, by: float, form: str = ".1f") -> str:
-    """What other lines than ours would give."""
+def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
+    """What other thresholds than ours would give."""
     found = [Interval.of(margin) for margin in margins.values()]
+    if not all(i.known for i in found):
+        return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    return f" (the line of {by:g} is ours: below {low:{form}} reproduced, above {high:{form}} not)"
+    text = f'thresholds below {low:{form}} would give "reproduced", above {high:{form}} "not reproduced"'
+    return f" (threshold {by:g}, set by us; {text})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from fedlib.base.errors import BadValue, DataError, require
+from fedlib.data.pictures import stacked
 from fedlib.data.prepare import Sound, made_once
-from fedlib.data.readers import Content
+from fedlib.data.readers import Allocate, Content, numbered, shape_of
 
 PREFIX = "arrays:"
 FULL_NAME = re.compile(rf"{PREFIX}([A-Za-z0-9][A-Za-z0-9_.-]*)@([0-9a-f]{{16}})")
@@ -48,12 +49,13 @@ def keep(arrays: tuple[np.ndarray, Content], name: str, base: Path, sound: Sound
     require(name not in taken, "name", name, f"a name that is free; taken are {', '.join(taken)}")
     x, content = arrays
     digest = _hash(x, content)
-    made_once(base / f"{name}-{digest}", name, functools.partial(_written, x, content), sound)
+    made_once(base / f"{name}-{digest}", name, functools.partial(written, x, content), sound)
     NAMES[name] = f"{PREFIX}{name}@{digest}"
     return NAMES[name]
 
 
-def _written(x: np.ndarray, content: Content, allocate: Callable) -> Content:
+def written(x: np.ndarray, content: Content, allocate: Allocate) -> Content:
+    """A reader of what is in memory already, see `fedlib.data.readers`."""
     allocate(*x.shape, dtype=x.dtype)[:] = x
     return content
 
@@ -70,53 +72,50 @@ def checked(x, y, groups=None, classes=None, is_test=None, channels: str = "") -
 
     Arguments as in `Dataset.from_arrays`. Raises BadValue, naming the value.
     """
-    x, y = np.asarray(x), np.asarray(y)
-    require(x.dtype.kind in "uifb", "x", _form(x), "an array of numbers")
-    require(x.ndim in (2, 3, 4) and x.size > 0, "x", _form(x), "features [n, d], or images [n, h, w], [n, h, w, c] or "
-            "[n, c, h, w]")  # fmt: skip
+    if isinstance(x, (list, tuple)) and x and type(x[0]).__module__.startswith("PIL."):
+        x, channels = stacked(x, "x", 0, "pictures of one size"), "last"
+    x = as_array(x, "x")
+    require(x.dtype.kind in "uifb", "x", shape_of(x), "an array of numbers")
+    require(x.ndim in (2, 3, 4) and x.size > 0, "x", shape_of(x), "features [n, d], or images [n, h, w], [n, h, w, c] "
+            "or [n, c, h, w]")  # fmt: skip
     with np.errstate(over="ignore"):
         finite = np.isfinite(x.astype(np.float32, copy=False))
     if not finite.all():
         where = np.argwhere(~finite)[0]
         raise BadValue(f"x{where.tolist()} = {x[tuple(where)]} is not accepted; expected finite numbers")
+    _check_precision(x)
     n = len(x)
-    labels = _labels(y, n)
-    if classes is None:
-        require(labels.max() < n, "y", int(labels.max()), f"labels from 0, fewer than the {n} samples; or give classes")
-        classes = [str(c) for c in range(labels.max() + 1)]
-    classes = tuple(map(str, classes))
-    require(labels.max() < len(classes), "y", int(labels.max()), f"labels from 0 to {len(classes) - 1}, for the "
-            f"{len(classes)} classes")  # fmt: skip
-    is_test = np.zeros(n, dtype=bool) if is_test is None else np.asarray(is_test)
-    require(
-        is_test.shape == (n,) and is_test.dtype == bool, "is_test", _form(is_test), f"bool [{n}], one for each sample"
-    )
-    names, numbers = (), None
-    if groups is not None:
-        names, numbers = _groups(np.asarray(groups), n)
-    return _pixels(x, channels), Content(labels, is_test, classes, numbers, names)
+    labels, names = numbered(y, "y", n, classes)
+    few = classes is not None or len(names) <= max(10, n // 2)
+    require(few, "y", f"{len(names)} different values in {n} samples", "labels; or give classes")
+    is_test = np.zeros(n, dtype=bool) if is_test is None else as_array(is_test, "is_test")
+    fits = is_test.shape == (n,) and is_test.dtype == bool
+    require(fits, "is_test", shape_of(is_test), f"bool [{n}], one for each sample")
+    owners, owner_names = (None, ()) if groups is None else numbered(groups, "groups", n)
+    return _pixels(x, channels), Content(labels, is_test, names, owners, owner_names)
 
 
-def _form(array: np.ndarray) -> str:
-    return f"{array.dtype}{list(array.shape)}"
+def _check_precision(x: np.ndarray) -> None:
+    """Raises BadValue for a feature such as a time in seconds, whose values float32 does not tell apart."""
+    if x.ndim == 2:
+        wide = x.astype(np.float64)
+        low, high, error = wide.min(0), wide.max(0), np.abs(wide - x.astype(np.float32)).max(0)
+        size = np.maximum(np.abs(low), np.abs(high))
+        lost = (error > 0.01 * (high - low)) & (high - low > 1e-12 * size)
+        k = int(lost.argmax())
+        accepted = "numbers that float32 tells apart; subtract the column's mean"
+        require(not lost.any(), "x", f"column {k} from {low[k]} to {high[k]}", accepted)
 
 
-def _labels(y: np.ndarray, n: int) -> np.ndarray:
-    require(y.shape == (n,), "y", _form(y), f"labels [{n}], one for each sample of x")
-    if y.dtype.kind not in "iu":
-        parts = [v for v in y.tolist() if isinstance(v, float) and v != v // 1] or y.tolist()
-        accepted = "integers from 0 (np.unique(y, return_inverse=True) gives them, and the classes)"
-        require(False, "y", f"{_form(y)} with {parts[0]!r}", accepted)
-    require(y.min() >= 0, "y", int(y.min()), "labels from 0")
-    return y.astype(np.int64)
-
-
-def _groups(groups: np.ndarray, n: int) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of the groups and the number of every sample's, int64 [n]."""
-    fits = groups.shape == (n,) and (groups.dtype.kind in "iuU" or all(isinstance(g, str) for g in groups.tolist()))
-    require(fits, "groups", _form(groups), f"numbers or names [{n}], one for each sample of x")
-    names, numbers = np.unique(groups, return_inverse=True)
-    return tuple(map(str, names.tolist())), numbers.astype(np.int64)
+def as_array(values, what: str) -> np.ndarray:
+    """Raises BadValue for what is no array, and for one that hides some of its values."""
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
+    require(not masked, what, f"an array with {masked} masked values", "no masked ones")
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise BadValue(f"{what} is not accepted: {' '.join(str(error).split())[:200]}") from None
 
 
 def _pixels(x: np.ndarray, channels: str) -> np.ndarray:
@@ -130,8 +129,8 @@ def _pixels(x: np.ndarray, channels: str) -> np.ndarray:
         x = x[..., None]
     else:
         first, last = x.shape[1] <= 4, x.shape[3] <= 4
-        require(channels != "" or first != last, "x", _form(x), "channels='first' or channels='last' with it, for the "
-                "shape does not tell which axis they are")  # fmt: skip
+        require(channels != "" or first != last, "x", shape_of(x), "channels='first' or channels='last' with it, for "
+                "the shape does not tell which axis they are")  # fmt: skip
         x = np.moveaxis(x, 1, 3) if channels == "first" or (channels == "" and first) else x
     if x.dtype == np.uint8 and not features:
         return np.ascontiguousarray(x)

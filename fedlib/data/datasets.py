@@ -1,4 +1,4 @@
-"""Data sets: three embedded, the others prepared on disk, all as images [n, c, h, w] and int64 labels [n].
+"""Data sets: four embedded, the others prepared on disk, all as images [n, c, h, w] and int64 labels [n].
 
 Images are bytes, or float32 as they are; a table of d features has "images" of d channels and one pixel. The prepared
 form of a data set is a folder `<root>/<name>/` with `images.npy` (uint8 or float32 [n, h, w, c]), `labels.npy` (int64
@@ -23,21 +23,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base.errors import BadValue, DataError, choose, require
+from fedlib.base.errors import BadValue, DataError, choose
 from fedlib.base.files import cache_root, user_cache
-from fedlib.data.arrays import full_name, place_of
+from fedlib.base.same_bits import square_root
+from fedlib.data import arrays, heart
+from fedlib.data.arrays import full_name
+from fedlib.data.hub import copy_hub
 from fedlib.data.looks import LOOKS, in_looks
+from fedlib.data.prepare import copy_folder, hash_images, hash_labels, obtain
 from fedlib.data.sources import DATASETS
 
 PREPARED_FILES = ("images.npy", "labels.npy", "is_test.npy", "meta.json")
-FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 
 
 @dataclass(frozen=True)
 class Dataset:
     """images: uint8 [n, c, h, w] in 0..255, or float32; features are float32 [n, d, 1, 1]; labels: int64 [n] in 0..C-1;
     classes: C names; sha256 of the image bytes; is_test: bool [n], the official split (all False where there is none);
-    groups: int64 [n], the writer or domain of every image as index into group_names, or None."""
+    groups: int64 [n], the writer or domain of every image as index into group_names, or None; fitted: whether inputs
+    were made with statistics of the official training part, so that no other split is honest."""
 
     name: str
     images: Tensor
@@ -48,6 +52,7 @@ class Dataset:
     groups: Tensor | None = None
     group_names: tuple[str, ...] = ()
     place: Path | None = None  # folder of the prepared form
+    fitted: bool = False
 
     def __post_init__(self):
         if self.is_test is None:
@@ -57,18 +62,16 @@ class Dataset:
     def from_arrays(cls, x, y, groups=None, *, name: str = "own", classes=None, is_test=None, channels: str = ""):
         """A data set of the user's own arrays, which a run can name: RunSpec(dataset=name).
 
-        x: images [n, h, w], [n, h, w, c] or [n, c, h, w], uint8 or other numbers, or features [n, d]; y: integers [n]
-        from 0; groups: numbers or names [n], who owns a sample (see the partition schemes domain and writer); classes:
-        names of the classes; is_test: bool [n], an official test part; channels: "first" or "last", where the shape
-        leaves it open. A copy is kept in the cache folder. The name that is returned, arrays:NAME@HASH, holds a hash
-        of all this and is known in other processes of this machine, too; other arrays under the same name are another
-        data set.
+        x: images [n, h, w], [n, h, w, c] or [n, c, h, w], uint8 or other numbers, features [n, d], or a list of Pillow
+        pictures; y: numbers or names [n]; groups: numbers or names [n], who owns a sample (see the partition schemes
+        domain and writer); classes: the names that y counts in from 0, without them the values of y; is_test: bool [n],
+        an official test part; channels: "first" or "last", where the shape leaves it open. A copy is kept in the cache
+        folder. The name that is returned, arrays:NAME@HASH, holds a hash of all this and is known in other processes of
+        this machine, too; other arrays under the same name are another data set.
 
         Raises BadValue, naming the value, for arrays that do not fit and for a name that is taken, DataError if the
         copy cannot be written.
         """
-        from fedlib.data import arrays
-
         found = arrays.checked(x, y, groups, classes, is_test, channels)
         taken = [*DATASETS, *(known for known in available() if known not in DATASETS)]
         return load(arrays.keep(found, name, copies("arrays"), functools.partial(_sound, name), taken))
@@ -97,9 +100,10 @@ class Dataset:
     @functools.cached_property
     def channel_stats(self) -> tuple[Tensor, Tensor]:
         """Mean and std of every channel over all pixels, bytes scaled to [0, 1], each float64 [c, 1, 1];
-        inputs are standardised with them. Of numbers, the std is 1 where a channel is constant."""
+        inputs are standardised with them. Of numbers, the official test part is left out, if there is one, and the std
+        is 1 where a channel is constant."""
         if self.largest == 1:
-            every = self.images.double()
+            every = (self.images if self.is_test.all() else self.images[~self.is_test]).double()
             mean, std = every.mean((0, 2, 3)), every.std((0, 2, 3), correction=0)
             std = torch.where(std > 1e-6 * mean.abs().clamp(min=1e-30), std, 1)
             return mean.view(-1, 1, 1), std.view(-1, 1, 1)
@@ -109,7 +113,7 @@ class Dataset:
                 counts[k] += chunk[:, k].flatten().bincount(minlength=256)
         pixels, total = torch.arange(256, dtype=torch.float32) / 255, self.images.numel() / self.shape[0]
         mean = (counts * pixels.double()).sum(1) / total
-        std = ((counts * pixels.square().double()).sum(1) / total - mean**2).clamp(min=1e-12).sqrt()
+        std = square_root(((counts * pixels.square().double()).sum(1) / total - mean**2).clamp(min=1e-12))
         return mean.view(-1, 1, 1), std.view(-1, 1, 1)
 
 
@@ -123,6 +127,11 @@ def copies(kind: str = "folders") -> Path:
     return cache_root() / kind
 
 
+def _embedded(name: str, images: Tensor, labels: Tensor, classes: tuple[str, ...], **more) -> Dataset:
+    """A data set that needs no file; more: other fields."""
+    return Dataset(name, images, labels, classes, hashlib.sha256(images.numpy().tobytes()).hexdigest(), **more)
+
+
 @functools.cache
 def _digits(side: int = 16, name: str = "digits") -> Dataset:
     """scikit-learn's 1,797 handwritten digits (8x8, 16 grey levels), upscaled once to `side` x `side`.
@@ -132,25 +141,33 @@ def _digits(side: int = 16, name: str = "digits") -> Dataset:
     raw = load_digits()
     small = torch.from_numpy(raw.images).unsqueeze(1) * (255 / 16)
     large = torch.nn.functional.interpolate(small, size=(side, side), mode="bilinear", align_corners=False)
-    images = large.round().to(torch.uint8)
     labels = torch.from_numpy(raw.target.astype(np.int64))
-    digest = hashlib.sha256(images.numpy().tobytes()).hexdigest()
-    return Dataset(name, images, labels, tuple(str(d) for d in range(10)), digest)
+    return _embedded(name, large.round().to(torch.uint8), labels, tuple(str(d) for d in range(10)))
 
 
 @functools.cache
 def _digits_looks() -> Dataset:
-    """The digits in six looks, see `fedlib.data.looks`; the look of an image is its group."""
+    """The digits in six styles, see `fedlib.data.looks`; the look of an image is its group."""
     plain = _digits()
     images, look = in_looks(plain.images, plain.labels)
-    digest = hashlib.sha256(images.numpy().tobytes()).hexdigest()
-    return Dataset("digits_looks", images, plain.labels, plain.classes, digest, groups=look, group_names=tuple(LOOKS))
+    return _embedded("digits_looks", images, plain.labels, plain.classes, groups=look, group_names=tuple(LOOKS))
+
+
+@functools.cache
+def _heart() -> Dataset:
+    """Heart disease in four hospitals, see `fedlib.data.heart`; the hospital of a patient is the group."""
+    x, y, hospital, is_test, _ = heart.patients()
+    table = heart.filled(x, hospital, is_test)[:, :, None, None]
+    images, labels, is_test, groups = map(torch.from_numpy, (table, y, is_test, hospital))
+    about = {"is_test": is_test, "groups": groups, "group_names": heart.HOSPITALS, "fitted": True}
+    return _embedded("heart", images, labels, ("healthy", "heart disease"), **about)
 
 
 EMBEDDED = {
     "digits": _digits,
     "digits_looks": _digits_looks,
     "digits_large": functools.partial(_digits, 32, "digits_large"),
+    "heart": _heart,
 }
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -173,19 +190,21 @@ def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dat
 
     folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and
     prepared first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of
-    images for each class; images become squares of 64 pixels, or of 32 with "folder:<path>@32".
+    images for each class, or has these in folders train and test; images become squares of 64 pixels, or of 32 with
+    "folder:<path>@32".
 
     Raises BadValue for a malformed or unknown name, DataError if the data is incomplete, damaged or not to be had.
     """
     if name in EMBEDDED:
         return EMBEDDED[name]()
     name = full_name(name)
+    sound = functools.partial(_sound, name)
     if name.startswith("folder:"):
-        return _load_folder(name)
+        return _open(name, copy_folder(name, copies(), sound))
     if name.startswith("arrays:"):
-        return _open(name, place_of(name, copies("arrays")))
+        return _open(name, arrays.place_of(name, copies("arrays")))
     if name.startswith("hf:"):
-        return _load_hub(name)
+        return _open(name, copy_hub(name, copies("hub"), sound))
     if not NAME.fullmatch(name):
         raise BadValue(
             f"dataset = {name!r} is not accepted; a name has letters, digits, '_', '-' and '.' only; folder:<path> "
@@ -205,8 +224,6 @@ def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dat
 
 def _obtain(name: str, base: Path, keep: bool) -> None:
     """Download and prepare what is missing; errors also say what is here."""
-    from fedlib.data.prepare import obtain
-
     here = f"here now: {', '.join(available(base))} (in {base}; FEDLIB_DATA sets another folder)"
     try:
         choose("dataset", name, [*DATASETS, *(set(available(base)) - set(DATASETS)), "folder:<path>", "hf:<name>"])
@@ -215,24 +232,6 @@ def _obtain(name: str, base: Path, keep: bool) -> None:
         raise BadValue(f"{error}; {here}") from None
     except DataError as error:
         raise DataError(f"{error}; {here}") from error
-
-
-def _load_folder(name: str) -> Dataset:
-    """A user's own images, through a prepared copy that is made anew when the folder changes."""
-    from fedlib.data.prepare import copy_folder
-
-    path, size = Path(name.removeprefix("folder:")).expanduser(), str(FOLDER_SIZE)
-    if (sized := re.fullmatch(r"(.+)@(\d{1,6})", str(path))) and not path.is_dir():
-        path, size = Path(sized[1]), sized[2]
-    require(8 <= int(size) <= 1024, "dataset", name, "folder:<path>@<pixels> with 8 to 1024 pixels")
-    return _open(name, copy_folder(path.resolve(), int(size), copies(), functools.partial(_sound, name)))
-
-
-def _load_hub(name: str) -> Dataset:
-    """A data set of the Hugging Face hub, or of a folder in its form, through a prepared copy."""
-    from fedlib.data.hub import copy_hub
-
-    return _open(name, copy_hub(name, copies("hub"), functools.partial(_sound, name)))
 
 
 class Damaged(DataError):
@@ -262,7 +261,7 @@ def _open(name: str, path: Path) -> Dataset:
 def _open_prepared(name: str, path: Path, stamp: tuple[int, ...]) -> Dataset:
     """Open and verify one prepared folder; cached until one of its files changes."""
     try:
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8-sig"))
         images = np.load(path / "images.npy", mmap_mode="c", allow_pickle=False)  # copy-on-write: never written back
         rest = ["labels", "is_test", *(["groups"] if (path / "groups.npy").exists() or "groups" in meta else [])]
         arrays = {"images": images, **{f: np.load(path / f"{f}.npy", allow_pickle=False) for f in rest}}
@@ -305,8 +304,6 @@ def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: i
 def _check_sums(name: str, path: Path, meta: dict, arrays: dict[str, np.ndarray]) -> str:
     """The sha256 of the image bytes. Raises Damaged if it, or that of labels, split and groups,
     is not what meta.json says."""
-    from fedlib.data.prepare import hash_images, hash_labels
-
     images, *rest = arrays.values()
     sums = {"sha256": hash_images(images), "sha256_labels": hash_labels(*rest)}
     for field, found in sums.items():

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +31,14 @@ class RemoteFile:
 
 
 class Absent(DataError):
-    """Files that are not there and cannot be downloaded; `missing` and `why` say which and why not."""
+    """Files that are neither there nor to be had: why, and which a person may put where."""
 
-    def __init__(self, missing: Sequence[RemoteFile], why: str):
-        self.missing, self.why = tuple(missing), why
-        super().__init__(f"{', '.join(file.name for file in missing)}: {why}")
+    def __init__(self, missing: Sequence[RemoteFile], why: str, folder: Path):
+        wanted = "; ".join(
+            f"{file.name} ({file.checksum or 'no checksum published'}) from {file.urls[0]}" if file.urls else file.name
+            for file in missing
+        )
+        super().__init__(f"{why}. To do it by hand, put into {folder}: {wanted}")
 
 
 def offline() -> bool:
@@ -55,15 +59,15 @@ def fetch(files: Sequence[RemoteFile], folder: Path) -> tuple[dict[str, Path], l
     missing = [file for file in files if not placed[file]]
     by_hand = [file for file in missing if not file.urls]
     if by_hand:
-        raise Absent(by_hand, "there is no direct download")
+        raise Absent(by_hand, "there is no direct download", folder)
     if missing and offline():
-        raise Absent(missing, "FEDLIB_OFFLINE is set")
+        raise Absent(missing, "FEDLIB_OFFLINE is set", folder)
     downloaded = []
     for k, file in enumerate(missing):
         try:
             placed[file] = [download(file, folder)]
         except ConnectionError as error:
-            raise Absent(missing[k:], f"the download failed ({error})") from error
+            raise Absent(missing[k:], f"the download failed ({error})", folder) from error
         downloaded += placed[file]
     return {path.name: path for file in files for path in placed[file]}, downloaded
 
@@ -99,10 +103,8 @@ def _get(url: str, file: RemoteFile, folder: Path) -> Path:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(part, "wb") as out:
             size = int(answer.headers.get("Content-Length") or 0)
             look = dict(unit="B", unit_scale=True, unit_divisor=1024, leave=False, file=sys.stderr)
-            with tqdm(total=size or None, desc=file.name, **look) as bar:
-                while block := answer.read(BLOCK):
-                    out.write(block)
-                    bar.update(len(block))
+            with tqdm.wrapattr(out, "write", total=size or None, desc=file.name, **look) as shown:
+                shutil.copyfileobj(answer, shown, BLOCK)
         if size and part.stat().st_size != size:
             raise OSError(f"the connection ended after {part.stat().st_size} of {size} bytes")
         found = checksum(part, file.checksum)

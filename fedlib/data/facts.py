@@ -8,7 +8,7 @@ import numpy as np
 from fedlib.base.errors import BadValue, choose
 from fedlib.data.datasets import available, is_own, load
 from fedlib.data.looks import LOOKS
-from fedlib.data.sources import DATASETS, DOMAINS
+from fedlib.data.sources import DATASETS, DOMAINS, PACS
 
 BALANCED = ("fmnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet")  # equally many images of every class
 # Counted in the public label files, training and test part together: 5,923 + 980 zeros, ..., 5,949 + 1,009 nines.
@@ -23,6 +23,8 @@ def class_sizes(dataset: str) -> list[int] | None:
         return [about.images // about.classes] * about.classes
     if dataset == "mnist":
         return list(MNIST)
+    if dataset == "pacs":
+        return [sum(images) for images in zip(*PACS.values())]
     here = dataset in available() or is_own(dataset)
     return np.bincount(load(dataset).labels.numpy()).tolist() if here else None
 
@@ -50,6 +52,6 @@ def shape_and_classes(dataset: str) -> tuple[tuple[int, int, int], int]:
 
 def group_names(dataset: str) -> tuple[str, ...]:
     """Names of a data set's natural groups (domains, writers, looks).
-    Others than DomainNet's and the digits' looks are loaded for that."""
-    known = {"domainnet": tuple(DOMAINS), "digits_looks": tuple(LOOKS)}
+    Others than DomainNet's, PACS's and the digits' looks are loaded for that."""
+    known = {"domainnet": tuple(DOMAINS), "pacs": tuple(PACS), "digits_looks": tuple(LOOKS)}
     return known[dataset] if dataset in known else load(dataset).group_names

@@ -1,4 +1,4 @@
-"""The digits in six looks: feature skew that needs no download.
+"""The digits in six styles: feature skew that needs no download.
 
 Clients that write the same digits in different looks have equal labels and unequal images, which is what DomainNet's
 clipart, paintings and sketches are for. Every image is in one look only. The looks are as unequally large as

@@ -11,19 +11,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 import fedlib
-from fedlib.base.errors import DataError
+from fedlib.base.errors import DataError, require
 from fedlib.data import download
 from fedlib.data.pictures import folder_images, read_folder
-from fedlib.data.readers import Content
+from fedlib.data.readers import Content, say
 from fedlib.data.sources import DATASETS, Source
 
-COPIES = 1  # raise it when a folder's images come out differently, so that no old copy is used
+FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
+COPIES = 2  # raise it when own images or labels come out differently, so that no old copy is used
 Sound = Callable[[Path], bool]  # is there a data set in the prepared form, undamaged, in this folder?
 
 
@@ -35,16 +36,19 @@ def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
     what to do.
     """
     source, folder = DATASETS[name], base / "_downloads" / name
+    placed = source.instead and (folder / source.instead.name).is_file()
+    wanted = (source.instead,) if placed else source.files
     with _alone(base, name):
         if sound(base / name):
             return
         try:
-            _check_space(base, source, folder)
-            files, downloaded = download.fetch(source.files, folder)
+            _check_space(base, source, wanted, folder)
+            files, downloaded = download.fetch(wanted, folder)
         except download.Absent as absent:
-            raise DataError(f"dataset {name!r} is not prepared: {_help(source, absent, folder)}") from absent
+            how = f" ({source.by_hand})" if source.by_hand else ""
+            raise DataError(f"dataset {name!r} is not prepared: {absent}{how}; then try again") from absent
         sums = {file: download.checksum(path) for file, path in files.items()}
-        known = {file.name for file in source.files if file.checksum}
+        known = {file.name for file in wanted if file.checksum}
         for file in sorted(sums.keys() - known):
             print(f"{file}: {sums[file]}, nothing published to compare it with", file=sys.stderr)
         check = functools.partial(check_counts, source)
@@ -56,22 +60,37 @@ def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
                 folder.rmdir()
 
 
-def copy_folder(path: Path, size: int, base: Path, sound: Sound) -> Path:
-    """The prepared copy of a user's folder under `base`, made now if there is none that fits the folder's present
+def copy_folder(name: str, base: Path, sound: Sound) -> Path:
+    """The prepared copy of folder:<path> or folder:<path>@<pixels>, see `own_copy`. Raises BadValue and DataError."""
+    path, size = Path(name.removeprefix("folder:")).expanduser(), FOLDER_SIZE
+    if (sized := re.fullmatch(r"(.+)@(\d{1,6})", str(path))) and not path.is_dir():
+        path, size = Path(sized[1]), int(sized[2])
+    require(8 <= size <= 1024, "dataset", name, "folder:<path>@<pixels> with 8 to 1024 pixels")
+    path = path.resolve()
+    listing = [(one.path.relative_to(path), one.info) for one in folder_images(path)[0]]
+    stem = re.sub(r"\W+", "_", path.name, flags=re.ASCII)[:40].strip("_") or "images"
+    read = functools.partial(read_folder, {"": path}, size=size)
+    return own_copy(base, stem, [str(path), size], listing, path.name, read, sound)
+
+
+def own_copy(
+    base: Path,
+    stem: str,
+    which: list,
+    listing: Sequence[tuple[Path, os.stat_result]],
+    name: str,
+    read: Callable[..., Content],
+    sound: Sound,
+) -> Path:
+    """The prepared copy, under `base`, of files of a user's, made now by `read` if there is none of their present
     content.
 
-    Its name is derived from the folder's path, `size`, and the paths, sizes and times of the images; copies of an
-    earlier content of the same folder are removed. Returns where it is. Raises DataError.
+    It is called `stem` with hashes of `which`, what is read and how, and of the paths, sizes and times of the files;
+    copies of an earlier content are removed.
     """
-    listing = [
-        (file.relative_to(path).as_posix(), info.st_size, info.st_mtime_ns)
-        for images in folder_images(path).values()
-        for file, info in images
-    ]
-    stem = re.sub(r"\W+", "_", path.name, flags=re.ASCII)[:40].strip("_") or "images"
-    which = f"{stem}-{short_hash([COPIES, str(path), size])}"
-    target = base / f"{which}-{short_hash(listing)}"
-    return made_once(target, path.name, functools.partial(read_folder, {"": path}, size=size), sound, f"{which}-*")
+    files = [(path.as_posix(), info.st_size, info.st_mtime_ns) for path, info in listing]
+    stem = f"{stem}-{_short_hash([COPIES, *which])}"
+    return made_once(base / f"{stem}-{_short_hash(files)}", name, read, sound, f"{stem}-*")
 
 
 def made_once(target: Path, name: str, read: Callable[..., Content], sound: Sound, replaces: str = "") -> Path:
@@ -86,10 +105,27 @@ def made_once(target: Path, name: str, read: Callable[..., Content], sound: Soun
                 for old in target.parent.glob(replaces) if replaces else ():
                     shutil.rmtree(old, ignore_errors=True)
                 build(target, name, read)
+                _say_twins(target, name)
     return target
 
 
-def short_hash(thing) -> str:
+def _say_twins(target: Path, name: str) -> None:
+    """Say how many images of a user's occur more than once, which a label or a test part may not stand."""
+    images, labels, is_test = (
+        np.load(target / f"{part}.npy", mmap_mode="r") for part in ("images", "labels", "is_test")
+    )
+    if images.dtype != np.uint8:
+        return
+    first: dict[bytes, int] = {}
+    twins = [(first.setdefault(hashlib.sha256(image).digest(), k), k) for k, image in enumerate(images)]
+    twins = [(one, other) for one, other in twins if one != other]
+    if twins:
+        differ = [sum(bool(part[one] != part[other]) for one, other in twins) for part in (labels, is_test)]
+        say(f"{name}: {len(twins)} of {len(images)} images are there already, {differ[0]} of them with another label, "
+            f"{differ[1]} in the other part")  # fmt: skip
+
+
+def _short_hash(thing) -> str:
     return hashlib.sha256(json.dumps(thing).encode()).hexdigest()[:12]
 
 
@@ -125,9 +161,7 @@ def build(
         def allocate(n: int, h: int, w: int, c: int, dtype=np.uint8) -> np.ndarray:
             path = temporary / "images.npy"
             images = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(n, h, w, c))
-            if hasattr(
-                os, "posix_fallocate"
-            ):  # a full disk is an OSError here, but would kill the process while images are written
+            if hasattr(os, "posix_fallocate"):  # a full disk is an OSError here, and would kill the process later
                 with open(path, "r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
             return images
@@ -179,10 +213,10 @@ def check_counts(source: Source, content: Content) -> None:
         )
 
 
-def _check_space(base: Path, source: Source, folder: Path) -> None:
+def _check_space(base: Path, source: Source, wanted: Sequence[download.RemoteFile], folder: Path) -> None:
     """Raise DataError if the disk has no room for the prepared form and, unless the raw files are there,
     the download."""
-    there = all(any(folder.glob(file.name)) for file in source.files)
+    there = all(any(folder.glob(file.name)) for file in wanted)
     needed = (0 if there else source.megabytes * 10**6) + source.images * math.prod(source.shape)
     free = shutil.disk_usage(base).free
     if free < needed:
@@ -198,13 +232,3 @@ def _set_aside(target: Path) -> None:
         aside.mkdir(exist_ok=True)
         number = next(k for k in range(10_000) if not (aside / f"{target.name}.{k}").exists())
         os.replace(target, aside / f"{target.name}.{number}")
-
-
-def _help(source: Source, absent: download.Absent, folder: Path) -> str:
-    """Why it failed, and what to put where by hand."""
-    wanted = "; ".join(
-        f"{file.name} ({file.checksum or 'no checksum published'}) from {file.urls[0]}" if file.urls else file.name
-        for file in absent.missing
-    )
-    how = f" ({source.by_hand})" if source.by_hand else ""
-    return f"{absent.why}. To do it by hand, put into {folder}: {wanted}{how}; then try again"

@@ -1,5 +1,7 @@
 """Raw files to arrays: IDX (MNIST and its kin), CIFAR's batches, LEAF's JSON. Image files are read in `pictures.py`.
 
+Labels and owners of a user's own data become numbers and names in `numbered`, whatever they come from.
+
 A reader is `read(files, allocate) -> Content`. files: paths by name. allocate(n, h, w, c): a uint8 array, or one of
 another dtype, to be filled with the images, called once. Everything that is read is checked; a reader raises DataError
 that names the file.
@@ -10,23 +12,26 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import math
+import numbers
 import pickle
 import re
 import string
 import sys
+import unicodedata
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedlib.base.errors import DataError
+from fedlib.base.errors import BadValue, DataError, require
 from fedlib.data.archives import member_names, read_members
 from fedlib.data.download import natural
 
 Allocate = Callable[..., np.ndarray]
+MISSING = ("nan", "NaN", "None", "NaT", "<NA>")  # what becomes of a missing value that is turned into text
+ACCEPTED = "integers from 0, or names"  # for labels and owners
 CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)  # 62 classes, the order of NIST
 
 
@@ -49,6 +54,99 @@ def progress(things, total: int | None = None, unit: str = "image"):
     return tqdm(things, total=total, desc="preparing", unit=unit, leave=False, file=sys.stderr)
 
 
+def say(line: str) -> None:
+    """One line on stderr about what is done otherwise than a user may expect; the name of a file may be no text."""
+    print(line.encode(errors="replace").decode().replace("\n", " "), file=sys.stderr)
+
+
+def counted(things: Iterable[tuple[str, str]], what: str) -> str:
+    """One line that counts (reason, name) by reason, the five most frequent, and names what is the only one."""
+    by_reason: dict[str, list[str]] = {}
+    for reason, name in things:
+        by_reason.setdefault(reason, []).append(name)
+    parts = []
+    for reason, own in sorted(by_reason.items(), key=lambda one: -len(one[1]))[:5]:
+        plural = re.sub("^(link|folder)", r"\1s", reason)
+        parts.append(f"1 {reason} ({own[0]})" if len(own) == 1 else f"{len(own)} {plural}")
+    total, more = sum(map(len, by_reason.values())), ", ..." if len(by_reason) > 5 else ""
+    return f"{total} {what if total == 1 else what + 's'} left out: {', '.join(parts)}{more}"
+
+
+# labels and owners ----------------------------------------------------------------------------------------------------
+
+
+def numbered(values, what: str, n: int, classes: Sequence | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The labels, or owners, of n samples as numbers, int64 [n], and the names that these count in.
+
+    values: integers, text or truth values. classes: names, one of which every value is, or its place from 0; without
+    them, the values that occur, sorted. Raises BadValue for a value that is neither, and for missing ones.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+    # A list would lose what is missing: beside text, None and nan become text.
+    values = np.array(values, dtype=object) if isinstance(values, (list, tuple)) else np.asarray(values)
+    values = values.astype(str) if values.dtype.kind in "mM" else values
+    require(values.shape == (n,), what, shape_of(values), f"numbers or names [{n}], one for each sample of x")
+    require(not isinstance(classes, (set, Mapping)), "classes", classes, "names in the order of their numbers")
+    names = None if classes is None else tuple(_plain(name, "classes", (name,)) for name in classes)
+    require(names is None or None not in names, "classes", names, "a name for each")
+    names = names and tuple(map(str, names))
+    plain = [_plain(value, what, names or ()) for value in values.tolist()]
+    if missing := [k for k, value in enumerate(plain) if value is None]:
+        few = f"{what} has no value for {len(missing)} of {n} samples, first for sample {missing[0]}"
+        raise BadValue(f"{few}; expected a number or a name for each")
+    if names is None:
+        if any(isinstance(value, str) for value in plain):
+            plain = list(map(str, plain))
+        found = sorted(set(plain))
+        fits = isinstance(found[0], str) or found[0] >= 0 or found == [-1, 1]
+        require(fits, what, found[0], ACCEPTED)
+        names, place = tuple(map(str, found)), {value: k for k, value in enumerate(found)}
+        say_alike(names, what)
+    else:
+        require(len(set(names)) == len(names), "classes", names, "names that differ")
+        place = {name: k for k, name in enumerate(names)} | {k: k for k in range(len(names))}
+        accepted = f"labels from 0 to {len(names) - 1}, for the {len(names)} classes, or their names"
+        for value in dict.fromkeys(plain):
+            require(value in place, what, value, accepted)
+    return np.array([place[value] for value in plain], dtype=np.int64), names
+
+
+def _plain(value, what: str, names: Sequence[str]) -> int | str | None:
+    """A label or owner as a number or text; None for a missing one."""
+    if value is np.ma.masked:
+        return None
+    odd = isinstance(value, (list, tuple, set, dict, np.ndarray, complex))
+    require(not odd, what, value, "one number or name a sample")
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, numbers.Number) and value == value:
+        require(float(value).is_integer(), what, value, ACCEPTED)
+        return int(value)
+    text = str(value)  # nan, None, NaT and <NA> among others
+    if not text.strip() or (text in MISSING and text not in names):
+        return None
+    require(type(value).__str__ is not object.__str__, what, text[:40], "one number or name a sample")
+    return text
+
+
+def say_alike(names: Sequence[str], what: str) -> None:
+    """Say it where names differ in case, spaces or the coding of letters only; they are kept apart."""
+    first: dict[str, str] = {}
+    plain = [("".join(unicodedata.normalize("NFKC", name).casefold().split()), name) for name in names]
+    if alike := [(other, name) for key, name in plain if (other := first.setdefault(key, name)) != name]:
+        others = f", and {len(alike) - 1} more pairs" if len(alike) > 1 else ""
+        say(f"{what}: {alike[0][0]!r} and {alike[0][1]!r} are taken as different names{others}")
+
+
+def shape_of(array: np.ndarray) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
 # IDX ------------------------------------------------------------------------------------------------------------------
 
 
@@ -56,16 +154,13 @@ def idx_array(content, name: str, axes: int) -> np.ndarray:
     """A gzipped IDX file of bytes as uint8 array with `axes` axes: 0 0 8 axes, big-endian sizes, values."""
     try:
         with gzip.open(content) as stream:
-            header = stream.read(4 + 4 * axes)
-            sizes = np.frombuffer(header[4:], dtype=">u4").tolist()
-            if header[:4] != bytes((0, 0, 8, axes)) or len(sizes) != axes or math.prod(sizes) > 2**31:
-                raise ValueError(f"not an IDX file of bytes with {axes} axes")
-            values = stream.read(math.prod(sizes))
-            if len(values) != math.prod(sizes) or stream.read(1):
-                raise ValueError(f"it does not hold the {math.prod(sizes)} values that it announces")
+            held = stream.read()
+        if held[:4] != bytes((0, 0, 8, axes)):
+            raise ValueError(f"not an IDX file of bytes with {axes} axes")
+        sizes = np.frombuffer(held, dtype=">u4", count=axes, offset=4).tolist()
+        return np.frombuffer(held, dtype=np.uint8, offset=4 + 4 * axes).reshape(sizes)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{name} is damaged ({error}); remove it") from error
-    return np.frombuffer(values, dtype=np.uint8).reshape(sizes)
 
 
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]], classes, allocate: Allocate, names) -> Content:
@@ -107,44 +202,18 @@ def read_emnist(files: dict[str, Path], allocate: Allocate) -> Content:
 # CIFAR ----------------------------------------------------------------------------------------------------------------
 
 
-class _Array:
-    """Stands in for a pickled numpy array: it keeps the state that it is given and runs nothing."""
-
-    def __setstate__(self, state):
-        self.state = state
-
-    def values(self) -> np.ndarray:
-        """The pickled uint8 array. Raises ValueError or TypeError for any other."""
-        _, shape, dtype, fortran, content = self.state
-        if not isinstance(dtype, _Dtype) or dtype.kind not in ("u1", "uint8") or fortran:
-            raise ValueError("its images are not bytes in C order")
-        content = content.encode("latin1") if isinstance(content, str) else content
-        return np.frombuffer(content, dtype=np.uint8).reshape(shape)
-
-
-class _Dtype:
-    """Stands in for a pickled numpy.dtype."""
-
-    def __init__(self, kind, *_):
-        self.kind = kind
-
-    def __setstate__(self, state):
-        pass
-
-
 class _NoCode(pickle.Unpickler):
-    """Unpickles lists, dicts, strings and numbers. The three names of a pickled array become stand-ins;
-    no other is looked up."""
+    """Unpickles lists, dicts, strings, numbers and numpy's arrays; no other name is looked up."""
 
-    STAND_INS = {
-        **{(f"numpy.{core}.multiarray", "_reconstruct"): lambda *_: _Array() for core in ("core", "_core")},
-        ("numpy", "ndarray"): _Array,
-        ("numpy", "dtype"): _Dtype,
+    KNOWN = {
+        **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
     }
 
     def find_class(self, module: str, name: str):
-        if (module, name) in self.STAND_INS:
-            return self.STAND_INS[module, name]
+        if (module, name) in self.KNOWN:
+            return self.KNOWN[module, name]
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch of images needs")
 
 
@@ -173,9 +242,11 @@ def read_cifar(
     try:
         classes = tuple(str(name) for name in batches.pop(members[meta])[f"{kind}label_names"])
         ordered = [batches[members[name]] for name in (*train, test)]
-        pixels = [batch["data"].values().reshape(-1, 3, 32, 32) for batch in ordered]
+        pixels = [batch["data"].reshape(-1, 3, 32, 32) for batch in ordered]
         labels = [np.array(batch[f"{kind}labels"], dtype=np.int64) for batch in ordered]
         sizes = [len(part) for part in labels]
+        if any(part.dtype != np.uint8 for part in pixels):
+            raise ValueError("its images are not bytes")
         if sizes != [len(part) for part in pixels] or not all(p.min() >= 0 and p.max() < len(classes) for p in labels):
             raise ValueError("images and labels do not fit")
     except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -55,6 +55,21 @@ def split_clients(
     return parts
 
 
+def official_halves(clients: Sequence[np.ndarray], is_test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Every client's (training, test) part as the data set has them; is_test: bool [n], of the whole data set.
+
+    Raises BadValue where a client has none of one of them.
+    """
+    halves = [(own[~is_test[own]], own[is_test[own]]) for own in clients]
+    for i, (train, test) in enumerate(halves):
+        if not (len(train) and len(test)):
+            raise BadValue(
+                f"test_part = 'official' is not accepted: of client {i}'s samples {len(train)} are in the official "
+                f"training part and {len(test)} in the test part; expected at least one in each, or test_part = 'drawn'"
+            )
+    return halves
+
+
 def some_of_each(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     """`count` samples of a data set, every class with its share (rounded, the largest remainders up): sorted int64
     indices.
@@ -91,7 +106,7 @@ def split_client(
     check_split(test_fraction)
     if len(indices) < 2:
         raise BadValue(
-            f"client {client} has {len(indices)} sample(s); a train/test split needs at least 2 (raise min_size)"
+            f"client {client} has {len(indices)} sample(s); a train/test split needs at least 2; use fewer clients"
         )
     return _cut(indices, test_fraction, rng(seed, "split", client), labels)
 
@@ -103,7 +118,7 @@ def carve_validation(
     require(0 < val_fraction < 1, "val_fraction", val_fraction, "a number between 0 and 1, both excluded")
     if len(train) < 2:
         raise BadValue(
-            f"client {client} has {len(train)} training sample(s); a validation part needs at least 2 (raise min_size)"
+            f"client {client} has {len(train)} training sample(s); a validation part needs 2; use fewer clients"
         )
     return _cut(train, val_fraction, rng(seed, "validation", client), labels)
 

@@ -239,4 +239,4 @@ def pick(name: str, device: torch.device, samples: int = 0, cores: int = 1) -> t
         return "vmap", "a GPU is kept busy by many clients at once"
     if cores > 1 and samples >= WORTH_WORKERS:
         return "process", f"one run alone on {cores} cores, {samples:,} samples to train on"
-    return "serial", "short, or runs side by side already use the cores"
+    return "serial", "a short run, or parallel runs already use the cores"

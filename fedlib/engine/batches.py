@@ -12,14 +12,14 @@ from fedlib.base.draws import rng
 from fedlib.base.errors import require
 from fedlib.data.batch import Batch, StoredImages
 from fedlib.data.datasets import Dataset
-from fedlib.privacy.noise import Mechanism, poisson_batches
+from fedlib.privacy.noise import Mechanism, Stated, poisson_batches
 
 SCAN_BATCH = 512  # rows of a batch where nothing is trained
 KEPT = 2**26  # most numbers of one client's scaled images that are kept from one epoch to the next
 TRAIN, EVALUATE, SURVEY = 0, 1, 2  # what a client's turn is for: the first number of its draws
 
 
-class Source:
+class DeviceData:
     """The whole data set on one device; a batch is an index look-up, scaled to [0, 1] where it holds bytes, and
     standardised per channel on the fly. With pixels = "reference" bytes are standardised as they are, 0 to 255, with
     the statistics of the scaled ones, as pFedSim's reference code does: inputs of CIFAR-10 have a mean of about 600
@@ -42,7 +42,7 @@ class Source:
         self.shift = (-mean / std).to(device, dtype)
 
     def __reduce__(self):
-        return Source, (self.dataset, self.device, self.dtype, self.pixels)
+        return DeviceData, (self.dataset, self.device, self.dtype, self.pixels)
 
     def batch(self, index: Tensor, mask: Tensor | None = None) -> Batch:
         """The samples `index` int64 [B] as a Batch. One without padding holds bytes, where they lie well for that,
@@ -79,11 +79,12 @@ class ClientTurn:
     """One client's turn to compute: its samples by part ("train", "test"), the run's training settings,
     the name of its draws."""
 
-    source: Source
+    source: DeviceData
     training: Training
     parts: dict[str, np.ndarray]
     draw: tuple[int, ...]  # (purpose, round, client)
     group: str = ""  # clients of different groups are never stacked together
+    stated: Stated = Stated(0)  # what the method says of its gradients, where these are private
 
     def plan(
         self, phase: int, epochs: int, steps: int | None = None, together: int = 1
@@ -124,6 +125,11 @@ class ClientTurn:
     def private(self) -> bool:
         """Whether this turn's steps are DP-SGD."""
         return self.training.privacy.in_steps and self.draw[0] == TRAIN
+
+    @property
+    def stated_steps(self) -> int:
+        """The most private steps of this turn."""
+        return self.stated.passes * -(-len(self.parts["train"]) // self.training.batch_size)
 
     @property
     def expected_batch(self) -> float:

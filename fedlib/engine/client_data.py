@@ -1,6 +1,6 @@
 """The paper's "for each minibatch": one client's data, in a plain form and in a form for clients stacked under vmap.
 
-Time is booked on a clock, seconds by purpose: "data" (which samples, look-up, scaling) and "step" (everything else in a
+Seconds are kept by purpose: "data" (which samples, look-up, scaling) and "step" (everything else in a
 pass). On a GPU, where work is only queued, both are the time it takes to queue it.
 """
 
@@ -21,10 +21,10 @@ from torch import Tensor
 
 from fedlib.base import devices, tree
 from fedlib.data.batch import Batch
-from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn, Source
+from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn, DeviceData
 from fedlib.engine.cuda_graph import repeated
 from fedlib.models import Model
-from fedlib.privacy.noise import PrivateBatch, PrivateGradient, other_gradient
+from fedlib.privacy.noise import PrivateBatch, PrivateGradient, more_than_stated, other_gradient
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def drawers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="noise")
 
 
-def drawn(generators: Sequence[np.random.Generator], count: int, source: Source) -> Tensor:
+def drawn(generators: Sequence[np.random.Generator], count: int, source: DeviceData) -> Tensor:
     """Standard normal numbers [generators, count], on the source's device. A GPU fetches them from pinned memory, and
     nobody waits for it."""
     gpu = devices.is_gpu(source.device)
@@ -48,7 +48,8 @@ class Differentiating:
 
     protects = False  # whether steps are to be private
     private: PrivateGradient | None = None  # of the step that is being taken, where it is to be private
-    asked = False  # whether it was
+    asked = 0  # how often it was
+    steps = 0  # private ones so far, by client
 
     @property
     def differentiate(self) -> Callable:
@@ -57,19 +58,37 @@ class Differentiating:
     def _differentiate(self, model, loss, theta, part, batch):
         if self.private is None:
             return model.differentiate(loss, theta, part, batch)
-        self.asked = True
+        self.asked += 1
         return self.private(model, loss, theta, part, batch)
 
     def private_step(self, private: PrivateGradient, step: Callable, state, *batches: Batch):
-        """step(state, *batches) with `private` as the gradient. Raises BadValue where the step takes another one."""
-        self.private, self.asked = private, False
+        """step(state, *batches) with `private` as the gradient. Raises BadValue where the step takes another one, or
+        more than stated."""
+        self.private, self.asked = private, 0
         try:
             state = step(state, *(PrivateBatch(batch.images, batch.y, batch.mask, batch.noise) for batch in batches))
         finally:
             self.private = None
         if not self.asked:
             raise other_gradient()
+        self.stated.check(self.asked)
         return state
+
+    def book_steps(self, turns: Sequence[ClientTurn], plans: Sequence[list], together: int) -> None:
+        """Raise BadValue where steps that are to be private are more than the method states, or mix minibatches."""
+        if not self.protects:
+            return
+        if together > 1:
+            raise other_gradient()
+        self.steps = self.steps + np.array([len(plan) for plan in plans])
+        for turn, steps in zip(turns, self.steps):
+            if steps > turn.stated_steps:
+                raise more_than_stated(f"{steps} steps, {turn.stated_steps} are stated (`passes`)")
+
+    def book_reading(self, what: str) -> None:
+        """Raise BadValue where training records that are to be protected are read, and the method does not say so."""
+        if self.protects and not self.stated.unprotected:
+            raise more_than_stated(f"it reads {what} without noise and does not state it (`unprotected`)")
 
 
 class PlainData(Differentiating):
@@ -80,15 +99,18 @@ class PlainData(Differentiating):
         self.local_epochs, self.lr = turn.training.local_epochs, turn.training.lr
         self.num_samples, self.phase, self.kept = len(turn.parts["train"]), 0, None
         self.group, self.device, self.protects = turn.group, turn.source.device, turn.private
+        self.stated = turn.stated
 
     @property
     def class_counts(self) -> Tensor:
+        self.book_reading("class counts")
         return self.turn.class_counts.to(self.turn.source.device)
 
     def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
         start = time.perf_counter()
         epochs = self.local_epochs if epochs is None else epochs
         plan = self.turn.plan(self.phase, epochs, steps, together)
+        self.book_steps([self.turn], [plan], together)
         noises = self.turn.noise(self.phase, plan, noise)
         private = functools.partial(self._private_gradient, self.phase) if self.protects else None
         self.phase += 1
@@ -96,6 +118,8 @@ class PlainData(Differentiating):
         return self._run(step, state, plan, noises, look_up, start, self.watch, private)
 
     def scan(self, step, state, part: str = "train"):
+        if part == "train":
+            self.book_reading("training records")
         start, indices = time.perf_counter(), self.turn.parts[part]
         plan = [(index,) for index in np.split(indices, range(SCAN_BATCH, len(indices), SCAN_BATCH))]
         return self._run(step, state, plan, [(None,)] * len(plan), self.turn.source.batch, start)
@@ -156,6 +180,7 @@ class StackedData(Differentiating):
         training = turns[0].training
         self.local_epochs, self.lr, self.batch_size = training.local_epochs, training.lr, training.batch_size
         self.phase, self.group, self.device, self.protects = 0, turns[0].group, slot.device, turns[0].private
+        self.stated = turns[0].stated
 
     @property
     def num_samples(self) -> Tensor:
@@ -163,12 +188,14 @@ class StackedData(Differentiating):
 
     @property
     def class_counts(self) -> Tensor:
+        self.book_reading("class counts")
         return self._mine(torch.stack([turn.class_counts for turn in self.turns]))
 
     def fold(self, step, state, epochs=None, *, steps=None, together: int = 1, noise: int = 0):
         start = time.perf_counter()
         epochs = self.local_epochs if epochs is None else epochs
         plans = [turn.plan(self.phase, epochs, steps, together) for turn in self.turns]
+        self.book_steps(self.turns, plans, together)
         noises = [turn.noise(self.phase, plan, noise) for turn, plan in zip(self.turns, plans)]
         own = [turn.parts["train"] for turn in self.turns]
         plans = [[tuple(mine[rows] for rows in batches) for batches in plan] for mine, plan in zip(own, plans)]
@@ -181,6 +208,8 @@ class StackedData(Differentiating):
         return self._run(step, state, plans, width, together, start, noises if noise and any(plans) else None, private)
 
     def scan(self, step, state, part: str = "train"):
+        if part == "train":
+            self.book_reading("training records")
         start, own = time.perf_counter(), [turn.parts[part] for turn in self.turns]
         plans = [[(rows,) for rows in np.split(mine, range(SCAN_BATCH, len(mine), SCAN_BATCH))] for mine in own]
         return self._run(step, state, plans, min(SCAN_BATCH, max(map(len, own))), 1, start)
@@ -194,10 +223,12 @@ class StackedData(Differentiating):
         return PrivateGradient(self.turns[0].training.privacy, size, normal)
 
     def _run(self, step, state, plans, width: int, together: int, start: float, noises=None, private=None):
-        index, real = map(self._mine, padded(plans, width, together))  # [S, together, B], for all steps at once
-        source, noise = self.turns[0].source, None
+        shape, source, noise = (max(map(len, plans), default=0), together, width), self.turns[0].source, None
+        table = filled(plans, shape, -1)
+        index, real = (self._mine(torch.from_numpy(each)) for each in (table.clip(0), table >= 0))  # for all steps
         if noises is not None:
-            noise = self._mine(torch.from_numpy(stacked_noise(noises, index.shape))).to(source.dtype)
+            numbers = next(batch.shape[1] for plan in noises for batches in plan for batch in batches)
+            noise = self._mine(torch.from_numpy(filled(noises, (*shape, numbers), 0.0))).to(source.dtype)
         lengths = self._mine(torch.tensor([len(plan) for plan in plans]))
         ready = time.perf_counter()
         self.clock["data"] += ready - start
@@ -224,24 +255,11 @@ class StackedData(Differentiating):
         return table.to(self.slot.device).index_select(0, self.slot.reshape(1))[0]
 
 
-def padded(plans: list[list[tuple[np.ndarray, ...]]], width: int, together: int = 1) -> tuple[Tensor, Tensor]:
-    """Plans of K clients -> sample indices int64 [K, S, together, B] and real rows bool of that shape,
-    S the most steps."""
-    steps = max((len(plan) for plan in plans), default=0)
-    index = np.zeros((len(plans), steps, together, width), dtype=np.int64)
-    real = np.zeros(index.shape, dtype=bool)
+def filled(plans: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, ...], value: float) -> np.ndarray:
+    """What K clients' plans hold for minibatches, [K, *shape]; shape: (S, together, B, ...), S the most steps; `value`
+    where there is nothing."""
+    table = np.full((len(plans), *shape), value)
     for k, plan in enumerate(plans):
-        for s, batches in enumerate(plan):
-            for g, batch in enumerate(batches):
-                index[k, s, g, : len(batch)], real[k, s, g, : len(batch)] = batch, True
-    return torch.from_numpy(index), torch.from_numpy(real)
-
-
-def stacked_noise(noises: list[list[tuple[np.ndarray, ...]]], shape: tuple[int, ...]) -> np.ndarray:
-    """Noise of K clients' minibatches, padded with zeros: [K, S, together, B, numbers]; shape: (S, together, B)."""
-    numbers = next(batch.shape[1] for plan in noises for batches in plan for batch in batches)
-    table = np.zeros((len(noises), *shape, numbers))
-    for k, plan in enumerate(noises):
         for s, batches in enumerate(plan):
             for g, batch in enumerate(batches):
                 table[k, s, g, : len(batch)] = batch

@@ -5,6 +5,7 @@
 | glob, recv, agg | what the client would hold after the next download: one for all, shared and own part, own mixture |
 | post | the model as it left the client's most recent local training (what it started from, if it never trained) |
 | ft(k) | a copy of glob/recv/agg after k epochs on the client's training data |
+| glob+bn, recv+bn, agg+bn, post+bn | the same, with batch-norm statistics of the client's training data |
 
 At glob the models differ only by the running statistics that clients keep.
 """
@@ -25,13 +26,14 @@ from fedlib.engine.batches import EVALUATE, ClientTurn
 from fedlib.engine.setup import Run
 from fedlib.engine.state import State
 from fedlib.models import Model
+from fedlib.spec import RECOMPUTED
 
 CHUNK = 64  # clients whose models are held at a time
 
 
 def record(run: Run, state: State) -> None:
     """Evaluate all clients now, at the spec's points or the method's own, and append to the history."""
-    with state.booked("evaluate"):
+    with state.timed("evaluate"):
         for point in run.points(state):
             correct, loss = map(torch.from_numpy, evaluate(run, state, point))
             state.history.append({"round": state.round, "point": point, "correct": correct, "loss": loss})
@@ -63,11 +65,12 @@ def chunks(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple
     first, messages, own states.
 
     A client that keeps its batch-norm statistics (by the run's policy, or because its method says so) but never trained
-    has none yet: they are computed by one pass over its training data.
+    has none yet: they are computed by one pass over its training data, as all are at points that end in RECOMPUTED.
     """
-    trained = state.trained.numpy()
+    anew = point.endswith(RECOMPUTED)
+    trained = state.trained.numpy() & (not anew)
     own = any(name in run.work.model.running for name, _ in tree.leaves(state.clients))
-    fresh = ~trained if run.transport.keeps_stats or own else np.zeros_like(trained)
+    fresh = ~trained if run.transport.keeps_stats or own or anew else np.zeros_like(trained)
     for group in (np.flatnonzero(~fresh), np.flatnonzero(fresh)):
         group = group[group >= first]
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
@@ -80,7 +83,7 @@ def chunks(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple
 def evaluated_messages(run: Run, state: State, point: str, ids: Sequence[int]) -> Any:
     """What `personal_model` starts from: the next download, or for `post` the last upload. Stacked."""
     method = run.acting(state)
-    if point != "post":
+    if point.removesuffix(RECOMPUTED) != "post":
         return method.messages(state.server, ids)
     if method.stored_upload is not None:
         return tree.stack([method.stored_upload(state.server, int(i)) for i in ids])
@@ -105,7 +108,7 @@ def tested(
 
 
 def personal(method: Algorithm, point: str, fresh: bool, model: Model, message, client, data: ClientData) -> dict:
-    """theta of one client as it is tested at `point`, fine-tuning included; fresh: with statistics of its own data."""
+    """theta of one client evaluated at `point`, fine-tuning included; fresh: with statistics of its own data."""
     if is_generic(method, point):
         theta = method.generic_model(model, message)
     else:
@@ -117,8 +120,8 @@ def personal(method: Algorithm, point: str, fresh: bool, model: Model, message, 
 
 
 def is_generic(method: Algorithm, point: str) -> bool:
-    """Whether what is tested at `point` is one model for all, while the method's `personal_model` is not."""
-    return point == "glob" and method.generic_model is not None
+    """Whether what is evaluated at `point` is the single global model, while the method's `personal_model` is not."""
+    return point.removesuffix(RECOMPUTED) == "glob" and method.generic_model is not None
 
 
 def with_fresh_stats(method: Algorithm, model: Model, theta: dict, data: ClientData) -> dict:

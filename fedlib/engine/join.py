@@ -29,7 +29,7 @@ from torch import Tensor
 from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
 from fedlib.engine.evaluate import evaluate, personal_models
-from fedlib.engine.rounds import play_round
+from fedlib.engine.rounds import run_round
 from fedlib.engine.setup import Run, first_state
 from fedlib.engine.state import State
 
@@ -47,7 +47,7 @@ def join(runs: Sequence[Run], states: Sequence[State]) -> None:
     if ended and whole[0].spec.join_epochs:
         for run, copy in zip(whole, copies):
             measure_statistics(run, copy)
-        play_round(whole, copies, members[0].round + 1, newcomers)
+        run_round(whole, copies, members[0].round + 1, newcomers)
         for run, state, copy in zip(whole, members, copies):
             if not copy.diverged:
                 note(run, state, copy, "after")
@@ -61,7 +61,7 @@ def newcomers(run: Run, t: int) -> np.ndarray:
 def note(run: Run, state: State, copy: State, when: str) -> None:
     """Test the newcomers of `copy` "before" or "after" they have joined, and append it to the tests in `state`."""
     first, points = run.spec.num_members, (points_before if when == "before" else points_after)
-    with state.booked("evaluate"):
+    with state.timed("evaluate"):
         for point in points(run.acting(copy), run.points(copy)):
             correct, loss = (torch.from_numpy(part[first:]) for part in evaluate(run, copy, point, first))
             state.newcomers.append({"when": when, "point": point, "correct": correct, "loss": loss})
@@ -70,7 +70,7 @@ def note(run: Run, state: State, copy: State, when: str) -> None:
 def points_before(method: Algorithm, here: Sequence[str]) -> list[str]:
     """Where newcomers are tested as they come; here: the run's evaluation points."""
     received = [point for point in ("recv", "agg") if point in method.points]
-    return list(dict.fromkeys([*(point for point in here if point != "post"), *received])) or ["post"]
+    return list(dict.fromkeys([*(point for point in here if not point.startswith("post")), *received])) or ["post"]
 
 
 def points_after(method: Algorithm, here: Sequence[str]) -> list[str]:
@@ -112,7 +112,7 @@ def at_same_phase(whole: Run, state: State) -> State:
     if not fresh.warming_up or state.warming_up:
         return fresh
     server = with_room(state.warmed, fresh.server, whole)
-    server, clients = whole.method.take_over(whole.work.model, whole.setting, server, fresh.clients, None)
+    server, clients = whole.method.switch_phase(whole.work.model, whole.setting, server, fresh.clients, None)
     return replace(fresh, server=server, clients=clients, warming_up=False)
 
 

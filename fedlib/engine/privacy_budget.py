@@ -2,48 +2,81 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, inf, sqrt
 
 import numpy as np
 
+from fedlib.algorithms.api import Algorithm
 from fedlib.base import draws
 from fedlib.data import load
 from fedlib.data.partition import SCHEMES
 from fedlib.data.split import cut_size
 from fedlib.privacy.accounting import epsilon
+from fedlib.privacy.noise import Stated, stated_by
 from fedlib.spec import RunSpec
 
 
 def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp", samples: np.ndarray | None = None) -> np.ndarray:
     """ε of every member of a run, float64 [N], for what it releases in the rounds in which it takes part, else 0.
 
-    record: E ⌈N_i/B⌉ steps a round at rate min(1, B/N_i), the steps of a method that goes E times through the data.
-    client: one release a round, `exact`. Clients' ε are those of an observer who knows who takes part. Without noise or
-    without clipping all are ∞. δ: as in `epsilon`. samples: int [N], all samples of every member, as a finished run has
-    them; None: the data set is loaded and divided for them. Raises BadValue as `epsilon`, and as loading and dividing
-    the data does.
+    record: the steps that the method states (`Algorithm.passes`), at rate min(1, B/N_i); k gradients of the same
+    minibatch are one step with σ/√k. client: one release a round, `exact`. Clients' ε are those of an observer who
+    knows who takes part and how many samples they have. Without noise or without clipping all are ∞, and so they are
+    where `not_protected` says why. δ: as in `epsilon`. samples: int [N], all samples of every member, as a finished run
+    has them; None: the data set is loaded and divided for them. Raises BadValue as `epsilon`, as loading and dividing
+    the data does, and for record noise in a method that does not state its steps.
     """
-    N, mechanism = spec.num_members, spec.mechanism
-    takes_part = np.zeros(N, dtype=int)
-    for t in range(1, spec.rounds + 1):
-        takes_part[draws.participants(spec.seed, t, N, spec.join_ratio)] += 1
-    if mechanism.kind not in ("record", "client") or mechanism.sigma == 0:
-        return np.where(takes_part > 0, inf, 0.0)
+    mechanism, takes_part = spec.mechanism, _takes_part(spec)
+    if mechanism.kind == "record":
+        gradients = max(each.gradients for each in _stated(spec))
+    if mechanism.kind not in ("record", "client") or mechanism.sigma == 0 or not_protected(spec):
+        return np.where(takes_part.any(0), inf, 0.0)
     if mechanism.kind == "client":
-        return np.array([epsilon(mechanism.sigma, 1, int(count), delta, "exact") for count in takes_part])
+        return np.array([epsilon(mechanism.sigma, 1, int(count), delta, "exact") for count in takes_part.sum(0)])
     known: dict[tuple, float] = {}
-    sizes = _training_sizes(spec, samples)
-    for key in zip(sizes, takes_part.tolist()):
-        size, count = key
-        if key not in known:
-            steps = count * spec.local_epochs * ceil(size / spec.batch_size)
-            known[key] = epsilon(mechanism.sigma, min(1.0, spec.batch_size / max(1, size)), steps, delta, bound)
-    return np.array([known[key] for key in zip(sizes, takes_part.tolist())])
+    keys = list(zip(_training_sizes(spec, samples), _passes(spec).tolist()))
+    for size, passes in keys:
+        if (size, passes) not in known:
+            rate, steps = min(1.0, spec.batch_size / max(1, size)), passes * ceil(size / spec.batch_size)
+            known[size, passes] = epsilon(mechanism.sigma / sqrt(gradients), rate, steps, delta, bound)
+    return np.array([known[key] for key in keys])
+
+
+def not_protected(spec: RunSpec) -> str:
+    """Why a run with clipping and noise has no finite ε, in words; "" where it has one, or is without noise."""
+    if not spec.mechanism.sigma or spec.privacy not in ("record", "client"):
+        return ""
+    return next((method.unprotected for method in _methods(spec) if method.unprotected), "")
+
+
+def _methods(spec: RunSpec) -> list[Algorithm]:
+    """Whose rounds they are, from round 1 on."""
+    own, (first, last) = spec.algorithm, spec.warm_up
+    return [first if t <= last else own for t in range(1, spec.rounds + 1)]
+
+
+def _stated(spec: RunSpec) -> list[Stated]:
+    """What these say of their rounds."""
+    rounds = enumerate(_methods(spec), 1)
+    return [stated_by(method, spec.rounds, t, spec.local_epochs) for t, method in rounds]
+
+
+def _takes_part(spec: RunSpec) -> np.ndarray:
+    """Which members take part in which rounds, bool [T, N]."""
+    there = np.zeros((spec.rounds, spec.num_members), dtype=bool)
+    for t, row in enumerate(there, 1):
+        row[draws.participants(spec.seed, t, len(row), spec.join_ratio)] = True
+    return there
+
+
+def _passes(spec: RunSpec) -> np.ndarray:
+    """Passes of every member through its training samples in all rounds, int64 [N]."""
+    return np.array([each.passes for each in _stated(spec)]) @ _takes_part(spec)
 
 
 def _training_sizes(spec: RunSpec, samples: np.ndarray | None) -> list[int]:
     """Training samples of every member."""
-    if samples is None or SCHEMES[spec.scheme].halves:
+    if samples is None or SCHEMES[spec.scheme].halves or spec.test_part == "official":
         parts = spec.divide(load(spec.dataset))[1]
         return [len(parts[i]["train"]) for i in spec.arrival[: spec.num_members]]
     left = [int(n) - cut_size(int(n), spec.test_fraction) for n in samples]

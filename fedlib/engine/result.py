@@ -135,12 +135,8 @@ def finished(run: Run, state: State, measures: dict[str, np.ndarray]) -> RunResu
             for direction, floats in state.floats.items()
             if floats or direction != "once"
         },
-        seconds={
-            **seconds,
-            "per_sample": (state.seconds["data"] + state.seconds["step"]) / max(state.samples, 1),
-        },
-        provenance=provenance(run.device, run.backend.name)
-        | {"step": run.backend.model.step_used, "shared_rounds": state.shared_rounds},
+        seconds={**seconds, "per_sample": (state.seconds["data"] + state.seconds["step"]) / max(state.samples, 1)},
+        provenance=provenance(run.device, run.backend.name) | {"step": run.backend.model.step_used},
         arrays={
             **{array_name(point, headline): correct for point, correct in final.items()},
             "tests": run.tests,

@@ -44,7 +44,7 @@ class Round:
     arrived: dict[str, Any] | None = None  # uploads as the server gets them: without statistics that stay, with noise
 
 
-def play_round(
+def run_round(
     runs: Sequence[Run], states: Sequence[State], t: int, who: Callable[[Run, int], np.ndarray] | None = None
 ) -> list[Round | None]:
     """Round t of all runs, up to the server's update, everyone's clients trained at once; changes `states`.
@@ -75,7 +75,7 @@ def sample(run: Run, t: int) -> np.ndarray:
 
 def download(run: Run, state: State, t: int, ids: np.ndarray) -> Round:
     """Round t up to what the participants receive, and what they own."""
-    with state.booked("server"):
+    with state.timed("server"):
         method = run.acting(state)
         messages = method.messages(state.server, ids)
         down = travelled(run, method.floats_down, messages, len(ids))
@@ -128,7 +128,7 @@ def check_finite(run: Run, method: Algorithm, seen: Round) -> None:
 
 def upload(run: Run, state: State, seen: Round) -> Round:
     """The round with what arrives at the server; what the participants keep is kept. Raises Diverged."""
-    with state.booked("server"):
+    with state.timed("server"):
         method, ids = run.acting(state), seen.ids
         check_finite(run, method, seen)
         arrived, stats = run.transport.sent(seen.uploads)
@@ -156,19 +156,19 @@ def released(run: Run, state: State, seen: Round, uploads: Any) -> Any:
 
 def aggregate(run: Run, state: State, seen: Round) -> None:
     """The server's update; with it the round is done."""
-    with state.booked("server"):
+    with state.timed("server"):
         n = run.sizes[seen.ids]
         state.server = run.acting(state).server_update(state.server, seen.ids, seen.arrived, n)
         state.trained[seen.ids] = True
         state.round = seen.t
 
 
-def take_over(run: Run, state: State) -> None:
+def switch_phase(run: Run, state: State) -> None:
     """At the end of the warm-up, unless the run ends with it: the run's own method continues from its state."""
     if state.warming_up and state.round == run.warm_up[1] < run.spec.rounds:
         state.warmed = state.server if run.joined else None
         reports = survey(run, state) if run.method.survey is not None else None
-        state.server, state.clients = run.method.take_over(
+        state.server, state.clients = run.method.switch_phase(
             run.work.model, run.setting, state.server, state.clients, reports
         )
         state.warming_up = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,18 +11,19 @@ import numpy as np
 import torch
 
 from fedlib.algorithms.api import Algorithm, Setting
-from fedlib.base import devices, tree
+from fedlib.base import devices, draws, tree
 from fedlib.base.errors import BadValue, require
 from fedlib.data import Partition, load
 from fedlib.data.batch import Batch
 from fedlib.engine import backends
-from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, Source, Training
+from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, DeviceData, Training
 from fedlib.engine.client_data import PlainData
+from fedlib.engine.privacy_budget import not_protected
 from fedlib.engine.state import State
 from fedlib.engine.transport import Transport
 from fedlib.models import Model, build
 from fedlib.privacy import noise
-from fedlib.spec import RunSpec
+from fedlib.spec import RECOMPUTED, RunSpec
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32, "bf16": torch.float32}
 
@@ -31,7 +33,7 @@ class Workload:
     """The model, the data on its device, the local training settings, and who owns what."""
 
     model: Model
-    source: Source
+    source: DeviceData
     training: Training
     parts: Sequence[dict[str, np.ndarray]]  # per client: sample indices by part ("train", "test", maybe "val")
 
@@ -61,10 +63,14 @@ class Run:
 
     def turn(self, client: int, purpose: int, round: int) -> ClientTurn:
         """What a backend needs to compute with one client."""
-        group = self.groups[client] if self.groups else ""
-        return ClientTurn(
-            self.work.source, self.work.training, self.work.parts[client], (purpose, round, client), group
-        )
+        group, work = self.groups[client] if self.groups else "", self.work
+        turn = ClientTurn(work.source, work.training, work.parts[client], (purpose, round, client), group)
+        return replace(turn, stated=self.stated(round)) if turn.private else turn
+
+    def stated(self, t: int) -> noise.Stated:
+        """What the method of round t says of its noisy gradients. Raises BadValue if it says nothing."""
+        method = self.warm_up[0] if t <= self.warm_up[1] else self.method
+        return noise.stated_by(method, self.spec.rounds, t, self.work.training.local_epochs)
 
     def data_of(self, client: int, **parts: np.ndarray) -> PlainData:
         """One client's data, to look at outside of training; parts: sample indices in place of its own."""
@@ -91,12 +97,8 @@ def set_up_together(
     specs: Sequence[RunSpec], backend: str, device: str, workers: int | None = None, step: str = "auto"
 ) -> list[Run]:
     """Runs that share a backend and the data on their device."""
-    require(
-        len({spec.but(seed=0, partition_seed=0).id for spec in specs}) == 1,
-        "specs",
-        [spec.label for spec in specs],
-        "runs that differ in seed and partition_seed only",
-    )
+    alike = len({spec.but(seed=0, partition_seed=0).id for spec in specs}) == 1
+    require(alike, "specs", [spec.label for spec in specs], "runs that differ in seed and partition_seed only")
     first = set_up(specs[0], backend, device, workers, step=step)
     return [first, *(set_up(spec, backend, device, workers, beside=first, step=step) for spec in specs[1:])]
 
@@ -127,9 +129,12 @@ def set_up(
     if spec.mechanism.in_steps:
         noise.check_model(model)
     smallest = 2 if model.norms else 1
-    source = beside.work.source if beside else Source(dataset, where, dtype, spec.pixels)
+    source = beside.work.source if beside else DeviceData(dataset, where, dtype, spec.pixels)
     each = (spec.local_epochs, spec.batch_size, spec.lr, spec.seed)
     training = Training(*each, smallest, spec.mechanism, spec.batch_order)
+    for point in spec.eval_points:
+        known = bool(model.running) or not point.endswith(RECOMPUTED)
+        require(known, "eval_points", point, f"a point without {RECOMPUTED}, for {spec.model} has no batch norm")
     method = spec.algorithm
     for name in method.siblings:
         model.sibling(name)
@@ -151,10 +156,43 @@ def set_up(
         data_checksum=dataset.sha256,
         groups=method.groups(setting),
     )
+    check_privacy(run)
+    check_steps(run)
     if not spec.unseen:
         return run
     joining = replace(run.work, training=replace(training, local_epochs=spec.join_epochs))
     return replace(without_newcomers(run), joined=replace(run, work=joining))
+
+
+def check_privacy(run: Run) -> None:
+    """Raise BadValue for a method that does not state its noisy gradients; warn where there is no finite ε for it."""
+    spec = run.spec
+    if spec.mechanism.in_steps:
+        run.stated(1), run.stated(spec.rounds)
+    if reason := not_protected(spec):
+        warnings.warn(f"privacy = {spec.privacy!r} gives {spec.method} no finite epsilon: {reason}", stacklevel=3)
+
+
+def check_steps(run: Run) -> None:
+    """Raise BadValue for a run in which nobody who takes part, or less than half of the members, or its method, takes a
+    training step; warn of fewer such clients."""
+    spec, training, N = run.spec, run.work.training, run.spec.num_members
+    trains = np.minimum(run.sizes, training.batch_size) >= training.min_batch
+    rounds, idle = range(1, spec.rounds + 1), np.flatnonzero(~trains)
+    some = ", ".join(f"client {i}: {run.sizes[i]}" for i in idle[:5]) + (", ..." if len(idle) > 5 else "")
+    why = f"{len(idle)} of {spec.num_clients} clients have no minibatch of {training.min_batch} or more samples to "
+    why += f"train on ({some}; batch_size = {training.batch_size})"
+    taking_part = (draws.participants(spec.seed, t, N, spec.join_ratio) for t in rounds)
+    if trains[:N].mean() < 0.5 or not any(trains[ids].any() for ids in taking_part):
+        advice = "more samples a client" if training.batch_size >= training.min_batch else "a larger batch_size"
+        advice += ", or a model without batch norm" if training.min_batch > 1 else ""
+        raise BadValue(f"{why}: no client, or fewer than half, would train; expected {advice}")
+    if len(idle):
+        warnings.warn(f"{why}; they keep what they have", stacklevel=3)
+    methods = [run.warm_up[0] if t <= run.warm_up[1] else run.method for t in rounds]
+    passes = [method.passes and method.passes(spec.rounds, t, spec.local_epochs) for t, method in zip(rounds, methods)]
+    if not any(each is None or each for each in passes):
+        raise BadValue(f"{spec.method} with {spec.hyper} takes no training step; expected at least one epoch of it")
 
 
 def without_newcomers(run: Run) -> Run:
@@ -187,13 +225,13 @@ def remember_uploads(run: Run, state: State) -> None:
     """Begin to keep every client's last upload, if it is evaluated and the server does not keep it itself."""
     if run.acting(state).stored_upload is not None:
         state.uploads = None
-    elif "post" in run.points(state) and state.uploads is None:
+    elif any(point.startswith("post") for point in run.points(state)) and state.uploads is None:
         messages = run.acting(state).messages(state.server, range(run.setting.num_clients))
         state.uploads = tree.map(torch.clone, messages)
 
 
 def find_device(name: str) -> torch.device:
-    """A torch device by name; "auto" is CUDA if there is one. Raises BadValue if it is not there:
+    """A torch device by name; "auto" is CUDA if there is one. Raises BadValue if it is missing:
     never a silent CPU run."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -203,7 +241,7 @@ def find_device(name: str) -> torch.device:
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise BadValue(
-            f"device = {name!r} is not there; CUDA devices found: {torch.cuda.device_count()}. Accepted here: auto, cpu"
+            f"device = {name!r} is not available; CUDA devices found: {torch.cuda.device_count()}; accepted: auto, cpu"
         )
     if device.type != "cpu" and not devices.is_gpu(device):
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")

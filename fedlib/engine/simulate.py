@@ -14,9 +14,8 @@ from fedlib.engine.checkpoint import group_id, saved_as
 from fedlib.engine.evaluate import record
 from fedlib.engine.join import join, with_newcomers
 from fedlib.engine.result import RunResult, final_measures, finished
-from fedlib.engine.rounds import Round, follow, play_round, take_over
+from fedlib.engine.rounds import Round, follow, run_round, switch_phase
 from fedlib.engine.setup import Run, arithmetic, first_state, set_up, set_up_together
-from fedlib.engine.shared_beginnings import keep_beginning, shared_states
 from fedlib.engine.state import State
 from fedlib.measures import check_packages
 from fedlib.spec import RunSpec
@@ -39,7 +38,6 @@ def simulate_together(
     step: str = "auto",
     progress: Callable[[int], None] | None = None,
     checkpoint_every: float | None = None,
-    milestones: Sequence[int] = (),
     trace: Path | None = None,
     until: float | None = None,
     at_end: Callable[[Run, State], object] | None = None,
@@ -47,14 +45,13 @@ def simulate_together(
     """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
     backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
-    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch, fused
-    or unfold (`fedlib.models.Model`). progress: called with the number of rounds done. checkpoint_every: seconds
-    between checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the
-    numbers of an uninterrupted one. milestones: rounds whose state is kept for other runs that begin alike; where such
-    a state is there it is used (`fedlib.engine.shared_beginnings`). trace: write a PyTorch profiler trace of the second
-    round to this file. until: when to stop, in seconds since 1970: before a round that would probably end later (as
-    long as the longest so far) the state is saved as a checkpoint, if there are any, and OutOfTime is raised. at_end:
-    called with every run that did not diverge and its last state, for example to export the models.
+    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch or
+    fused (`fedlib.models.Model`). progress: called with the number of rounds done. checkpoint_every: seconds between
+    checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of
+    an uninterrupted one. trace: write a PyTorch profiler trace of the second round to this file. until: when to stop,
+    in seconds since 1970: before a round that would probably end later (as long as the longest so far) the state is
+    saved as a checkpoint, if there are any, and OutOfTime is raised. at_end: called with every run that did not diverge
+    and its last state, for example to export the models.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition, and FedlibError where a package
     is not installed that a measure needs.
@@ -70,7 +67,9 @@ def simulate_together(
         checkpoint = None
         if checkpoint_every is not None:
             checkpoint = saved_as(runs[0], group_id(specs), checkpoint_every)
-        states = (checkpoint and checkpoint.load()) or beginning_of(runs)
+        if runs[0].joined:  # what cannot be done after the last round is said now
+            with_newcomers(runs[0].joined, first_state(runs[0]))
+        states = (checkpoint and checkpoint.load()) or [first_state(run) for run in runs]
         first = max(state.round for state in states) + 1
         for t in range(first, specs[0].rounds + 1):
             if all(state.diverged for state in states):
@@ -79,9 +78,7 @@ def simulate_together(
                 progress(t - 1)
             begun = time.monotonic()
             with traced(trace) if trace and t == first + 1 else contextlib.nullcontext():
-                seen = play_round(runs, states, t)
-            if t in milestones:
-                keep_beginning(runs, states)
+                seen = run_round(runs, states, t)
             end_round(runs, states, seen)
             del seen  # whole models: not to be held during the next round
             longest = max(longest, time.monotonic() - begun)
@@ -103,26 +100,12 @@ def simulate_together(
         return [finished(*each) for each in zip(runs, states, measures)]
 
 
-def beginning_of(runs: Sequence[Run]) -> list[State]:
-    """The states before round 1, or those after a beginning that other runs have left."""
-    if runs[0].joined:  # what cannot be done after the last round is said now
-        with_newcomers(runs[0].joined, first_state(runs[0]))
-    states = shared_states(runs)
-    if states is None:
-        return [first_state(run) for run in runs]
-    end_round(runs, states, [None] * len(runs))
-    return states
-
-
 def end_round(runs: Sequence[Run], states: Sequence[State], seen: Sequence[Round | None]) -> None:
     """What follows a round: the change from warm-up to the run's own method, evaluation where it is due, measures, and
-    after the last round the newcomers.
-
-    seen: what travelled, None at the end of a beginning that another run computed.
-    """
+    after the last round the newcomers. seen: what travelled, None for a run that diverged."""
     for run, state, travelled in zip(runs, states, seen):
         if not state.diverged:
-            take_over(run, state)
+            switch_phase(run, state)
             if state.round % run.spec.eval_every == 0 or state.round == run.spec.rounds:
                 record(run, state)
             follow(run, state, travelled)
@@ -145,17 +128,17 @@ def watched(spec: RunSpec) -> Iterator[tuple[Run, State]]:
     yield run, state
     for t in range(1, spec.rounds + 1):
         with arithmetic(spec.precision):
-            end_round([run], [state], play_round([run], [state], t))
+            end_round([run], [state], run_round([run], [state], t))
         yield run, state
 
 
 def watched_round(run: Run, state: State, t: int) -> Round:
     """Round t of a single run, without the evaluation: what travelled in it. Changes `state`. Raises Diverged."""
     with arithmetic(run.spec.precision):
-        (seen,) = play_round([run], [state], t)
+        (seen,) = run_round([run], [state], t)
         if seen is None:
             raise Diverged(*state.diverged)
-        take_over(run, state)
+        switch_phase(run, state)
     return seen
 
 

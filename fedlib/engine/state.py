@@ -26,25 +26,20 @@ class State:
     stats: dict[str, Tensor]  # batch norm's running statistics that stay with the clients, each [N, ...]; see transport
     trained: Tensor  # bool [N], who ever took part
     warming_up: bool  # whether the rounds of another method, which come first, go on
-    uploads: dict[str, Any] | None = (
-        None  # last uploads, leaves [N, ...]; None where the server keeps or nobody tests them
-    )
+    uploads: dict[str, Any] | None = None  # last ones, [N, ...]; None where the server keeps or nobody tests them
     released: dict[str, Tensor] | None = None  # parameters last let out, each [N, ...]; None without noise on uploads
     round: int = 0  # rounds done
     samples: int = 0  # trained on, every epoch counted
     floats: dict[str, int] = field(default_factory=lambda: {"down": 0, "up": 0, "once": 0})  # numbers that travelled
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECONDS, 0.0))  # by purpose
-    history: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # evaluations: round, point, correct int64 [N, C], loss [N]
+    history: list[dict[str, Any]] = field(default_factory=list)  # round, point, correct int64 [N, C], loss [N]
     followed: dict[str, list[Tensor]] = field(default_factory=dict)  # measures of every round, one entry a round
     warmed: dict[str, Any] | None = None  # the server at the end of the warm-up, kept for newcomers
     newcomers: list[dict[str, Any]] = field(default_factory=list)  # their tests: when, point, correct [U, C], loss [U]
     diverged: tuple[int, int, int | None] | None = None  # client, round and step that ended the run
-    shared_rounds: int = 0  # of them, those that another run computed
 
     @contextlib.contextmanager
-    def booked(self, purpose: str) -> Iterator[None]:
+    def timed(self, purpose: str) -> Iterator[None]:
         """Add the time that passes meanwhile to the seconds for this purpose."""
         start = time.monotonic()
         try:

@@ -44,7 +44,7 @@ class Transport:
             return messages
         if training and self.policy == "reset":
             stats = {name: self.theta0[name].expand_as(rows) for name, rows in stats.items()}
-        return _replaced(messages, stats)
+        return tree.replaced(messages, stats)
 
     def before_training(self, clients):
         """Stacked client states as training starts from them:
@@ -52,9 +52,8 @@ class Transport:
         if self.policy != "reset" or not clients:
             return clients
         count = len(next(leaf for _, leaf in tree.leaves(clients)))
-        return _replaced(
-            clients, {name: self.theta0[name].expand(count, *self.theta0[name].shape) for name in self.running}
-        )
+        stats = {name: self.theta0[name].expand(count, *self.theta0[name].shape) for name in self.running}
+        return tree.replaced(clients, stats)
 
     def sent(self, uploads) -> tuple[object, dict[str, Tensor]]:
         """Stacked uploads as the server sees them (statistics blanked to their initial values),
@@ -71,18 +70,4 @@ class Transport:
                     )
                 kept[name] = leaf
         blank = {name: self.theta0[name].expand_as(leaf) for name, leaf in kept.items()}
-        return _replaced(uploads, blank), kept
-
-
-def _replaced(node, new: dict[str, Tensor]):
-    """The tree with every leaf [K, ...] that is called like a new one replaced by it; [K, M, ...], several models each,
-    by M copies."""
-    if isinstance(node, dict):
-        return {k: _expanded(new[k], leaf) if k in new else _replaced(leaf, new) for k, leaf in node.items()}
-    if isinstance(node, tuple):
-        return tuple(_replaced(child, new) for child in node)
-    return node
-
-
-def _expanded(own: Tensor, leaf: Tensor) -> Tensor:
-    return own.unsqueeze(1).expand_as(leaf) if leaf.ndim > own.ndim else own
+        return tree.replaced(uploads, blank), kept

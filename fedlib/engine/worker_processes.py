@@ -17,11 +17,13 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import spawn, util
 from pathlib import Path
 
 import torch
 
 from fedlib.base.errors import FedlibError
+from fedlib.base.files import for_sockets
 
 PATIENCE = 5  # seconds without a result after which it is asked whether a worker is dead
 DEATHS = 3  # so many times in a row may workers die without anything being finished
@@ -36,7 +38,24 @@ def context() -> multiprocessing.context.BaseContext:
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([name for name in PRELOADED if name in sys.modules])
+    usual, tempfile.tempdir = tempfile.gettempdir(), for_sockets()
+    try:
+        util.get_temp_dir()  # makes the one that this process's sockets are in from now on
+    finally:
+        tempfile.tempdir = usual
     return server
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Processes that are started meanwhile do not run the user's script first, which need not be guarded by its
+    `__name__`: what they need of it travels by value (`fedlib.base.carry`)."""
+    whole = spawn.get_preparation_data
+    spawn.get_preparation_data = lambda name: {k: v for k, v in whole(name).items() if not k.startswith("init_main")}
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = whole
 
 
 class WorkerProcesses:
@@ -62,7 +81,8 @@ class WorkerProcesses:
         while left := {key: arguments for key, arguments in jobs.items() if key not in results}:
             before = len(results)
             try:
-                futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
+                with without_main():
+                    futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
                 for future in self._as_completed(futures):
                     key = futures[future]
                     results[key] = future.result()

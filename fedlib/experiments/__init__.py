@@ -12,8 +12,10 @@ import pkgutil
 import re
 from importlib import import_module
 
+import pandas as pd
+
 from fedlib import algorithms
-from fedlib.base.errors import choose
+from fedlib.base.errors import choose, require
 from fedlib.experiments.item import PROFILES, Item, OpenItem
 from fedlib.experiments.paper_numbers import paper_table
 
@@ -27,19 +29,30 @@ def names() -> list[str]:
         if paper.ispkg:
             files = pkgutil.iter_modules([os.path.join(__path__[0], paper.name)])
             found += [f"{paper.name}/{file.name}" for file in files if FILES.fullmatch(file.name)]
-    return sorted(found, key=_reading_order)
+    return sorted(found, key=reading_order)
 
 
-def _reading_order(name: str) -> tuple:
+def reading_order(name: str) -> tuple:
+    """What items are sorted by: figures, tables and notes of a paper, each in the order of their numbers."""
     paper, item = name.split("/")
     number = re.search(r"\d+", item)
     return paper, item == "notes", item.startswith("table"), int(number[0]) if number else 0, item
 
 
+def full_name(name: str) -> str:
+    """The item that is called so, or the only one whose file is, or begins with that word: "table6_rho", "table6".
+    Raises BadValue for none and for several."""
+    files = {item: item.partition("/")[2] for item in names()}
+    found = [item for item, file in files.items() if file == name or file.startswith(f"{name}_")]
+    found = [item for item in found if files[item] == name] or found
+    require(len(found) <= 1, "item", name, f"one of {', '.join(found)}")
+    return found[0] if found else choose("item", name, files)
+
+
 def find(name: str) -> Item:
-    """An item by its name. Raises BadValue for an unknown one."""
-    module = import_module(f"{__name__}.{choose('item', name, names()).replace('/', '.')}")
-    return dataclasses.replace(module.ITEM, name=name)
+    """An item by its name, see `full_name`."""
+    name = full_name(name)
+    return dataclasses.replace(import_module(f"{__name__}.{name.replace('/', '.')}").ITEM, name=name)
 
 
 def about(folder: str) -> tuple[str, str, str]:
@@ -55,35 +68,29 @@ def about(folder: str) -> tuple[str, str, str]:
 
 
 def open_item(name: str, profile: str = "quick", **options) -> OpenItem:
-    """Open an item by name; the environment variable FEDLIB_PROFILE wins. Raises BadValue for unknown names."""
+    """Open an item by name; the environment variable FEDLIB_PROFILE wins. Notebooks then show all columns of a table.
+    Raises BadValue for unknown names."""
+    pd.set_option("display.max_columns", None)
     return OpenItem(find(name), os.environ.get("FEDLIB_PROFILE") or profile, **options)
 
 
-def at_paper_scale(name: str) -> OpenItem | None:
-    """`stored` at the paper's own settings."""
-    return stored(name, "paper")
+def stored(name: str) -> OpenItem | None:
+    """An item at the largest scale that is stored, paper or reduced, without training; prints how many runs are there.
 
-
-def stored(name: str, profile: str) -> OpenItem | None:
-    """An item made of the runs of a profile that are there, without training; prints how many that are.
-
-    None if there are none, or not all and the item needs all. Raises BadValue for unknown names.
+    A scale is stored if all its runs are there, or if results were saved of a part of them; a smaller whole comes
+    before a part. None without any. Notebooks then show all columns of a table. Raises BadValue for unknown names.
     """
-    item = OpenItem(find(name), profile, finished=True)
-    needed, where = len(item.specs), {"paper": "at the paper's settings"}.get(profile, f"of the profile {profile}")
-    print(f"{needed - len(item.missing)} of {needed} runs {where} are here")
-    return item if item.can_be_shown else None
+    pd.set_option("display.max_columns", None)
+    item = find(name)
+    opened = [OpenItem(item, profile, finished=True) for profile in ("paper", "reduced") if profile in item.settings]
+    whole = [one for one in opened if not one.missing]
+    parts = [one for one in opened if one.can_be_shown and (one.root / f"results/{one.place}/{name}.json").exists()]
+    for one in (*whole, *parts):
+        needed = len(one.specs)
+        print(f"{needed - len(one.missing)} of {needed} runs of the profile {one.profile} are here")
+        return one
+    print("nothing larger than digits is stored yet")
+    return None
 
 
-__all__ = [
-    "PROFILES",
-    "Item",
-    "OpenItem",
-    "about",
-    "at_paper_scale",
-    "find",
-    "names",
-    "open_item",
-    "paper_table",
-    "stored",
-]
+__all__ = ["PROFILES", "Item", "OpenItem", "about", "find", "names", "open_item", "paper_table", "stored"]

@@ -9,27 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import by_point, cells, compared, ranks
-from fedlib.analysis.readings import Reading, last_round
-from fedlib.analysis.tables import only
+from fedlib.analysis.readings import Read, Reading, last_round
+from fedlib.analysis.tables import Found, only, why_none
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.spec import RunSpec
 
 EXTRAS = {
-    "points": "At every point that was evaluated, %",
+    "points": "At every evaluation point, %",
     "ranks": "Rank correlation of the methods' order with the paper's",
 }  # captions of tables that every item of this kind has
 
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """A printed table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`; under "rows"
+    """A reported table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`; under "rows"
     what single rows have otherwise, by name); rows: by name the method with its hyper-parameters or fields of the run,
     of the settings; row_of, column_of: where a printed cell belongs (None: nowhere)."""
 
@@ -40,12 +39,13 @@ class AccuracyTable:
     rows: Callable[[dict], dict[str, dict]]
     column_of: Callable[[pd.Series], str | None]
     row_of: Callable[[pd.Series], str | None] = lambda cell: cell["method"]
-    read: Callable[[RunResult, str], list[Reading]] = last_round()  # of a run, for a column
+    read: Callable[[dict], Read] = lambda s: last_round()  # of a run, for a column, by the settings
     where: dict = field(default_factory=dict)  # of what `read` gives, that which is compared
     also: dict[str, dict] = field(default_factory=dict)  # other accuracies that are shown beside it, by title
     dataset: Callable[[dict], str | None] = lambda s: "cifar10"  # the paper's beside ours; None: columns name their own
     seeded: tuple[str, ...] = ("seed",)  # fields of the run that vary with the seed: from the task's on, or from 0
     seeds: Callable[[dict, str, str], int] = lambda s, row, column: s["seeds"]  # of a cell
+    applies: Callable[[str, str], bool] = lambda row, column: True  # a method to a task; without it there is no run
     chosen: Callable[[RunResult, str, list[Reading]], list[Reading]] = lambda r, row, read: read  # of a run, for a row
 
     def shown(self, s: dict) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class AccuracyTable:
 
     def runs(self, s: dict) -> dict[tuple[str, str, int], RunSpec]:
         """The runs by row, column and seed."""
-        cells = [(row, column) for column in self.shown(s) for row in self.rows(s)]
+        cells = [(row, column) for column in self.shown(s) for row in self.rows(s) if self.applies(row, column)]
         most = max((self.seeds(s, *cell) for cell in cells), default=0)
         return {
             (*cell, seed): self.run_of(s, *cell, seed)
@@ -70,52 +70,60 @@ class AccuracyTable:
         return RunSpec.of_task(task, **self.rows(s)[row])
 
     def read_off(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-        """tidy: one row a run and what is read of it; _clients: one row a client. found: by row, column and seed."""
-        tidy, clients = [], []
+        """tidy: one row a run and what is read of it. found: by row, column and seed."""
+        tidy, read_run = [], self.read(s)
         for row, column, seed in self.runs(s):
             r = found.get((row, column, seed))
-            for read in self.chosen(r, row, self.read(r, column)) if r else ():
+            for read in self.chosen(r, row, read_run(r, column)) if r else ():
                 about = {"column": column, "row": row, "seed": seed, "point": read.point, "headline": read.headline}
-                about |= read.about
-                tidy.append({**about, "accuracy": read.accuracy})
-                own = {"client": [np.nan], "accuracy": [read.accuracy], "weight": [1.0]}
-                if read.values is not None:
-                    own = {"client": range(len(read.values)), "accuracy": read.values, "weight": read.weights}
-                clients.append(pd.DataFrame(own).assign(**about))
+                tidy.append({**about, **read.about, "accuracy": read.accuracy})
         names = ["column", "row", "seed", "point", "headline", *self.where, "accuracy"]
-        frames = clients or [pd.DataFrame(columns=names)]
-        return {"tidy": pd.DataFrame(tidy, columns=None if tidy else frames[0].columns), "_clients": pd.concat(frames)}
+        return {"tidy": pd.DataFrame(tidy, columns=None if tidy else names)}
 
-    def analyse(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+    def analyse(self, s: dict, found: Found) -> dict[str, pd.DataFrame]:
         """What was read off; compare: paper | ours | difference; points; ranks; cells: what the figure shows."""
         tables = {**self.read_off(s, found), "_printed": self.printed(s)}
-        shown, data = (
-            cells(tables, self.where, self.also),
-            (self.dataset(s) or "its data", s.get("dataset", "the same")),
-        )
-        compare, points = (
-            compared(tables, shown, self.shown(s), data, self.also),
-            by_point(only(tables["tidy"], **self.where)),
-        )
+        shown = cells(tables, self.where, self.also)
+        shown.attrs["data"] = self.data(s)
+        also = [name for name in self.also if name in set(shown["series"])]
+        keys = list(self.runs(s))
+
+        def why(row, column):
+            own = [key for key in keys if key[:2] == (row, column)]
+            return why_none(found, own, self.applies(row, column))
+
+        compare = compared(tables, shown, self.shown(s), self.data(s), also, why)
+        points = by_point(only(tables["tidy"], **self.where))
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
+    def data(self, s: dict) -> tuple[str, str]:
+        """The names of the paper's data set and of ours, "the same" where columns name their own."""
+        return self.dataset(s) or "its data", s.get("dataset", "the same")
+
     def printed(self, s: dict) -> pd.DataFrame:
-        """The paper's readable cells that belong to a row and a column: row, column, value, std."""
+        """The paper's readable cells that belong to a row and a column: row, column, value, std. Where columns are of
+        several data sets, a column may have the name of its own in front."""
+        shown = self.shown(s)
+
+        def column_of(cell: pd.Series) -> str:
+            name = self.column_of(cell)
+            return name if name in shown else f"{cell['dataset']}, {name}"
+
         places = [(self.paper, number) if isinstance(number, str) else number for number in self.numbers]
         if not places:
             return pd.DataFrame(columns=["row", "column", "value", "std"])
         cells = pd.concat([paper_table(*place) for place in places])
         cells = cells.dropna(subset=["value", "dataset"])
         cells = cells if self.dataset(s) is None else only(cells, dataset=self.dataset(s))
-        places = {"row": self.row_of, "column": self.column_of}
+        places = {"row": self.row_of, "column": column_of}
         cells = cells.assign(**{name: [of(cell) for _, cell in cells.iterrows()] for name, of in places.items()})
-        own = cells["row"].isin(self.rows(s)) & cells["column"].isin(self.shown(s))
+        own = cells["row"].isin(self.rows(s)) & cells["column"].isin(shown)
         return cells[own][["row", "column", "value", "std"]].drop_duplicates(["row", "column"], ignore_index=True)
 
     def as_printed(self, s: dict) -> dict[str, pd.DataFrame]:
         """The paper's own numbers in place of ours, as exact ones: what a claim says to these tests the claim."""
         printed = self.printed(s)
-        tidy = printed[["row", "column"]].assign(accuracy=printed["value"] / 100, headline=True, seed=0, **self.where)
+        tidy = printed[["row", "column"]].assign(accuracy=printed["value"] / 100, headline=True, **self.where)
         return {"tidy": tidy, "_printed": printed}
 
     def item(self, more: Callable[[dict], Runs] = lambda s: {}, **about) -> Item:
@@ -128,4 +136,5 @@ class AccuracyTable:
             "made_of": lambda table, key: len(key) == 3,  # row, column, seed: keys of other tables have more parts
         }
         printed = self if self.numbers else None
-        return Item(**{**given, "figure": lambda tables: figures.accuracies(tables["cells"]), "table": printed} | about)
+        given |= {"figure": lambda tables: figures.accuracies(tables["cells"], self.paper), "table": printed}
+        return Item(**given | about)

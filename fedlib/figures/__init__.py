@@ -5,8 +5,19 @@ function is first asked for, so that a command or a worker that draws nothing ne
 imported by the functions that draw with it, since looking for another one imports their files too.
 """
 
+import os
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
+
+if "matplotlib" not in sys.modules and (named := os.environ.pop("MPLBACKEND", "")):
+    import matplotlib
+
+    try:  # here, for an unknown one in the environment would keep Matplotlib from being imported
+        matplotlib.rcParams["backend"] = named
+        os.environ["MPLBACKEND"] = named
+    except ValueError as error:
+        print(f"fedlib: MPLBACKEND is ignored: {' '.join(str(error).split())}", file=sys.stderr)
 
 
 def __getattr__(name: str):

@@ -1,98 +1,157 @@
-"""Accuracies as dots with their 95 % intervals, beside the paper's."""
+"""Accuracies as dots with their 95 % CI, and the paper's."""
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, styled
-from fedlib.figures.looks import proper, titled
+from fedlib.figures.base import INK, OTHERS, axes_of, headline, key_below, styled
+from fedlib.figures.looks import PAPERS, proper, titled
 
-SERIES = (("o", INK, 5), ("s", REFERENCE, 4))  # ours, one after the other: marker, colour, size
+SERIES = (("o", 4.5), ("s", 3), ("^", 3))  # ours, one after the other: marker and size
 ABREAST = 4  # most panels side by side
-PRINTED = ("D", PAPER, 4)
+PRINTED = ("D", 3.5)
 
 
 @styled
-def accuracies(cells: pd.DataFrame) -> Figure:
+def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Figure:
     """Accuracy of every row, one panel a column, four of them side by side; columns of which nothing of ours is there
-    are left out. cells: column, row, series, mean, low, high, in percent, rows from top to bottom.
+    are left out. cells: column, row, series, mean, low, high, in percent, rows from top to bottom; about: the row that
+    the figure is about, which has a colour (without it the papers' methods have); alike: whether panels are compared,
+    and have the same axis. cells.attrs["data"]: names of the paper's data set and of ours, said where they differ.
 
-    Bars are 95 % intervals, or one printed std to each side for the series "paper";
+    Bars are 95 % CI, or one reported std to each side for the series "paper";
     a dot without a bar has no known interval.
     """
     ours = cells[cells["series"] != "paper"]
     rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys((ours if len(ours) else cells)["column"]))
     wide = max(1, min(len(columns), ABREAST))
     high = -(-len(columns) // wide)
-    figure, grid = axes_of(4.6 * wide, high * (0.28 * len(rows) + 1.1), high, wide, sharey=True)
+    figure, grid = axes_of(high * (0.18 * len(rows) + 0.75) + 0.5, high, wide, sharey=True, sharex=alike)
     axes = grid.ravel()
     for ax in axes[len(columns) :]:
         ax.axis("off")
+    strong = {about} if about in rows else {row for row in rows if row.partition(", ")[0] in PAPERS}
     names = list(dict.fromkeys(cells["series"]))
     styles = {"paper": PRINTED} | dict(zip((name for name in names if name != "paper"), SERIES))
     shifts = dict(zip(names, np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else (0,)))
     for ax, column in zip(axes, columns):
-        ax.hlines(range(len(rows)), 0, 100, color="#eeeeee", zorder=0)
+        ax.hlines(range(len(rows)), 0, 100, color="#eeeeee", linewidth=0.8, zorder=0)
         own = cells[cells["column"] == column]
         for name, points in own.groupby("series", sort=False):
-            y = np.array([rows.index(row) for row in points["row"]]) + shifts[name]
-            interval(ax, y, points, *styles[name], label=name, horizontal=True)
-        ends = own[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
-        ax.set(title=titled(column), xlabel="accuracy, %")
-        ax.set_xlim(max(0, ends.min().min() - 4), min(100, ends.max().max() + 4))
+            for colour, group in zip(
+                (OTHERS, INK), (points[points["row"].isin(strong) == is_] for is_ in (False, True))
+            ):
+                y = np.array([rows.index(row) for row in group["row"]]) + shifts[name]
+                label = of_data(name, cells) if colour == OTHERS else f"_{name}"
+                interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)
+        ends = (cells if alike else own)[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
+        ax.set(title=textwrap.fill(titled(column), 20 if wide > 2 else 60), xlabel="accuracy, %")
+        ax.set_xlim(max(0, ends.min().min() - 4), min(100.5, ends.max().max() + 4))
     axes[0].set_yticks(range(len(rows)), map(proper, rows))
-    axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+    for row, label in zip(rows, axes[0].get_yticklabels()):
+        label.set(color=INK if row in strong else "black", weight="bold" if row in strong else "normal")
+    axes[0].set_ylim(len(rows) - 0.4, -0.6)
+    key_below(figure, axes[0])
+    return headline(figure, leaders(cells[cells["column"].isin(columns)], about))
+
+
+def of_data(series: str, cells: pd.DataFrame) -> str:
+    """A series with its data set, where ours is another one than the paper's."""
+    printed, own = cells.attrs.get("data", ("", ""))
+    return series if own in (printed, "the same") else f"{series}, {titled(printed if series == 'paper' else own)}"
+
+
+def _look(style: tuple[str, float], colour: str, hollow: bool) -> tuple:
+    return style[0], colour, style[1], "white" if hollow else colour
+
+
+def leaders(cells: pd.DataFrame, about: str = "") -> str:
+    """Who has the highest mean accuracy in how many columns, ours and in the paper, in a sentence; about: the row that
+    is named first, if it is there; then columns in which it was not run do not count."""
+    ours, found = cells[(cells["series"] != "paper") & cells["mean"].notna()], {}
+    if about in set(ours["row"]):
+        cells = cells[~cells["column"].isin(set(ours["column"]) - set(ours.loc[ours["row"] == about, "column"]))]
+    for series in dict.fromkeys(["paper", *cells["series"]]):
+        own = cells[cells["series"] == series].dropna(subset=["mean"]).reset_index(drop=True)
+        several = own[own.groupby("column")["row"].transform("nunique") > 1]
+        best = several.loc[several.groupby("column", sort=False)["mean"].idxmax(), "row"] if len(several) else []
+        found[series] = Counter(best)
+    first = next((name for name in found if name != "paper" and found[name]), None)
+    if first is None:
+        return "No two rows to compare were run yet"
+    count, printed, there = found[first], found["paper"], set(cells["row"])
+    of = f" ({first})" if first != "ours" else ""
+    if about in there and count.total() > 1:
+        text = f"{proper(about)} has the highest mean accuracy{of} in {count[about]} of {count.total()} settings"
+        rival = next((row for row, _ in count.most_common() if row != about), None)
+        text += f", {proper(rival)} in {count[rival]}" if rival else ""
+        paper = f" (in the paper {proper(about)} in {printed[about]} of {printed.total()})"
+        return text + paper if printed else text
+    text = f"Highest mean accuracy{of}: {_listed(count)}"
+    return f"{text} (the paper: {_listed(printed)})" if printed and 2 * len(printed_rows(cells)) > len(there) else text
+
+
+def printed_rows(cells: pd.DataFrame) -> set[str]:
+    """Rows of which the paper has numbers."""
+    return set(cells.loc[cells["series"] == "paper", "row"])
+
+
+def _listed(count: Counter) -> str:
+    """Three rows, and in how many settings each; of more rows, that there are others."""
+    said = [(f"“{row}”" if row.islower() and proper(row) == row else proper(row), n) for row, n in count.most_common(3)]
+    others = " and others" if len(count) > len(said) else ""
+    return ", ".join(f"{row} in {n}" if count.total() > 1 else row for row, n in said) + others
 
 
 def interval(
-    ax, at, points: pd.DataFrame, marker: str, colour: str, size: float, label: str, horizontal: bool = False
-) -> None:
-    """Dots at `mean` with bars from `low` to `high` where these are known: one seed alone has none."""
+    ax, at, points: pd.DataFrame, marker: str, colour: str, size: float, face: str = "", *, label: str,
+    horizontal: bool = False,
+) -> None:  # fmt: skip
+    """Dots at `mean` with bars from `low` to `high` where these are known: one seed alone has none. face: the inner
+    colour of the marks, if another one."""
     points = points.astype({"low": float, "high": float})  # of a table without rows, too
     known = np.isfinite(points["low"]) & np.isfinite(points["high"]) & (points["high"] > points["low"])
     at, bars = np.asarray(at), points[known]
     draw = ax.hlines if horizontal else ax.vlines
     draw(at[known.to_numpy()], bars["low"], bars["high"], color=colour, linewidth=1.3)
     x, y = (points["mean"], at) if horizontal else (at, points["mean"])
-    ax.plot(x, y, marker, color=colour, markersize=size, linestyle="", label=label)
+    face = face or colour
+    look = dict(color=colour, markersize=size, markerfacecolor=face, linestyle="", label=label)
+    ax.plot(x, y, marker=marker, **look)
 
 
 @styled
-def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str) -> Figure:
-    """Accuracy against a hyper-parameter, one panel a column, ours above and the paper's below, with equal axes where
-    the numbers are alike, as on the paper's data; other rows are level lines.
-
-    cells: as in `accuracies`; values: the parameter by row; label: of the axis.
+def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str, about: str) -> Figure:
+    """Accuracy against a hyper-parameter of the method `about`, one panel a column, ours over the paper's; other rows
+    of ours are level lines. cells: as in `accuracies`; values: the parameter by row; label: of the axis.
     """
-    columns = list(dict.fromkeys(cells["column"]))
-    figure, axes = axes_of(4.6 * len(columns), 5.2, 2, len(columns), sharex=True)
-    for (above, under), column in zip(axes.T, columns):
+    columns, best = list(dict.fromkeys(cells["column"])), {}
+    figure, (axes,) = axes_of(2.7, 1, len(columns), sharey=True)
+    name = label.partition(" (")[0]
+    for ax, column in zip(axes, columns):
         own = cells[cells["column"] == column]
-        for ax, series, colour in ((above, "ours", INK), (under, "paper", PAPER)):
+        for series, colour, face in (("paper", OTHERS, "white"), ("ours", INK, INK)):
             sweep = own[(own["series"] == series) & own["row"].isin(values)]
             x = sweep["row"].map(values)
             ax.plot(x, sweep["mean"], color=colour, linewidth=1.3)
-            interval(ax, x, sweep, "o", colour, 4, "pFedSim")
+            interval(ax, x, sweep, "o", colour, 4, face, label=f"{proper(about)}, {series}")
+            if len(sweep):
+                at = values[sweep.loc[sweep["mean"].idxmax(), "row"]]
+                best.setdefault(series, []).append(f"{name} = {at:g} at {column}")
         others = own[(own["series"] == "ours") & ~own["row"].isin(values)]
-        for style, line in zip((":", "-."), others.itertuples()):
-            above.axhline(line.mean, color=REFERENCE, linestyle=style, linewidth=1.2, label=proper(line.row))
-        above.set(title=f"{column}, ours", ylabel="accuracy, %")
-        under.set(title=f"{column}, paper, CIFAR-10", ylabel="accuracy, %", xlabel=label)
-        _equal_where_alike(above, under)
-    axes[0, 0].legend(frameon=False, loc="lower left")
-    return figure
-
-
-def _equal_where_alike(*axes) -> None:
-    """Give axes that are compared the same limits of y, unless most of what one shows would be outside another's."""
-    limits = np.array([ax.get_ylim() for ax in axes])
-    common = limits[:, 1].min() - limits[:, 0].max()
-    if common > 0.5 * np.diff(limits).min():
-        for ax in axes:
-            ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+        for style, line in zip((":", "--"), others.itertuples()):
+            ax.axhline(line.mean, color="black", linestyle=style, linewidth=1, label=f"{proper(line.row)}, ours")
+        ax.set(title=column, xlabel=label)
+    axes[0].set_ylabel("accuracy, %")
+    key_below(figure, axes[0])
+    said = {series: ", ".join(own) for series, own in best.items()} | (
+        {} if "ours" in best else {"ours": "not run yet"}
+    )
+    printed = f" (in the paper {said['paper']})" if "paper" in said else ""
+    return headline(figure, f"{proper(about)}'s highest mean: {said['ours']}{printed}")

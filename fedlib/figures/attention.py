@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 import matplotlib as mpl
@@ -10,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import INK, PAPER, REFERENCE, styled
+from fedlib.figures.base import INK, PAGE, PAPER, REFERENCE, SIZE, headline, pixels, styled
 
 LOOKED_AT = mpl.colors.to_rgb("#ff7f0e")
 ROWS = {"model": REFERENCE, "supervisor": INK}
@@ -29,7 +30,7 @@ def attention_maps(
     import seaborn as sns
 
     shown, columns = [name for name in numbers if name in tidy], max(1, pictures["column"].nunique())
-    figure = Figure(figsize=(12, 8.6), layout="constrained")
+    figure = Figure(figsize=(PAGE, 6.4), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=[1.05, 1.25])
     _overlays(upper.subplots(3, columns, squeeze=False), pictures)
     axes = lower.subplots(2, len(shown), squeeze=False, sharey="row", height_ratios=[7, 3])
@@ -42,16 +43,19 @@ def attention_maps(
         )
         for y, network in enumerate(networks):
             own = means[(means["network"] == network) & (means["number"] == name)]
-            interval(above, [y], own, "o", dots[network], 5, network, horizontal=True)
+            interval(above, [y], own, "o", dots[network], 4, label="_", horizontal=True)
         own = gaps[gaps["number"] == name].set_index("pair").reindex(pairs)
-        interval(below, range(len(pairs)), own, "o", INK, 5, "", horizontal=True)
+        interval(below, range(len(pairs)), own, "o", INK, 4, label="", horizontal=True)
         below.axvline(0, color="black", linewidth=0.8)
-        above.set(title=numbers[name][0], xlabel="", ylabel="")
+        above.set(title=textwrap.fill(numbers[name][0], 16), xlabel="", ylabel="")
     axes[1, 0].set_yticks(range(len(pairs)), pairs)
     axes[1, 0].invert_yaxis()
     axes[1, 0].set_ylabel("supervisor's network\nminus LeNet-5")
-    lower.supxlabel("boxes: images; dots: means over clients, with 95 % intervals", fontsize=8)
-    return figure
+    lower.supxlabel("boxes: images; dots: means over seeds, with 95 % CI", fontsize=SIZE)
+    apart = gaps[(gaps["low"] > 0) | (gaps["high"] < 0)]
+    found = (apart["pair"] == pairs[0]).sum() if pairs else 0
+    text = f"the supervisor's maps differ significantly from LeNet-5's in {found} of {len(shown)} measures"
+    return headline(figure, f"{pairs[0]}: {text}")
 
 
 def _overlays(axes, pictures: pd.DataFrame) -> None:
@@ -59,15 +63,14 @@ def _overlays(axes, pictures: pd.DataFrame) -> None:
     under = {}
     for line, (name, rows) in zip(axes, pictures.groupby("row", sort=False)):
         for ax, one in zip(line, rows.itertuples()):
-            pixels = np.array([list(bytes.fromhex(text)) for text in one.pixels.split()]) / 255
-            pixels = pixels.reshape(one.channels, -1, pixels.shape[1]).transpose(1, 2, 0)
+            image = pixels(one) / 255
             if one.column not in under:
-                under[one.column] = pixels.mean(2)
-                ax.imshow(pixels, cmap="gray", vmin=0, vmax=1)
+                under[one.column] = image.mean(2)
+                ax.imshow(image, cmap="gray", vmin=0, vmax=1)
                 ax.set_title(one.title.replace(", ", ",\n"))
             else:
                 ax.imshow(0.75 * under[one.column], cmap="gray", vmin=0, vmax=1)
-                ax.imshow(np.dstack([np.broadcast_to(LOOKED_AT, (*pixels.shape[:2], 3)), 0.9 * pixels]))
+                ax.imshow(np.dstack([np.broadcast_to(LOOKED_AT, (*image.shape[:2], 3)), 0.9 * image]))
         line[0].set_ylabel(name, rotation=0, ha="right", va="center", color=ROWS.get(name, "black"))
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])

@@ -9,10 +9,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.figures.base import INK, axes_of, colour_map, colours, styled, thinned
+from fedlib.figures.base import COLUMN, INK, PAGE, axes_of, colour_map, colours, headline, styled, thinned
 
 MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
-BUBBLE = 220  # area of the largest circle, in square points
+BUBBLE = 100  # area of the largest circle, in square points
 
 
 @styled
@@ -23,13 +23,12 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
     A panel with more than 40 clients or 20 classes becomes a heat map. panels: counts int [N, C] by title; classes:
     their names, numbers if not given.
     """
-    widths = [1.6 + min(0.22 * len(counts), 8.8) for counts in panels.values()]
-    cols = len(panels) if sum(widths) < 13 else max(1, int(13 // max(widths)))
+    widths = [0.6 + min(0.12 * len(counts), 5.5) for counts in panels.values()]  # inches, about
+    cols = min(len(panels), max(1, int(6 // max(widths))))
     rows = -(-len(panels) // cols)
     cols = -(-len(panels) // rows)  # four panels: two by two
-    ratios, width = ({"width_ratios": widths}, sum(widths)) if rows == 1 else ({}, cols * max(widths))
-    height = max(2.2, 0.9 + 0.22 * min(max(counts.shape[1] for counts in panels.values()), 20))
-    figure, axes = axes_of(width + 0.8, height * rows, rows, cols, **ratios)
+    height = 0.6 + 0.15 * min(max(counts.shape[1] for counts in panels.values()), 20)
+    figure, axes = axes_of(max(1.6, height) * rows + 0.3, rows, cols, width_ratios=widths if rows == 1 else None)
     most = max(counts.max() for counts in panels.values())
     bubbles = [np.less_equal(counts.shape, MOST_BUBBLES).all() for counts in panels.values()]
     for ax, (title, counts), few in zip(axes.flat, panels.items(), bubbles):
@@ -50,7 +49,8 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
         _circle_key(figure, most)
     if not all(bubbles):
         figure.colorbar(image, ax=list(figure.axes), shrink=0.8, pad=0.01, label="samples")
-    return figure
+    said = ", ".join(f"{(counts > 0).sum(1).mean():.1f} ({title})" for title, counts in panels.items())
+    return headline(figure, f"Classes per client, on average: {said}")
 
 
 def _class_axis(ax, num_classes: int, classes: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ def _circle_key(figure: Figure, most: int) -> None:
         for n in numbers
     ]
     labels = [f"{n:,}" for n in numbers]
-    figure.legend(circles, labels, title="samples", loc="outside right center", frameon=False, labelspacing=1.2)
+    figure.legend(circles, labels, title="samples", loc="outside right center", labelspacing=1.0)
 
 
 def _round_down(value: float) -> int:
@@ -97,12 +97,22 @@ def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
 @styled
 def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
     """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
-    figure, axes = axes_of(2.7 * len(panels) + 1, 3.2, 1, len(panels))
-    for ax, (title, matrix) in zip(axes[0], panels.items()):
-        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap=colour_map("mako"), interpolation="nearest")
-        ax.set(title=title, xlabel="client", xticks=thinned(len(matrix)), yticks=thinned(len(matrix)))
-    axes[0, 0].set_ylabel("client")
-    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label=label)
+    return _matrices(panels, low, high, "mako", "client", label)
+
+
+def _matrices(
+    panels: dict[str, np.ndarray], low: float, high: float, colour: str, other: str, label: str, every=1, **bar
+) -> Figure:
+    """Matrices [N, N] side by side, not higher than they are wide, on one scale of colours; other: what a column is;
+    every: how many of the ticks are named; bar: options of the scale."""
+    width = COLUMN if len(panels) == 1 else PAGE
+    figure, (axes,) = axes_of(min(3.2, 6 / len(panels) + 0.7), 1, len(panels), width=width)
+    for ax, (title, matrix) in zip(axes, panels.items()):
+        image = ax.imshow(np.asarray(matrix), vmin=low, vmax=high, cmap=colour_map(colour), interpolation="nearest")
+        ticks = list(thinned(len(matrix)))[::every]
+        ax.set(title=title, xlabel=other, xticks=ticks, yticks=ticks)
+    axes[0].set_ylabel("client")
+    figure.colorbar(image, ax=list(axes), shrink=0.8, pad=0.01, label=label, **bar)
     return figure
 
 
@@ -113,7 +123,6 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
 
     All on one colour scale up to `most` (default: the largest share); rows without any positive weight stay white.
     """
-    figure, axes = axes_of(2.35 * len(panels) + 0.9, 2.9, 1, len(panels))
     shares = {}
     for title, matrix in panels.items():
         weights = np.clip(np.asarray(matrix, dtype=float), 0, None)
@@ -123,12 +132,8 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
             (total == 0) | np.eye(len(weights), dtype=bool), np.nan, weights / np.where(total > 0, total, 1)
         )
     top = most or max(np.nanmax(share) for share in shares.values())
-    for ax, (title, share) in zip(axes[0], shares.items()):
-        image = ax.imshow(share, vmin=0, vmax=top, cmap=colour_map("mako_r"), interpolation="nearest")
-        ax.set(title=title, xlabel="other client", xticks=thinned(len(share)), yticks=thinned(len(share)))
-    axes[0, 0].set_ylabel("client")
-    figure.colorbar(image, ax=list(axes[0]), shrink=0.8, pad=0.01, label="share", extend="max" if most else "neither")
-    return figure
+    every, ends = 2 if len(panels) > 3 else 1, "max" if most else "neither"
+    return _matrices(shares, 0, top, "mako_r", "other client", "share", every, extend=ends)
 
 
 @styled
@@ -138,7 +143,7 @@ def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figu
 
     panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
     """
-    figure, axes = axes_of(2.3 * len(panels) + 0.6, 2.9, 1, len(panels), sharey=True)
+    figure, axes = axes_of(2.4, 1, len(panels), sharey=True)
     for ax, (title, found) in zip(axes[0], panels.items()):
         numbers = dict.fromkeys(np.asarray(found).flat)
         colour_of = dict(zip(numbers, colours(len(numbers))))
@@ -147,7 +152,7 @@ def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figu
         ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
         for client in np.flatnonzero(np.diff(groups)):
             ax.axhline(client + 0.5, color="black", linewidth=1.2)
-        ax.set(title=title, xlabel="round", yticks=thinned(len(groups)))
+        ax.set(title=title, xlabel="round", yticks=thinned(len(groups)), xticks=[t + 1 for t in thinned(len(found))])
     axes[0, 0].set_ylabel("client")
     return figure
 
@@ -155,7 +160,7 @@ def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figu
 @styled
 def groups(dataset, each: int = 12) -> Figure:
     """The first images of every group (domain, writer, look) of a `fedlib.data.Dataset`, a group a row."""
-    figure, axes = axes_of(0.55 * each + 0.8, 0.58 * len(dataset.group_names), len(dataset.group_names), each)
+    figure, axes = axes_of(0.52 * len(dataset.group_names), len(dataset.group_names), each)
     for k, row in enumerate(axes):
         for ax, i in zip(row, (dataset.groups == k).nonzero().flatten().tolist()):
             image = dataset.images[i].permute(1, 2, 0).numpy()

@@ -6,30 +6,31 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, REFERENCE, axes_of, colour_map, styled, thinned
+from fedlib.figures.base import INK, REFERENCE, axes_of, colour_map, headline, styled, thinned
+from fedlib.figures.looks import counted
 
 MOST_WAITS = 20  # idle rounds shown
-MOST_NAMES = 24  # idle clients, all of which are named
+MOST_NAMES = 16  # idle clients, all of which are named
 NOTHING = "#d0d0d0"
 
 
 @styled
 def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> Figure:
     """Left: who takes part in which round (black), and how a client's own share fades until its next turn; grey: not
-    trained yet. Middle: whom idle clients take from in a round, both sorted by most frequent label, clients with the
-    same one marked. Right: waiting at the paper's settings.
+    trained yet. Middle: weights of non-participating clients in a round, both sorted by most frequent label; clients
+    with the same one are marked. Right: waiting at the paper's settings.
 
     own: round, client, idle, own; weights: round, client, label, other, other_label, weight; waits: idle, reached, own,
     low, high.
     """
-    figure, ((left, middle, right),) = axes_of(12.5, 3.5, 1, 3, width_ratios=[1.15, 1, 1.15])
+    figure, ((left, middle, right),) = axes_of(3.0, 1, 3)
     timeline = own.pivot(index="client", columns="round", values="own")
     timeline = timeline.reindex(index=range(own["client"].max() + 1), columns=range(1, own["round"].max() + 1))
     _matrix(left, timeline.to_numpy(), figure, "own share")
     left.set_xticks(ticks := thinned(timeline.shape[1]), [str(t + 1) for t in ticks])
     left.set_yticks(thinned(len(timeline)))
     left.set_facecolor(NOTHING)
-    left.set(title="what is left of a client's own training\n(grey: not trained yet)", xlabel="round", ylabel="client")
+    left.set(title="share of own training\n(grey: not trained yet)", xlabel="round", ylabel="client")
     rows, columns = (
         weights.drop_duplicates(name).sort_values([label, name])
         for name, label in (("client", "label"), ("other", "other_label"))
@@ -43,23 +44,26 @@ def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> 
     )
     _name(middle.set_yticks, rows["client"], rows["label"], " ", few)
     _name(middle.set_xticks, columns["other"], columns["other_label"], "\n", few)
-    title = f"round {weights['round'].iloc[0]}: whom idle clients take from\n(dots: same most frequent label)"
-    middle.set(title=title, xlabel="participant (its label)", ylabel="idle client (its label)")
+    title = f"weights in round {weights['round'].iloc[0]}\n(dots: same top label)"
+    middle.set(title=title, xlabel="participant (label)", ylabel="non-participating\nclient (label)")
     shown = waits[waits["idle"] <= MOST_WAITS]
     right.fill_between(shown["idle"], shown["low"], shown["high"], color=INK, alpha=0.2, linewidth=0)
-    right.plot(shown["idle"], shown["own"], "o-", color=INK, markersize=3, label="own share left, the median")
-    right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label="turns after so many rounds or more")
-    title = "the paper's settings: 10 of 100 clients a round\n(band: 80 % of the turns)"
-    right.set(title=title, xlabel="idle rounds before a turn", ylabel="share", ylim=(0, 1.02))
+    right.plot(shown["idle"], shown["own"], "o-", color=INK, markersize=3, label="own share, median")
+    right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label="waits as long")
+    title = "10 of 100 clients per round\n(band: 80 % of participations)"
+    right.set(title=title, xlabel="rounds without participation", ylabel="share", ylim=(0, 1.02))
     right.set_xticks(range(0, MOST_WAITS + 1, 5))
-    right.legend(frameon=False)
-    return figure
+    right.legend(loc="upper right")
+    gone = shown.loc[shown["own"] < 0.5, "idle"]
+    after = counted(gone.iloc[0], "round") if len(gone) else f"more than {MOST_WAITS} rounds"
+    text = f"Less than half of a client's own training is left after {after} without participation"
+    return headline(figure, f"{text} (median)")
 
 
 def _matrix(ax, values: np.ndarray, figure: Figure, label: str) -> None:
     """Shares as colours from 0, light, to 1, black; NaN stays as the background is."""
     image = ax.imshow(values, vmin=0, vmax=1, cmap=colour_map("mako_r"), aspect="auto", interpolation="nearest")
-    figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02, label=label)
+    figure.colorbar(image, ax=ax, shrink=0.7, aspect=25, orientation="horizontal", label=label)
 
 
 def _name(set_ticks, clients: pd.Series, labels: pd.Series, between: str, few: bool) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import axes_of, colours, styled
-from fedlib.figures.looks import MARKERS, looks, proper
+from fedlib.figures.base import OTHERS, axes_of, colours, headline, key_below, logarithmic, name_lines, styled, tiles
+from fedlib.figures.looks import MARKERS, colour_of, proper
+
+SHOWN = ("pfedsim", "fedsimsup", "pfedcs", "pfedsv", "fedavg_ft")  # with a colour; the others are grey
 
 
 @styled
@@ -19,16 +21,18 @@ def rates(chosen: pd.DataFrame) -> Figure:
     chosen: task, method, one column a rate (accuracy in percent as text, or "diverged"), best, "in use".
     """
     names = [name for name in chosen.columns if name not in ("task", "method", "best", "in use")]
-    styles, (figure, axes) = _styles(chosen["method"]), _panels(chosen["task"])
+    figure, axes = _panels(chosen["task"])
     for ax, (_, own) in zip(axes, chosen.groupby("task", sort=False)):
         for line in own.to_dict("records"):
             seen = {float(rate): float(line[rate]) for rate in names if line[rate] not in ("", "diverged")}
-            (drawn,) = ax.plot(list(seen), seen.values(), **styles[line["method"]])
+            (drawn,) = ax.plot(list(seen), seen.values(), **_style(line["method"]))
             if (used := line["in use"]) in seen:
-                ax.plot(used, seen[used], "o", color=drawn.get_color(), markersize=10, markerfacecolor="none")
-        _logarithmic(ax, map(float, names), "learning rate")
-    axes[0].set_ylabel("accuracy on validation parts, %")
-    return _with_legend(figure, styles)
+                ax.plot(used, seen[used], "o", color=drawn.get_color(), markersize=7, markerfacecolor="none")
+        logarithmic(ax, map(float, names), "learning rate")
+    _name(axes, chosen["method"], "validation accuracy, %")
+    count = Counter(f"{float(rate):g}" for rate in chosen["best"] if rate)
+    said = " and ".join(f"{rate} for {count[rate]}" for rate, _ in count.most_common(2))
+    return headline(figure, f"No learning rate is best for all: of {count.total()} pairs of method and task, {said}")
 
 
 @styled
@@ -38,101 +42,96 @@ def by_bytes(curves: pd.DataFrame) -> Figure:
     curves: task, method, share (of the bytes of FedAvg's whole run, a dotted line on a logarithmic axis), accuracy in
     percent. What sends nothing is a level line at its last accuracy.
     """
-    styles, (figure, axes) = _styles(curves["method"]), _panels(curves["task"])
+    figure, axes = _panels(curves["task"])
     for ax, (_, own) in zip(axes, curves.groupby("task", sort=False)):
         for name, line in own.groupby("method", sort=False):
             if line["share"].any():
-                ax.plot(line["share"], line["accuracy"], **styles[name])
+                ax.plot(line["share"], line["accuracy"], **_style(name))
             else:
-                ax.axhline(line["accuracy"].iloc[-1], color=styles[name]["color"], linestyle="--", linewidth=1)
+                ax.axhline(line["accuracy"].iloc[-1], color="black", linestyle="--", linewidth=1, label=proper(name))
         ax.axvline(1, color="black", linestyle=":", linewidth=1)
-        _logarithmic(ax, (0.1, 0.2, 0.5, 1, 2, 5), "bytes, FedAvg's whole run = 1")
-    axes[0].set_ylabel("accuracy, %, mean over clients")
-    return _with_legend(figure, styles)
+        logarithmic(ax, (0.1, 0.3, 1, 3), "bytes, FedAvg's whole run = 1")
+    _name(axes, curves["method"], "accuracy, %, mean over clients")
+    within = curves[curves["share"] <= 1 + 1e-9].groupby(["task", "method"], sort=False)["accuracy"].last()
+    first = Counter(best[1] for best in within.groupby("task").idxmax())
+    said = ", ".join(f"{proper(name)} on {number}" for name, number in first.most_common())
+    return headline(figure, f"With no more bytes than FedAvg's, the most accurate: {said} of {first.total()} tasks")
 
 
 @styled
 def by_images(cells: pd.DataFrame) -> Figure:
-    """Accuracy against the training images of a client (logarithmic), and each method's lead over training alone.
+    """Accuracy against the training images per client (logarithmic), and each method's lead over local-only training.
 
-    cells: row, images, mean, low, high; lead, lead_low, lead_high, over training alone; in percent and points.
+    cells: row, images, mean, low, high; lead, lead_low, lead_high, over local-only training; in percent and points.
     """
-    figure, ((left, right),) = axes_of(12.5, 4.2, 1, 2)
+    figure, ((left, right),) = axes_of(3.2, 1, 2)
     numbers, names = sorted(cells["images"].unique()), list(dict.fromkeys(cells["row"]))
-    styles = _styles(cells["row"])
     for number, (name, own) in enumerate(cells.groupby("row", sort=False)):
-        own, style = own.sort_values("images"), styles[name]
+        own, style = own.sort_values("images"), _style(name)
         shift = 1 + 0.015 * (number - len(names) / 2)
         for ax, before in ((left, ""), (right, "lead_")):
             if before and name == "local":
                 continue
-            shown = own.assign(
-                mean=own["lead" if before else "mean"], low=own[before + "low"], high=own[before + "high"]
-            )
+            lead = dict(zip(("mean", "low", "high"), ("lead" if before else "mean", before + "low", before + "high")))
+            shown = own.assign(**{to: own[column] for to, column in lead.items()})
             at = shown["images"] * shift
-            ax.plot(at, shown["mean"], color=style["color"], linestyle=style["linestyle"], linewidth=1)
-            interval(ax, at, shown, style["marker"], style["color"], style["markersize"], proper(name))
+            ax.plot(at, shown["mean"], **style)
+            interval(ax, at, shown, style["marker"], style["color"], 3, label="_")
     right.axhline(0, color="black", linewidth=0.8)
-    for ax, label in ((left, "accuracy, %, mean over clients"), (right, "points above training alone")):
-        _logarithmic(ax, numbers, "training images of a client")
-        ax.grid(axis="y", color="#eeeeee")
+    for ax, label in ((left, "accuracy, %, mean over clients"), (right, "points above Local")):
+        logarithmic(ax, numbers, "training images per client")
         ax.set_ylabel(label)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+    name_lines((left, right))
+    lead = cells[cells["row"] != "local"].groupby("images")["lead"].agg(lambda own: (own > 0).sum())
+    said = ", ".join(f"{count} at {images:g}" for images, count in lead.items())
+    return headline(figure, f"Methods above local-only training, by images per client: {said} (of {len(names) - 1})")
 
 
 @styled
 def leads_over_tuned(by_task: pd.DataFrame) -> Figure:
-    """Every method's lead over FedAvg + FT, a row a method, a colour a task.
+    """Every method's lead over FedAvg+FT, a row a method, a colour a task.
 
     by_task: row, column (the task), difference, low, high, in points.
     """
     rows, tasks = (list(dict.fromkeys(by_task[name])) for name in ("row", "column"))
-    figure, ((ax,),) = axes_of(8.5, 0.34 * len(rows) + 1.2)
+    figure, ((ax,),) = axes_of(0.32 * len(rows) + 1.3)
     for number, (name, own) in enumerate(by_task.groupby("column", sort=False)):
         at = own["row"].map(rows.index) + (number - (len(tasks) - 1) / 2) * 0.17
         drawn = own.rename(columns={"difference": "mean"})
-        interval(ax, at, drawn, MARKERS[number], colours(len(tasks))[number], 4, name, horizontal=True)
+        interval(ax, at, drawn, MARKERS[number], colours(len(tasks))[number], 4, label=name, horizontal=True)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(rows)), map(proper, rows))
     ax.invert_yaxis()
     ax.grid(axis="x", color="#eeeeee")
     ax.set(xlabel=f"points above {proper('fedavg_ft')}")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+    key_below(figure, ax)
+    ahead = (by_task["difference"] > 0).groupby(by_task["row"]).all()
+    above = [proper(row) for row in rows if ahead[row]]
+    said = f"{' and '.join(above)} {'is' if len(above) == 1 else 'are'}" if above else "No method is"
+    return headline(figure, f"{said} above {proper('fedavg_ft')} on all {len(tasks)} tasks")
 
 
 def _panels(tasks: pd.Series):
-    """One panel a task, side by side."""
+    """One panel a task, two side by side."""
     titles = list(dict.fromkeys(tasks))
-    figure, axes = axes_of(3.4 * len(titles) + 1.6, 3.6, 1, len(titles))
-    for ax, title in zip(axes[0], titles):
+    figure, axes = tiles(len(titles), 2, 2.4, 0.3)
+    for ax, title in zip(axes, titles):
         ax.set_title(title)
-    return figure, axes[0]
+    return figure, axes
 
 
-def _styles(methods: pd.Series) -> dict[str, dict]:
-    """How the line of every method is drawn, the same in all panels; a variant, as in "pfedsv, D+C", has its method's
+def _style(name: str) -> dict:
+    """How the line of a method is drawn, the same in all panels; a variant, as in "pfedsv, D+C", has its method's
     colour and a broken line."""
-    return {
-        name: dict(color=colour, marker=marker, linestyle="-." if "," in name else "-", markersize=4, linewidth=1)
-        for name, (colour, marker) in looks(list(dict.fromkeys(methods))).items()
-    }
+    method, _, variant = name.partition(", ")
+    own = method in SHOWN
+    look = dict(color=colour_of(method) if own else OTHERS, marker=MARKERS[SHOWN.index(method)] if own else "")
+    look |= dict(linewidth=1.3 if own else 0.7, zorder=3 if own else 2, linestyle="-." if variant else "-")
+    return look | dict(markersize=3, label=proper(name))
 
 
-def _logarithmic(ax, ticks: Iterable[float], label: str) -> None:
-    """A logarithmic axis of x with these ticks alone."""
-    ticks = list(ticks)
-    ax.set_xscale("log")
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
-    ax.set_xlabel(label)
-
-
-def _with_legend(figure: Figure, styles: dict[str, dict]) -> Figure:
-    """With every method once beside the panels."""
-    from matplotlib.lines import Line2D
-
-    entries = [Line2D([], [], **style, label=proper(name)) for name, style in styles.items()]
-    figure.legend(handles=entries, loc="outside right center", frameon=False)
-    return figure
+def _name(axes, methods: pd.Series, label: str) -> None:
+    """With every method's name beside the end of its line."""
+    for ax in axes:
+        ax.set_ylabel(label if ax.get_subplotspec().is_first_col() else "")
+    name_lines(axes)

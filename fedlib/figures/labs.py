@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from fedlib.figures.base import APART, axes_of
+from fedlib.figures.base import APART, as_everywhere, axes_of
 from fedlib.figures.looks import proper
 
 BLUE, ORANGE, GREEN, RED, PINK, GREY = (APART[k] for k in (0, 1, 2, 3, 4, 7))
@@ -20,6 +20,7 @@ BLUE, ORANGE, GREEN, RED, PINK, GREY = (APART[k] for k in (0, 1, 2, 3, 4, 7))
 # lab 1 ----------------------------------------------------------------------------------------------------------------
 
 
+@as_everywhere({})
 def entropy_and_fedavg(
     counts: np.ndarray,
     entropies: Mapping[float, Sequence[float]],
@@ -30,9 +31,9 @@ def entropy_and_fedavg(
 
     counts: int [N, C], samples by client and class, for the first alpha of `fedavg`; entropies: in nats, mean over the
     clients, of each draw, by alpha; fedavg: accuracy, a fraction, before round 1 and after every round, by alpha;
-    local: that of training alone.
+    local: that of local-only training.
     """
-    figure, ((left, middle, right),) = axes_of(11, 3.4, 1, 3)
+    figure, ((left, middle, right),) = axes_of(3.4, 1, 3, width=11)
     colour_of = dict(zip(fedavg, (RED, BLUE, GREEN, ORANGE, PINK, GREY)))
     _owned(left, counts, next(iter(fedavg)))
     _entropies(middle, np.array(list(entropies)), np.array(list(entropies.values())), counts.shape[1])
@@ -57,17 +58,18 @@ def _entropies(ax, alphas: np.ndarray, entropies: np.ndarray, classes: int) -> N
     """entropies: [alphas, draws]."""
     draws = entropies.shape[1]
     low, high = entropies.min(1), entropies.max(1)
-    ax.fill_between(alphas, low, high, color=GREY, alpha=0.4, label=f"range of {draws} draws")
-    ax.plot(alphas, entropies.mean(1), color="black", label=f"mean of {draws} draws")
+    ax.fill_between(alphas, low, high, color=GREY, alpha=0.4, label=f"range of {draws} partitions")
+    ax.plot(alphas, entropies.mean(1), color="black", label=f"mean of {draws} partitions")
     ax.axhline(np.log(classes), color="black", linestyle=":", label=f"ln {classes}: all classes equal")
     ax.set(xscale="log", xlabel="alpha", ylabel="mean entropy of labels, nats", ylim=(0, 2.5))
-    ax.set_title("How mixed the clients are")
+    ax.set_title("Label entropy of the clients")
     ax.legend(frameon=False, loc="lower right")
 
 
 # lab 2 ----------------------------------------------------------------------------------------------------------------
 
 
+@as_everywhere({})
 def drift_and_cures(
     walks: Mapping[str, np.ndarray],
     minima: np.ndarray,
@@ -81,7 +83,7 @@ def drift_and_cures(
     "gap" (mean loss above the best) and "accuracy" (in percent) [T + 1], and "spread" [T]; local: accuracy of training
     alone, in percent.
     """
-    figure, ((plane, loss), (drift, accuracy)) = axes_of(9, 6.6, 2, 2)
+    figure, ((plane, loss), (drift, accuracy)) = axes_of(6.6, 2, 2, width=9)
     colour_of = dict(zip(digits, (GREY, RED, ORANGE, BLUE, GREEN, PINK)))
     for name, points in walks.items():
         plane.plot(*points.T, "o-", color=colour_of[name], markersize=3, linewidth=1, label=name)
@@ -93,7 +95,7 @@ def drift_and_cures(
         accuracy.plot(found["accuracy"], color=colour_of[name], label=name)
         drift.plot(range(1, len(found["spread"]) + 1), found["spread"], color=colour_of[name], label=name)
     loss.set(title="Digits: distance to the best mean loss", ylabel="mean loss above the best, nats", yscale="log")
-    accuracy.axhline(local, color="black", linestyle="--", label="Local: every client alone")
+    accuracy.axhline(local, color="black", linestyle="--", label="Local")
     accuracy.set(title="Digits: accuracy", ylabel="pooled test accuracy, %", ylim=(0, 101))
     drift.set(title="Digits: how far apart the clients go", ylabel="spread (norm of parameters)", yscale="log")
     for ax in (loss, drift, accuracy):
@@ -114,12 +116,13 @@ SPLITS = {
 }
 
 
+@as_everywhere({})
 def received_and_trained(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
     """Accuracy of received models by round as lines, and of trained ones after the last round as marks.
 
     panels: by title and method fractions [T, 2], the columns recv and post.
     """
-    figure, (axes,) = axes_of(10.4, 3.3, 1, len(panels), sharey=True)
+    figure, (axes,) = axes_of(3.3, 1, len(panels), width=10.4, sharey=True)
     for ax, (title, by_method) in zip(axes, panels.items()):
         for place, (method, history) in enumerate(by_method.items()):
             colour, dash, marker = SPLITS[method]
@@ -145,12 +148,13 @@ RULES = {
     "Eq. 3": (RED, "-", "o"),
     "code": (BLUE, "-", "s"),
     "PFedCS": (GREEN, "-", "^"),
-    "everybody alike": (GREY, "-", "D"),
+    "uniform weights": (GREY, "-", "D"),
     "Local": ("black", "--", None),
 }
 OWN_RULE = (PINK, "-", "v")  # of a student
 
 
+@as_everywhere({})
 def hidden_groups(
     maps: Mapping[str, np.ndarray],
     digits: Sequence[str],
@@ -165,7 +169,7 @@ def hidden_groups(
     collaborators: their number and the share of twins among them in every round [T, 2]; tested: accuracy after every
     round, a fraction, by rule.
     """
-    figure, (above, below) = axes_of(10.4, 6.4, 2, 3)
+    figure, (above, below) = axes_of(6.4, 2, 3, width=10.4)
     for ax, (title, matrix) in zip(above, maps.items()):
         _group_map(figure, ax, title, matrix, digits, near=title != list(maps)[-1])
     above[0].set_ylabel("digits of the client that asks")
@@ -176,11 +180,12 @@ def hidden_groups(
     found.set(title="were the groups found?", xlabel="round", ylabel="twins among the closest, %", ylim=(0, 103))
     many, right = collaborators.T
     chosen.bar(t, many, color="#d9d9d9", label="all")
-    chosen.bar(t, many * right, color=GREEN, label="twins")
-    chosen.axhline(SIZE - 1, color="black", linewidth=0.8, linestyle=":", label="a client has three twins")
-    chosen.set(title="collaborators in PFedCS", xlabel="round", ylabel="mean number for a client")
+    chosen.bar(t, many * right, color=GREEN, label="twins: the same labels")
+    chosen.axhline(SIZE - 1, color="black", linewidth=0.8, linestyle=":", label=f"twins of a client ({SIZE - 1})")
+    chosen.set_ylim(0, 1.5 * many.max())  # room for the legend
+    chosen.set(title="collaborators in PFedCS", xlabel="round", ylabel="mean number per client")
     _by_rule(mixed, t, tested)
-    mixed.set(title="does mixing pay?", xlabel="round", ylabel="accuracy after mixing, %", ylim=(0, 103))
+    mixed.set(title="does aggregation pay?", xlabel="round", ylabel="accuracy after aggregation, %", ylim=(0, 103))
     for ax in below:
         ax.set_xticks(t[1::2])
         ax.spines[["top", "right"]].set_visible(False)
@@ -213,6 +218,7 @@ def _by_rule(ax, t: np.ndarray, lines: Mapping[str, Sequence[float]]) -> None:
 # lab 5 ----------------------------------------------------------------------------------------------------------------
 
 
+@as_everywhere({})
 def who_has_my_digits(
     relevance: np.ndarray,
     common: np.ndarray,
@@ -225,7 +231,7 @@ def who_has_my_digits(
     players, their exact Shapley values, estimates, standard errors and the number of orders;
     accuracy: fractions [seeds, T] by method.
     """
-    figure, ((matrix, shares), (values, curves)) = axes_of(9.5, 8, 2, 2)
+    figure, ((matrix, shares), (values, curves)) = axes_of(8, 2, 2, width=9.5)
     rounds = np.arange(1, next(iter(accuracy.values())).shape[1] + 1)
     _relevance(figure, matrix, relevance, len(rounds))
     _relevance_by_share(shares, relevance, common)
@@ -286,6 +292,7 @@ def _band(
 # lab 6 ----------------------------------------------------------------------------------------------------------------
 
 
+@as_everywhere({})
 def attack_and_defence(
     pictures: Sequence[tuple[str, np.ndarray]],
     sigmas: np.ndarray,

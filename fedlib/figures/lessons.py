@@ -8,36 +8,56 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import APART, INK, PAPER, REFERENCE, axes_of, colour_map, colours, name_lines, styled, thinned
+from fedlib.figures.base import (
+    APART,
+    COLUMN,
+    INK,
+    OTHERS,
+    PAPER,
+    REFERENCE,
+    axes_of,
+    colours,
+    headline,
+    logarithmic,
+    name_lines,
+    styled,
+    thinned,
+    tiles,
+)  # fmt: skip
 from fedlib.figures.looks import colour_of, looks, proper, titled
 
+LONG = 25  # letters of a name that needs the width of a page
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns
 
 
 @styled
-def accuracy_by_round(panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round") -> Figure:
+def accuracy_by_round(
+    panels: dict[str, dict[str, Sequence[Curve]]], xlabel: str = "round", about: str = "", says: str = ""
+) -> Figure:
     """Accuracy over the rounds: a line for the mean of the seeds, a band for their range.
 
-    panels: by title and name one curve a seed. More than three are drawn in two columns; a row has one axis.
+    panels: by title and name one curve a seed. More than three are drawn in two columns; a row has one axis. about: the
+    name that the figure is about, which alone has a colour then; says: the title.
     """
-    columns = len(panels) if len(panels) <= 3 else 2
-    rows = -(-len(panels) // columns)
-    figure, axes = axes_of(5.0 * columns, 3.1 * rows, rows, columns, sharey="row")
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    looked = looks(names)
-    for ax, (title, lines) in zip(axes.flat, panels.items()):
+    columns = len(panels) if len(panels) <= 3 else 2
+    columns = columns if max(map(len, names)) < LONG else 1
+    figure, axes = tiles(len(panels), columns, 2.5, 0.3, sharey="row")
+    looked = looks(names) | {about: (INK, "o")}
+    if about in names:
+        looked |= {name: (OTHERS, "") for name in names if name != about}
+    for ax, (title, lines) in zip(axes, panels.items()):
         for name, seeds in lines.items():
             x, values, (colour, marker) = seeds[0][0], 100 * np.array([y for _, y in seeds]), looked[name]
-            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=4, label=proper(name))
+            width = 1 if colour == OTHERS else 1.6
+            ax.plot(x, values.mean(0), color=colour, marker=marker, markersize=3, linewidth=width, label=proper(name))
             ax.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ax.set(title=titled(title), xlabel=xlabel)
-    for ax in axes.flat[len(panels) :]:
-        ax.remove()
-    for row in axes:
-        highest = row[0].get_ylim()[1]
-        row[0].set(ylabel="accuracy, %", ylim=(0, 100 if highest > 50 else highest))
-    name_lines(axes.flat[: len(panels)])
-    return figure
+    for first in axes[::columns]:
+        highest = first.get_ylim()[1]
+        first.set(ylabel="accuracy, %", ylim=(0, 100 if highest > 50 else highest))
+    name_lines(axes)
+    return headline(figure, says) if says else figure
 
 
 @styled
@@ -49,7 +69,7 @@ def local_paths(
     panels: by title, paths [steps + 1, 2] by client and the server's next point; goals: best points by label; names: of
     the two numbers.
     """
-    figure, axes = axes_of(4.2 * len(panels) + 1.6, 3.2, 1, len(panels), sharex=True, sharey=True)
+    figure, axes = axes_of(2.6, 1, len(panels), sharex=True, sharey=True)
     for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
         for (client, path), colour in zip(paths.items(), colours(len(paths))):
             ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=client)
@@ -70,7 +90,7 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
 
     clients: (a, m) by name; walks: the global w before round 1 and after every round, by method.
     """
-    figure, axes = axes_of(10.6, 3.2, 1, 2)
+    figure, axes = axes_of(2.8, 1, 2)
     left, right = axes[0]
     values, total = np.linspace(-0.6, 4.6, 200), 0
     for (name, (a, m)), line in zip(clients.items(), ("--", ":")):
@@ -93,31 +113,6 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
 
 
 @styled
-def split_models(accuracy: pd.DataFrame, sizes: pd.DataFrame) -> Figure:
-    """Accuracy of methods at their evaluation points, and how many numbers a client sends up in a round and keeps.
-
-    accuracy: method, point, accuracy (a fraction); sizes: sent, kept,
-    by method in the order of the rows from top to bottom.
-    """
-    figure, ((left, right),) = axes_of(10.4, 0.9 + 0.34 * len(sizes), 1, 2, sharey=True)
-    rows = {method: y for y, method in enumerate(sizes.index)}
-    for (point, own), marker, colour in zip(accuracy.groupby("point", sort=False), "osD^v", colours(5)):
-        left.plot(
-            100 * own["accuracy"], own["method"].map(rows), marker, color=colour, markersize=6, alpha=0.8, label=point
-        )
-    left.set_yticks(range(len(rows)), list(rows))
-    left.set(title="accuracy, % (which model is tested)", xlim=(0, 100))
-    left.grid(axis="x", alpha=0.3)
-    left.invert_yaxis()
-    left.legend(frameon=False, loc="lower left", fontsize=8)
-    right.barh(range(len(sizes)), sizes["sent"], color=INK)
-    for y, (sent, kept) in enumerate(zip(sizes["sent"], sizes["kept"])):
-        right.annotate(f"sends {sent:,}, keeps {kept:,}", (sent, y), (4, 0), textcoords="offset points", va="center")
-    right.set(title="numbers that a client sends up in a round", xlim=(0, 1.75 * max(sizes["sent"].max(), 1)))
-    return figure
-
-
-@styled
 def curves(
     panels: dict[str, pd.DataFrame],
     xlabel: str | Sequence[str] = "",
@@ -130,7 +125,7 @@ def curves(
 
     xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
     """
-    figure, axes = axes_of(3.3 * len(panels) + 1.7, 3.0, 1, len(panels))
+    figure, axes = tiles(len(panels), 2, 2.5, 0.2)
     labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
     names = dict.fromkeys(column.partition(", ")[0] for table in panels.values() for column in table.columns)
     known = (INK, REFERENCE, "#4f9d69", "#d9902f", "#7d5ba6", PAPER, *APART[4:6], *APART[8:])  # then from the first on
@@ -138,7 +133,7 @@ def curves(
     by_name = {name: colour for colour, name in own.items()}
     free = [colour for colour in known if colour not in own]
     by_name |= {name: free[k % len(free)] for k, name in enumerate(name for name in names if name not in by_name)}
-    for k, (ax, (title, table)) in enumerate(zip(axes[0], panels.items())):
+    for k, (ax, (title, table)) in enumerate(zip(axes, panels.items())):
         seen: dict[str, int] = {}
         for column in table.columns:
             name = column.partition(", ")[0]
@@ -152,26 +147,7 @@ def curves(
         if pd.api.types.is_integer_dtype(table.index):
             ax.set_xticks(thinned(int(table.index.max()) + 1))
         ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
-    name_lines(axes[0])
-    return figure
-
-
-@styled
-def idle_shares(points: pd.DataFrame) -> Figure:
-    """How much of its own model a client keeps while it is idle, beside powers of 1/2.
-
-    points: idle (rounds), share, size (samples).
-    """
-    figure, ((ax,),) = axes_of(6.2, 3.1)
-    jitter = np.linspace(-0.25, 0.25, len(points))  # many points have the same number of rounds
-    dots = ax.scatter(
-        points["idle"] + jitter, points["share"], c=points["size"], s=14, cmap=colour_map("mako_r"), vmin=0
-    )
-    rounds = np.arange(0, points["idle"].max() + 1)
-    ax.plot(rounds, 0.5**rounds, color=REFERENCE, linewidth=1, label="1/2 to the power of the idle rounds")
-    ax.set(xlabel="idle rounds", ylabel="share of the own model", ylim=(-0.03, 1.05))
-    ax.legend(frameon=False)
-    figure.colorbar(dots, ax=ax, label="training samples")
+    name_lines(axes)
     return figure
 
 
@@ -179,14 +155,13 @@ def idle_shares(points: pd.DataFrame) -> Figure:
 def sampling_errors(errors: pd.DataFrame) -> Figure:
     """Errors of estimates against the number of samples, both logarithmic:
     a column a line, and 1/sqrt(m) through the first one's start."""
-    figure, ((ax,),) = axes_of(5.2, 3.1)
+    figure, ((ax,),) = axes_of(2.8, width=COLUMN)
     m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
     for (name, column), (colour, marker) in zip(errors.items(), styles):
         ax.plot(m, column, marker=marker, markersize=4, color=colour, label=name)
     ax.plot(m, errors.iloc[0, 0] * (m[0] / m) ** 0.5, ":", color="black", linewidth=1, label="1 / sqrt(m)")
-    ax.set(xscale="log", yscale="log", xlabel="samples m", ylabel="root mean square error")
-    ax.set_xticks(m, [f"{value:g}" for value in m])
-    ax.minorticks_off()
+    ax.set(yscale="log", ylabel="root mean square error")
+    logarithmic(ax, m, "samples m")
     ax.legend(frameon=False)
     return figure
 
@@ -198,7 +173,7 @@ def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
 
     panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
     """
-    figure, axes = axes_of(3.9 * len(panels), 3.7, 1, len(panels))
+    figure, axes = axes_of(2.6, 1, len(panels))
     for ax, (title, table) in zip(axes[0], panels.items()):
         for (label, client), rows in table.groupby(["label", "client"]):
             marker, size = ("o", 26) if client >= 0 else ("*", 150)

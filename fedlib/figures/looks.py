@@ -10,6 +10,7 @@ from pathlib import Path
 from fedlib.figures.base import APART
 
 MARKERS = "osD^vP*Xh<>dp"
+PAPERS = ("pfedsim", "fedsimsup", "pfedcs", "pfedsv")  # the methods of our four papers
 HOME = (
     ("fedavg", "fedamp", "ffedap"),
     ("fedper", "fedpac", "ifca"),
@@ -24,6 +25,14 @@ HOME = (
 )  # of the colours of APART; methods that a paper compares share as few as possible, and markers tell those apart
 
 
+CALLED = {
+    "pfedsv_dp": "pFedSV, noise in every step", "pfedsv_dp, client": "pFedSV, noise on updates",
+    "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "gmm": "Gaussian mixture", "kmeans": "k-means",
+    "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
+}  # rows of tables that are no method's file  # fmt: skip
+NETWORKS = {"mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet"}
+
+
 @functools.cache
 def proper_name(method: str) -> str:
     """A method's name as its paper writes it, which its file begins with; what is no method stays as it is."""
@@ -36,18 +45,25 @@ def proper_name(method: str) -> str:
 
 
 def proper(row: str) -> str:
-    """A row of a table with its method's proper name: "pFedSim, rho = 0" for "pfedsim, rho = 0"."""
+    """A row of a table with its method's proper name: "pFedSim, rho = 0" for "pfedsim, rho = 0"; networks likewise."""
+    if row in CALLED:
+        return CALLED[row]
+    for name, written in NETWORKS.items():
+        row = re.sub(rf"\b{name}\b", written, row)
     method, rest = re.fullmatch(r"(\w*)(.*)", row, re.DOTALL).groups()
     return proper_name(method) + rest
 
 
 DATA = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet"}
+DATA |= {"cinic10": "CINIC-10", "emnist": "EMNIST"}
 
 
 def titled(column: str) -> str:
-    """A column of a table as the title of a panel: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"."""
+    """A column of a table as the title of a panel: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few
+    clients" for "few"."""
     for name, written in DATA.items():
         column = re.sub(rf"\b{name}\b", written, column)
+    column = re.sub(r"\b(few|many)$", r"\1 clients", column)
     return re.sub(r"(, \d+)$", r"\1 clients", column)
 
 
@@ -73,3 +89,8 @@ def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
         number = used[own[row]] = used.get(own[row], -1) + 1
         found[row] = (own[row], MARKERS[(APART.index(own[row]) + 5 * number) % len(MARKERS)])
     return found
+
+
+def counted(number: int, of: str) -> str:
+    """ "1 seed", "3 seeds"."""
+    return f"{number} {of}{'' if number == 1 else 's'}"

@@ -9,8 +9,23 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, colours, styled, thinned
-from fedlib.figures.looks import looks, proper
+from fedlib.figures.base import (
+    COLUMN,
+    INK,
+    OTHERS,
+    PAPER,
+    REFERENCE,
+    axes_of,
+    colour_map,
+    colours,
+    headline,
+    key_below,
+    logarithmic,
+    name_lines,
+    styled,
+    thinned,
+)  # fmt: skip
+from fedlib.figures.looks import counted, proper
 
 
 @styled
@@ -25,7 +40,7 @@ def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.D
     order = group["client"].to_numpy()
     edges = np.flatnonzero(np.diff(group["group"].to_numpy())) + 0.5
     shown = list(own["round"].unique())
-    figure, (axes,) = axes_of(3.0 * len(shown) + 7.2, 3.1, 1, len(shown) + 2, width_ratios=[1] * len(shown) + [1.2] * 2)
+    figure, (axes,) = axes_of(2.4, 1, len(shown) + 2)
     for ax, t in zip(axes, shown):
         matrix = own[own["round"] == t].pivot(index="client", columns="other", values="D").reindex(columns=order)
         matrix = matrix.reindex(order).fillna(0)
@@ -33,28 +48,30 @@ def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.D
         for edge in edges:
             ax.axhline(edge, color="white", linewidth=0.7)
             ax.axvline(edge, color="white", linewidth=0.7)
-        ax.set(title=f"D, {training}, round {t}", xlabel="client", ylabel="client" if t == shown[0] else "")
-        places = thinned(len(order))
+        ax.set(title=f"D, {training},\nround {t}", xlabel="client", ylabel="client" if t == shown[0] else "")
+        places = list(thinned(len(order)))[::2]
         ax.set_xticks(places, order[list(places)])
         ax.set_yticks(places, order[list(places)])
-    figure.colorbar(image, ax=list(axes[: len(shown)]), shrink=0.8, pad=0.01)
+    figure.colorbar(image, ax=list(axes[: len(shown)]), shrink=0.7, aspect=25, orientation="horizontal")
     trainings = list(dict.fromkeys(rounds["training"]))
     several = rounds["seed"].nunique()
     for ax, value, title in zip(
-        axes[len(shown) :], ("silhouette", "auc"), ("silhouette of the groups", "AUC: same classes are nearer")
+        axes[len(shown) :], ("silhouette", "auc"), ("silhouette\nof the groups", "AUC: same\nclasses are nearer")
     ):
-        for name, colour in zip(trainings, colours(len(trainings))):
+        for name, colour in zip(trainings, (INK, *colours(len(trainings))[1:])):
             line = intervals(rounds[rounds["training"] == name], value, ["round"])
             ax.plot(line["round"], line["mean"], color=colour, label=name, marker="o", markersize=3)
             if several > 1:
                 ax.fill_between(line["round"], line["low"], line["high"], color=colour, alpha=0.12, linewidth=0)
-        ax.set(title=f"{title}, {several} seed{'s' * (several > 1)}", xlabel="round")
+        ax.set(title=title, xlabel=f"round ({counted(several, 'seed')})")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-2].axhline(0, color="black", linewidth=0.6)
     axes[-1].axhline(0.5, color="black", linewidth=0.6)
     axes[-1].set(ylim=(0.45, 1.02))
-    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+    key_below(figure, axes[-1])
+    means = rounds[rounds["training"] == training].groupby("round")["silhouette"].mean()
+    text = f"{training}'s distances separate the groups: silhouette {means.iloc[0]:.2f} after the first round"
+    return headline(figure, f"{text}, {means.iloc[-1]:.2f} after the last")
 
 
 @styled
@@ -64,12 +81,12 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
     tidy: round, stage, down, up, model, candidates, collaborators, "with the same classes", teacher, extractor,
     training (see `fedlib.experiments.pfedcs.fig2_framework`).
     """
-    figure, (axes,) = axes_of(12.0, 2.9, 1, 3)
+    figure, (axes,) = axes_of(2.4, 1, 3)
     rounds, stages = tidy["round"], list(dict.fromkeys(tidy["stage"]))
     start = tidy.loc[tidy["stage"] == stages[0], "round"].max() + 0.5
     for shift, way, colour in ((-0.19, "down", INK), (0.19, "up", REFERENCE)):
         axes[0].bar(rounds + shift, tidy[way] / tidy["model"], width=0.36, color=colour, label=way)
-    axes[0].set(title="what travels", ylabel="models a client", ylim=(0, 1.25))
+    axes[0].set(title="communication", ylabel="models per client", ylim=(0, 1.35))
     first = tidy[tidy["stage"] == stages[0]]
     names = {
         "candidates": "candidates",
@@ -78,7 +95,7 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
     }
     for (column, label), style in zip(names.items(), ((PAPER, "--"), (INK, "-"), (REFERENCE, ":"))):
         axes[1].plot(first["round"], first[column], style[1], color=style[0], label=label, marker="o", markersize=4)
-    axes[1].set(title="who teaches", ylabel="clients, mean", ylim=(0, None))
+    axes[1].set(title="teacher", ylabel="clients, mean", ylim=(0, None))
     axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
     errors = {"teacher": "customised classifier", "extractor": "extractor", "training": "local training"}
     for (column, label), colour in zip(errors.items(), colours(3)):
@@ -89,16 +106,20 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
     axes[2].set_yscale("log")
     found = tidy[list(errors)].where(tidy[list(errors)] > 0)
     low, high = min(1e-9, found.min().min() / 3), max(1e-5, found.max().max())
-    axes[2].set(title="largest difference from the equations", ylim=(low, 1e3 * high))  # the legend is above
+    axes[2].set(title="largest difference\nfrom the equations", ylim=(low, 1e4 * high))  # the legend is above
     for ax in axes:
         ax.set(xlabel="round", xlim=(rounds.min() - 0.6, rounds.max() + 0.6))
         ax.axvspan(start, rounds.max() + 0.6, color="#eeeeee", zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(frameon=False, fontsize=8, loc="upper right")
+        ax.legend(loc="upper right", fontsize=6)
     axes[1].text(
-        (start + rounds.max() + 0.6) / 2, 0.5, stages[-1], ha="center", transform=axes[1].get_xaxis_transform()
+        (start + rounds.max() + 0.6) / 2, 0.4, stages[-1], ha="center", transform=axes[1].get_xaxis_transform()
     )
-    return figure
+    sent = (tidy["up"] / tidy["model"]).groupby(tidy["stage"], sort=False).mean()
+    chosen = first[["collaborators", "with the same classes"]].iloc[-1]
+    text = "A client sends " + ", ".join(f"{share:.2f} models per round in {stage}" for stage, share in sent.items())
+    share = chosen.iloc[1] / chosen.iloc[0] if chosen.iloc[0] else 0
+    return headline(figure, f"{text}; {share:.0%} of its collaborators share its classes")
 
 
 @styled
@@ -108,19 +129,21 @@ def by_number_of_clients(cells: pd.DataFrame) -> Figure:
     cells: row, clients, mean, low, high.
     """
     names = list(dict.fromkeys(cells["row"]))
-    figure, ((ax,),) = axes_of(7.2, 3.9)
+    figure, ((ax,),) = axes_of(2.9, width=COLUMN)
     numbers = sorted(cells["clients"].unique())
-    for (name, own), (colour, marker) in zip(cells.groupby("row", sort=False), looks(names).values()):
+    for name, own in cells.groupby("row", sort=False):
         own, shift = own.sort_values("clients"), 1 + 0.012 * (names.index(name) - len(names) / 2)
-        bold = name == "pfedcs"
-        ax.plot(
-            own["clients"] * shift, own["mean"], color=colour, linewidth=2.2 if bold else 1, zorder=3 if bold else 2
-        )
-        interval(ax, own["clients"] * shift, own, marker, colour, 6 if bold else 4, proper(name))
-    ax.set_xscale("log")
-    ax.set_xticks(numbers, [str(n) for n in numbers])
-    ax.minorticks_off()
+        colour, width = (INK, 1.8) if name == "pfedcs" else (OTHERS, 0.8)
+        at, line = own["clients"] * shift, dict(color=colour, linewidth=width, zorder=2 + (colour == INK))
+        ax.plot(at, own["mean"], label=proper(name), **line)
+        interval(ax, at, own, "o", colour, 3.5, label="_")
+    logarithmic(ax, numbers, "clients")
     ax.grid(axis="y", color="#eeeeee")
-    ax.set(xlabel="clients", ylabel="accuracy, %, mean of the clients")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
+    ax.set_ylabel("accuracy, %, mean of the clients")
+    name_lines([ax])
+    wide = cells.pivot_table(index="row", columns="clients", values="mean", sort=False)
+    best = {n: proper(row) for n, row in wide.idxmax().items()}
+    said = ", ".join(f"{name} at {n}" for n, name in best.items())
+    return headline(
+        figure, f"Most accurate: {said if len(set(best.values())) > 1 else said.split()[0] + ' throughout'}"
+    )

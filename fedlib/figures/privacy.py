@@ -1,13 +1,15 @@
-"""What noise costs, what it guarantees, and what it hides: pFedSV's Tables 3 and 4 and Figure 11."""
+"""Noise: accuracy, privacy guarantee and attacks: pFedSV's Tables 3 and 4 and Figure 11."""
 
 from __future__ import annotations
+
+import textwrap
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colours, styled
+from fedlib.figures.base import INK, OTHERS, PAGE, PAPER, REFERENCE, axes_of, colours, headline, pixels, styled
 from fedlib.figures.looks import proper
 
 NOISED = {"pfedsv, client": ", noise on updates"}  # where else than in every step
@@ -20,35 +22,40 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides "pfedsv, client, ε of σ = level" and
     "local"; by_round: setting, sigma, round, epsilon.
     """
-    figure, (axes,) = axes_of(11.5, 3.0, 1, 2, width_ratios=[1, 1.2])
+    figure, (axes,) = axes_of(3.9, 1, 2)
     (left, right), names = axes, cells["row"].str.extract(r"(.*?),? (?:ε of )?σ = (.*)")
     cells = cells.assign(method=names[0].fillna(cells["row"]), sigma=names[1].astype(float))
-    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, client": PAPER}.items():
+    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, client": "#2f8f5b"}.items():
         for series, marker, style in (("ours", "o", "-"), ("paper", "D", ":")):
             own = cells[(cells["method"] == method) & (cells["series"] == series)]
             if len(own):
-                left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, alpha=0.7)
+                left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, linewidth=1)
                 label = f"{proper(method.partition(',')[0])}{NOISED.get(method, '')}, {series}"
-                interval(left, own["sigma"], own, marker, colour, 5, label)
+                face = "white" if series == "paper" else colour
+                interval(left, own["sigma"], own, marker, colour, 4, face, label=label)
     for alone in cells.loc[cells["row"] == "local", "mean"]:
-        left.axhline(alone, color=INK, linewidth=0.8, linestyle="--", label="training alone, ours")
+        left.axhline(alone, color="black", linewidth=0.8, linestyle="--", label="Local, ours")
     left.set(
         title="accuracy",
-        xlabel="noise level σ of a step",
+        xlabel="noise level σ per step",
         ylabel="%, mean over clients",
         xticks=[0, 1, 2],
         ylim=(0, 100),
     )
     styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
     for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):
-        colour = INK if sigma == by_round["sigma"].min() else PAPER
+        colour = INK if sigma == by_round["sigma"].min() else OTHERS
         right.plot(
             rows["round"], rows["epsilon"], color=colour, linestyle=styles[setting], label=f"σ = {sigma:g}, {setting}"
         )
     right.set(title="privacy budget spent, δ = 1e-5", xlabel="round", ylabel="ε", yscale="log")
     for ax in axes:
-        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
-    return figure
+        ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22), fontsize=6.5)
+    ours = cells[(cells["series"] == "ours") & (cells["method"] == "pfedsv")].sort_values("sigma")
+    spent = by_round.loc[by_round["round"] == by_round["round"].max(), "epsilon"].min()
+    ends = [f"{one.mean:.1f} % at σ = {one.sigma:g}" for one in ours.itertuples()]
+    text = f"pFedSV: {ends[0]}, {ends[-1]}" if ends else "Without runs of pFedSV"
+    return headline(figure, f"{text}; the smallest privacy budget of all settings is ε = {spent:.1f}")
 
 
 @styled
@@ -61,23 +68,25 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     missing, which needs the extra `fedlib[attack]`, its panel says so.
     """
     rows, columns = list(dict.fromkeys(pictures["row"])), pictures["column"].nunique()
-    left, right = 0.72 * columns + 1.6, 5.6
-    figure = Figure(figsize=(left + right, max(5.6, 0.78 * len(rows))), layout="constrained")
+    left, right = 0.42 * columns + 0.9, 3.4
+    figure = Figure(figsize=(PAGE, max(5.6, 0.6 * len(rows) + 0.4)), layout="constrained")
     images, scores = figure.subfigures(1, 2, width_ratios=[left, right])
     axes = images.subplots(len(rows), columns, squeeze=False)
     for line, name in zip(axes, rows):
         for ax, one in zip(line, pictures[pictures["row"] == name].itertuples()):
             _picture(ax, one)
-        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        line[0].set_ylabel(proper(name).replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=7)
     _scores(scores.subplots(4, 1, sharex=True), tidy, levels)
-    return figure
+    bare, noisy = (
+        own.groupby("attack")["success"].mean() for own in (tidy[tidy["defence"] == "none"], tidy[tidy["sigma"] > 0])
+    )
+    text = f"Without a defence attacks recover {bare.min():.0%} to {bare.max():.0%} of the images"
+    return headline(figure, f"{text}; against noise at most {noisy.max():.0%}, mean of all σ" if len(noisy) else text)
 
 
 def _picture(ax, one) -> None:
-    """Draw a picture that is kept as text: channels, and pixels in hexadecimal."""
-    lines = [list(bytes.fromhex(text)) for text in one.pixels.split()]
-    image = np.array(lines, dtype=np.uint8).reshape(one.channels, -1, len(lines[0])).transpose(1, 2, 0)
-    ax.imshow(image, cmap="gray", vmin=0, vmax=255)
+    """Draw a picture that is kept as text."""
+    ax.imshow(pixels(one), cmap="gray", vmin=0, vmax=255)
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
 
@@ -90,8 +99,8 @@ def attackers(tidy: pd.DataFrame, pictures: pd.DataFrame) -> Figure:
     A cell of the right panel has the mean PSNR as its shade, and the shares of 20 and of 25 dB in percent.
     """
     names, defences = list(dict.fromkeys(tidy["attack"])), list(dict.fromkeys(tidy["defence"]))
-    figure = Figure(figsize=(13.0, 0.62 * len(names) + 1.0), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[1, 0.85])
+    figure = Figure(figsize=(PAGE, 0.43 * len(names) + 1.1), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=[1, 0.8])
     axes = left.subplots(len(names), 1 + len(defences), squeeze=False)
     for line, name in zip(axes, names):
         own = pictures[pictures["attack"] == name].set_index("row")
@@ -100,11 +109,20 @@ def attackers(tidy: pd.DataFrame, pictures: pd.DataFrame) -> Figure:
                 _picture(ax, own.loc[row])
             else:
                 ax.axis("off")
-        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        line[0].set_ylabel(textwrap.fill(name, 14), rotation=0, ha="right", va="center", fontsize=7)
     for ax, title in zip(axes[0], ["original", *defences]):
-        ax.set_title(title, fontsize=9)
+        ax.set_title(_short(title), fontsize=6)
     _shares(right.subplots(), tidy, names, defences)
-    return figure
+    shares = tidy[tidy["defence"] == "clipping"].groupby("attack")["success"].mean()
+    noisy = tidy[tidy["sigma"] > 0].groupby(["attack", "sigma"])["success"].mean()
+    gone = [f"{sigma:g}" for sigma, own in noisy.groupby("sigma") if own.max() == 0]
+    text = f"Clipping alone stops {(shares == 0).sum()} of {len(shares)} attackers"
+    noise = f"with σ = {gone[0]} or more no image reaches 20 dB" if gone else "at every σ some images reach 20 dB"
+    return headline(figure, f"{text}; {noise}")
+
+
+def _short(defence: str) -> str:
+    return defence.replace("clipping", "clip").replace(" = ", " =\n")
 
 
 def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> None:
@@ -114,10 +132,10 @@ def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> No
     for (name, defence), (psnr, low, high) in means.iterrows():
         at = defences.index(defence), names.index(name)
         text = f"{100 * low:.0f} | {100 * high:.0f}"
-        ax.text(*at, text, ha="center", va="center", fontsize=8, color="white" if psnr > 22 else "black")
-    ax.set_xticks(range(len(defences)), defences, fontsize=8)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_title("% of images of at least 20 dB | 25 dB", fontsize=10)
+        ax.text(*at, text, ha="center", va="center", fontsize=6, color="white" if psnr > 22 else "black")
+    ax.set_xticks(range(len(defences)), map(_short, defences), fontsize=6)
+    ax.set_yticks([])
+    ax.set_title("% of images of at least 20 dB | 25 dB")
     ax.tick_params(length=0)
     ax.figure.colorbar(drawn, ax=ax, label="mean PSNR, dB", fraction=0.05)
 
@@ -135,13 +153,18 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
         for ax, value in zip(axes, ("psnr", "ssim", "lpips", "success")):
             with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()
             ax.plot(
-                [places[s] for s in with_clip.index], with_clip, color=colour, marker="o", markersize=4, label=attack
+                [places[s] for s in with_clip.index],
+                with_clip,
+                color=colour,
+                marker="o",
+                markersize=4,
+                label=proper(attack),
             )
             bare = rows[rows["defence"] == "none"][value].mean()
             ax.plot([-1], [bare], color=colour, marker="D", markersize=5, linestyle="")
-    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "ST-LPIPS\n(0: alike)", "share recovered\n(PSNR ≥ 20 dB)")):
+    for ax, title in zip(axes, ("PSNR, dB", "SSIM", "ST-LPIPS\n(0: identical)", "recovered\n(≥ 20 dB)")):
         ax.axvline(-0.5, color="#bbbbbb", linewidth=0.8)
-        ax.set_xticks([-1, *places.values()], ["no\ndefence", *(f"{s:g}" for s in sigmas)])
+        ax.set_xticks([-1, *places.values()], ["no\ndefence", *(f"{s:g}".replace("0.", ".") for s in sigmas)])
         ax.set(ylabel=title)
     axes[-1].set_xlabel("σ of the noise, with clipping")
     for level, style in zip(levels.itertuples(index=False), ("--", ":")):
@@ -154,10 +177,10 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
             textcoords="offset points",
             ha="left",
             va="center",
-            fontsize=7,
+            fontsize=6,
             color=PAPER,
         )
     axes[1].set_ylim(-0.25, 1.05)
     axes[2].set_ylim(-0.05, 1.15)
     axes[3].set_ylim(-0.05, 1.05)
-    axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, ncols=3)
+    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", fontsize=6, ncols=2)

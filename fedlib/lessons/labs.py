@@ -4,10 +4,12 @@ The labs with solutions and all tests are notebooks/labs/*.ipynb. A course is a 
 
     release/<lab>/<lab>.ipynb                  written by `release`, for students; beside it the notebooks that it
                                                links to, in release/lessons/ and so on
-    submitted/<student>/<lab>/<lab>.ipynb      put there by the lecturer
-    points.csv, feedback/<student>/<lab>/      written by `grade`
+    submitted/                                 put there by the lecturer, in one of the layouts of `lessons.collect`
+    students.csv                               the same, if a platform's import needs more than names
+    points.csv, feedback/<student>/<lab>/      written by `grade`; feedback/<lab>.zip has the pages of all
+    moodle.csv, canvas.csv                     the same, for these platforms
 
-The other folders in it, gradebook.db and nbgrader_config.py are nbgrader's.
+The other folders in it, gradebook.db and nbgrader_config.py are nbgrader's; `collected` has the notebooks as they ran.
 """
 
 from __future__ import annotations
@@ -20,21 +22,43 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import psutil
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from fedlib.base.errors import FedlibError, choose, require
 from fedlib.base.files import SHIPPED, shipped_notebooks, write_atomically
+from fedlib.lessons import export
+from fedlib.lessons.collect import Submission, collected
+from fedlib.lessons.whole import is_test, made_whole, mark, with_canaries, without_canaries
 
 SOURCE = SHIPPED / "notebooks" / "labs"
 LINK = re.compile(r"\(\.\./([a-z]+/\w+\.ipynb)\)")  # to a notebook beside the labs
 NOTEBOOKS = 10  # the time limit of a whole notebook, in those of a cell
 COLUMNS = ["student", "lab", "points", "of", "problem"]
+SECRET = ("source", "submitted", "collected", "autograded", "feedback", "gradebook.db", "students.csv", "points.csv")
+
+
+@dataclass
+class Grades:
+    """points: a row a submission, with COLUMNS; `problem` says why it could not be graded, else it is empty.
+    exercises: its parts, with student, lab, exercise, points, of. unchanged: how many submissions keep the points of
+    an earlier grading. strange: a line for every file that is no submission. unknown: a line for every platform that
+    does not know all students."""
+
+    points: pd.DataFrame
+    exercises: pd.DataFrame
+    unchanged: int
+    strange: list[str]
+    unknown: list[str]
 
 
 def names() -> tuple[str, ...]:
@@ -48,27 +72,29 @@ def release(folder: Path, labs: Sequence[str] = ()) -> list[Path]:
     Raises BadValue for an unknown lab, FedlibError if nbgrader is missing or refuses, or if a lab that was graded here
     has other exercises now; what was released stays as it is then."""
     labs, api = _chosen(labs), course(folder)
-    for lab in labs:
-        _require_same_exercises(api, lab, Path(folder))
-    for lab in tqdm(labs, desc="release", unit="lab", leave=False, file=sys.stderr):
-        source = Path(folder) / "source" / lab
-        source.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SOURCE / f"{lab}.ipynb", source)
-        _checked(api.generate_assignment(lab, force=True), f"{lab} cannot be released")
-        for linked in sorted(set(LINK.findall((SOURCE / f"{lab}.ipynb").read_text("utf-8")))):
-            (Path(folder) / "release" / linked).parent.mkdir(exist_ok=True)
-            shutil.copy(SOURCE.parent / linked, Path(folder) / "release" / linked)
+    with _alone(Path(folder)):
+        for lab in labs:
+            _require_same_exercises(api, lab, Path(folder))
+        for lab in tqdm(labs, desc="release", unit="lab", leave=False, file=sys.stderr):
+            source = Path(folder) / "source" / lab
+            source.mkdir(parents=True, exist_ok=True)
+            shutil.copy(SOURCE / f"{lab}.ipynb", source)
+            _checked(api.generate_assignment(lab, force=True), f"{lab} cannot be released")
+            for linked in sorted(set(LINK.findall((SOURCE / f"{lab}.ipynb").read_text("utf-8")))):
+                (Path(folder) / "release" / linked).parent.mkdir(exist_ok=True)
+                shutil.copy(SOURCE.parent / linked, Path(folder) / "release" / linked)
     return [Path(folder) / "release" / lab / f"{lab}.ipynb" for lab in labs]
 
 
-def grade(folder: Path, labs: Sequence[str] = (), seconds: float = 60, again: bool = False) -> pd.DataFrame:
-    """Grade what was submitted of labs (default: all that were released), and write points.csv and feedback. Rows of
-    other labs stay in that file.
+def grade(folder: Path, labs: Sequence[str] = (), seconds: float = 60, again: bool = False) -> Grades:
+    """Grade what was submitted of labs (default: all that were released), and write feedback, points.csv and the tables
+    for learning platforms. Rows of other labs stay in these.
 
     Every submission is run in a process of its own, a cell for at most so many seconds and a notebook for ten times as
-    long, without the network where the system allows it (`fedlib.lessons.sandbox`). Submissions that were graded and
-    have not changed are not run again, unless `again`. Returns one row a submission: student, lab, points, of, problem
-    (why it could not be graded, else empty). Raises BadValue for an unknown lab, FedlibError if nothing was released.
+    long; what Linux keeps it from is in `fedlib.lessons.sandbox`. What can go wrong with a submission is said in its
+    row. Submissions that were graded are not run again if neither they nor the lab nor `seconds` have changed, unless
+    `again`. Raises BadValue for an unknown lab, FedlibError if nothing was released or submitted, if a table in the
+    folder cannot be read, or while somebody else grades in this folder.
     """
     folder = Path(folder).resolve()
     require(seconds > 0, "seconds", seconds, "a positive number")
@@ -78,41 +104,68 @@ def grade(folder: Path, labs: Sequence[str] = (), seconds: float = 60, again: bo
     if missing or not labs:
         which = f"{', '.join(missing)} was not" if missing else "no lab was"
         raise FedlibError(f"{which} released to {folder}: `fedlib labs release` first")
-    found = sorted(place / f"{place.name}.ipynb" for lab in labs for place in (folder / "submitted").glob(f"*/{lab}"))
-    if not found:
-        raise FedlibError(f"nothing to grade: put submissions at {folder}/submitted/<student>/<lab>/<lab>.ipynb")
-    api, lines = course(folder), []
-    for path in tqdm(found, desc="grade", unit="submission", leave=False, file=sys.stderr):
-        student, lab = path.parts[-3:-1]
-        problem = _unfit(path, folder / "release" / lab / path.name)
-        if not problem and (again or not _is_graded(folder, path)):
-            problem = _run_apart(folder, lab, student, seconds)
-        if problem:  # a page from an earlier submission would show points that are no longer there
-            shutil.rmtree(folder / "feedback" / student / lab, ignore_errors=True)
-        lines.append((student, lab, *_points(api, lab, student, problem), problem))
-    grades = pd.DataFrame(lines, columns=COLUMNS).sort_values(["student", "lab"], ignore_index=True)
-    write_atomically(folder / "points.csv", _with_other_labs(folder, grades).to_csv(index=False).encode())
-    return grades
+    with _alone(folder):
+        before = _earlier(folder)  # what is wrong with tables is said before anything runs
+        export.roster(folder)
+        source = {lab: _source(folder, lab) for lab in released}
+        everything, strange = collected(folder / "submitted", {lab: marks(cells) for lab, cells in source.items()})
+        found = [one for one in everything if one.lab in labs]
+        if not found:
+            raise FedlibError("\n".join([
+                f"nothing to grade: put submissions at {folder}/submitted/<student>/<lab>/<lab>.ipynb, or there as "
+                "they come from Moodle or Canvas", *strange
+            ]))  # fmt: skip
+        grading = _Grading(_with_gradebook(course(folder), folder, labs), folder, source, float(seconds), again)
+        lines = []
+        for one in (bar := tqdm(found, desc="grade", unit="submission", leave=False, file=sys.stderr)):
+            bar.set_postfix_str(f"{one.student}, {one.lab}")
+            problem = grading.problem_of(one)
+            lines.append((one.student, one.lab, *_points(grading.api, one.lab, one.student, problem), problem))
+        graded = {one.lab for one in found}
+        points = pd.concat([before[~before["lab"].isin(graded)], pd.DataFrame(lines, columns=COLUMNS)])
+        points = points.astype({"points": float, "of": float}).sort_values(["student", "lab"], ignore_index=True)
+        exercises = pd.DataFrame(
+            [row for one in points.itertuples() for row in grading.exercises_of(one)],
+            columns=["student", "lab", "exercise", "points", "of"],
+        )
+        export.write_table(folder / "points.csv", points)
+        unknown = export.write_exports(folder, points, exercises, everything)
+        export.write_pages(folder, found)
+    mine, parts = points["lab"].isin(graded), exercises["lab"].isin(graded)
+    return Grades(points[mine].reset_index(drop=True), exercises[parts], grading.unchanged, strange, unknown)
 
 
 def course(folder: Path):
     """nbgrader's interface to a course's folder. Raises FedlibError if nbgrader is not installed."""
     try:
+        from nbgrader import preprocessors as steps
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
     except ImportError:
         raise FedlibError("labs need nbgrader: pip install 'fedlib[teach]'") from None
+    from fedlib.lessons.feedback import Page  # slow to import
+
     warnings.filterwarnings("ignore", category=Warning, module="nbgrader")
     # nbgrader calls programs by name, which are beside this Python whether or not its environment is activated
     beside = os.path.dirname(sys.executable)
     if beside not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = beside + os.pathsep + os.environ["PATH"]
+    for place in (Path(folder), *(Path(folder) / name for name in ("source", "release", "submitted"))):
+        require(place.is_dir() or not place.exists(), "folder", str(place), "a folder, or the name of a new one")
     Path(folder).mkdir(parents=True, exist_ok=True)
     root = str(Path(folder).resolve())
     if not (own := Path(root) / "nbgrader_config.py").exists():  # for nbgrader's own commands in this folder
-        own.write_text(f"c = get_config()\nc.CourseDirectory.root = {root!r}\n", "utf-8")
+        own.write_text(
+            f"c = get_config()\nc.CourseDirectory.root = {root!r}\n"
+            "c.CourseDirectory.submitted_directory = 'collected'\n",
+            "utf-8",
+        )
     config = Config()
     config.CourseDirectory.root = root
+    config.CourseDirectory.submitted_directory = "collected"
+    config.Autograde.sanitize_preprocessors = [steps.OverwriteKernelspec, steps.OverwriteCells, steps.CheckCellMetadata]
+    config.Autograde.autograde_preprocessors = [steps.SaveAutoGrades, steps.AssignLatePenalties]  # nothing is run here
+    config.GenerateFeedback.exporter_class = Page
     return NbGraderAPI(config=config)
 
 
@@ -129,10 +182,41 @@ def _checked(answer: dict, what: str) -> None:
         raise FedlibError(f"{what}: {' '.join(reasons[:2]) or answer['error']}")
 
 
-def _marks(path: Path) -> set[str]:
-    """The names of exercises and tests that a notebook's cells carry. Raises ValueError if it is no notebook."""
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    return {about["grade_id"] for cell in cells if "grade_id" in (about := cell["metadata"].get("nbgrader", {}))}
+def marks(cells: list[dict]) -> set[str]:
+    """The names of exercises and tests that a notebook's cells carry."""
+    return {mark(cell) for cell in cells if mark(cell)}
+
+
+def _source(folder: Path, lab: str) -> list[dict]:
+    """The cells of a lab with solutions and hidden tests, as it was when it was released."""
+    path = folder / "source" / lab / f"{lab}.ipynb"
+    try:
+        return nbformat.read(path, 4)["cells"]
+    except Exception as error:
+        raise FedlibError(f"{path} cannot be read ({type(error).__name__}): release {lab} again") from None
+
+
+def _with_gradebook(api, folder: Path, labs: Sequence[str]):
+    """nbgrader's interface. Raises FedlibError if its gradebook cannot be read or lacks one of these labs."""
+    try:
+        with api.gradebook as book:
+            missing = set(labs) - {assignment.name for assignment in book.assignments}
+    except Exception as error:  # SQLAlchemy has many
+        why = type(error).__name__
+        raise FedlibError(f"{folder / 'gradebook.db'} cannot be read ({why}): put a copy of it back") from None
+    if missing:
+        raise FedlibError(f"{folder / 'gradebook.db'} does not know {', '.join(sorted(missing))}: release it again")
+    return api
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Raises FedlibError if another process releases or grades in this folder."""
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise FedlibError(f"{folder} is being released to or graded by another process: wait for it") from None
 
 
 def _require_same_exercises(api, lab: str, folder: Path) -> None:
@@ -145,77 +229,179 @@ def _require_same_exercises(api, lab: str, folder: Path) -> None:
         except MissingEntry:
             return
         known = {cell.name for cell in graded.source_cells} if graded.submissions else set()
-    if known and (changed := known ^ _marks(SOURCE / f"{lab}.ipynb")):
+    if known and (changed := known ^ marks(nbformat.read(SOURCE / f"{lab}.ipynb", 4)["cells"])):
         raise FedlibError(
             f"{lab} was graded in {folder}, and has other exercises or tests now ({', '.join(sorted(changed))}): "
             "release it to a new folder, and put the submissions there"
         )
 
 
-def _unfit(path: Path, released: Path) -> str:
-    """Why a submission cannot be graded, as far as its file tells, or an empty text."""
-    if not path.is_file():
-        others = ", ".join(sorted(other.name for other in path.parent.iterdir())) or "nothing"
-        return f"there is no {path.name}, but {others}: rename it"
+def _earlier(folder: Path) -> pd.DataFrame:
+    """The rows of points.csv. Raises FedlibError if it is not such a table."""
+    path = folder / "points.csv"
+    if not path.exists():
+        return pd.DataFrame(columns=COLUMNS)
+    table = export.read_table(path, COLUMNS)[COLUMNS]
     try:
-        if _marks(path).isdisjoint(_marks(released)):
-            return "no cell carries nbgrader's mark of an exercise: copy the answers into the lab as it was released"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "it is not a Jupyter notebook"
-    return ""
+        for name in ("points", "of"):
+            table[name] = [float(text.replace(",", ".")) for text in table[name]]
+    except ValueError as error:
+        raise FedlibError(f"{path} cannot be read: {error} in its column {name!r}; mend it or move it away") from None
+    return table
 
 
-def _with_other_labs(folder: Path, grades: pd.DataFrame) -> pd.DataFrame:
-    """The grades, and those of labs that were graded earlier."""
-    file = folder / "points.csv"
-    if not file.exists():
-        return grades
-    before = pd.read_csv(file, keep_default_na=False)
-    kept = before[~before["lab"].isin(grades["lab"])]
-    return pd.concat([kept, grades]).sort_values(["student", "lab"], ignore_index=True)
+@dataclass
+class _Grading:
+    """One grading of a course: what all its submissions share. source: by lab, its cells with all tests."""
+
+    api: object
+    folder: Path
+    source: dict[str, list[dict]]
+    seconds: float
+    again: bool
+    unchanged: int = 0
+    open: str | None = None  # why student code cannot be shut in, empty if it is; None before the first submission
+
+    def problem_of(self, one: Submission) -> str:
+        """Grade one submission: what went wrong, or an empty text. Nothing that one submission does ends the others."""
+        page = self.folder / "feedback" / one.student / one.lab
+        try:
+            record = self.folder / "autograded" / one.student / one.lab / "graded.txt"
+            digest = one.digest(self.source[one.lab], self.seconds)
+            if not one.problem and not self.again and record.is_file() and record.read_text() == digest:
+                self.unchanged += 1
+                return ""
+            record.unlink(missing_ok=True)
+            if not (problem := one.problem or self._run(one)):
+                record.write_text(digest)
+                return ""
+        except Exception as error:
+            problem = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        shutil.rmtree(page, ignore_errors=True)  # that of an earlier submission shows points that are no longer there
+        return problem
+
+    def _run(self, one: Submission) -> str:
+        from fedlib.lessons.feedback import finished, tidied  # slow to import
+
+        cells = with_canaries(made_whole(one.cells, self.source[one.lab]))
+        self._probe()
+        state = self._state()
+        ran, problem = self._apart(one, cells)
+        if changed := sorted({str(path.relative_to(self.folder)) for path, _, _ in state ^ self._state()}):
+            return f"files of the course have changed while its code ran, look at them: {', '.join(changed[:5])}"
+        if problem:
+            return problem
+        if [cell["source"] for cell in ran] != [cell["source"] for cell in cells]:
+            return "its code has changed the notebook while it ran: no points"
+        ran, failed = without_canaries(ran)
+        if not failed:
+            return "a test that must fail has passed: its code takes asserts away or replaces what tests use; no points"
+        notebook = nbformat.v4.new_notebook(cells=[tidied(nbformat.from_dict(cell)) for cell in ran])
+        place = self.folder / "collected" / one.student / one.lab / f"{one.lab}.ipynb"
+        write_atomically(place, nbformat.writes(notebook).encode())
+        for step in (self.api.autograde, self.api.generate_feedback):
+            answer = step(one.lab, one.student, force=True)
+            if not answer["success"]:
+                if "KeyboardInterrupt" in str(answer["error"]):  # nbgrader catches it
+                    raise KeyboardInterrupt
+                return explained((answer.get("log") or "") + "\n" + str(answer["error"]))
+        page = self.folder / "feedback" / one.student / one.lab / f"{one.lab}.html"
+        write_atomically(page, finished(page.read_text("utf-8"), self.exercises(one.lab), one.student).encode())
+        return ""
+
+    def _probe(self) -> None:
+        """Find out once whether code can be shut in here."""
+        if self.open is None:
+            with tempfile.TemporaryDirectory(prefix="fedlib-lab-") as scratch:
+                self.open = _sandbox({"scratch": scratch, "hidden": [], "shut": True}, 60).get("problem", "")
+            if self.open:
+                said = f"students' code cannot be shut in here ({self.open})"
+                tqdm.write(f"{said}: it has the network, and can write your files", file=sys.stderr)
+
+    def _state(self) -> set[tuple]:
+        """What tells whether files of the course have changed; nothing if code that is shut in cannot change them."""
+        files = (path for path in self.folder.rglob("*") if path.is_file()) if self.open else ()
+        return {(path, stat.st_mtime_ns, stat.st_size) for path in files for stat in [path.stat()]}
+
+    def _apart(self, one: Submission, cells: list[dict]) -> tuple[list[dict], str]:
+        """The cells after they were run in a process of its own, or what went wrong."""
+        with tempfile.TemporaryDirectory(prefix="fedlib-lab-", ignore_cleanup_errors=True) as scratch:
+            for path in one.beside:
+                shutil.copy(path, scratch)
+            answer = _sandbox(
+                {
+                    "notebook": nbformat.v4.new_notebook(cells=cells),
+                    "seconds": self.seconds,
+                    "scratch": scratch,
+                    "hidden": [str(self.folder / name) for name in SECRET],
+                    "shut": not self.open,
+                },
+                NOTEBOOKS * self.seconds,
+            )
+        return answer.get("notebook", {}).get("cells", []), answer.get("problem", "")
+
+    def exercises(self, lab: str) -> dict[str, str]:
+        """By test, the exercise that it belongs to: the last one before it."""
+        found, last = {}, ""
+        for cell in filter(mark, self.source[lab]):
+            last = last if is_test(cell) and last else mark(cell)
+            if is_test(cell):
+                found[mark(cell)] = last
+        return found
+
+    def exercises_of(self, row) -> list[tuple]:
+        """The exercises of a row of points.csv: student, lab, exercise, points, of."""
+        from nbgrader.api import MissingEntry
+
+        if row.lab not in self.source:
+            return []
+        of_test = self.exercises(row.lab)
+        reached = {exercise: [0.0, 0.0] for exercise in of_test.values()}
+        with self.api.gradebook as book, contextlib.suppress(MissingEntry):
+            for cell in book.find_notebook(row.lab, row.lab).grade_cells:
+                reached[of_test[cell.name]][1] += cell.max_score
+            grades = [] if row.problem else book.find_submission_notebook(row.lab, row.lab, row.student).grades
+            for grade in grades:
+                reached[of_test[grade.name]][0] += grade.score
+        return [(row.student, row.lab, exercise, *numbers) for exercise, numbers in reached.items()]
 
 
-def _is_graded(folder: Path, path: Path) -> bool:
-    """Whether a submission was graded after it, and the released lab, were last changed."""
-    student, lab = path.parts[-3:-1]
-    graded = folder / "autograded" / student / lab / path.name
-    release = folder / "release" / lab / path.name
-    return graded.exists() and graded.stat().st_mtime > max(path.stat().st_mtime, release.stat().st_mtime)
-
-
-def _run_apart(folder: Path, lab: str, student: str, seconds: float) -> str:
-    """Grade one submission in a process of its own; what went wrong, or an empty text."""
-    command = [sys.executable, "-m", "fedlib.lessons.sandbox", str(folder), lab, student, str(seconds)]
-    environment = os.environ | {"FEDLIB_OFFLINE": "1"}
+def _sandbox(task: dict, seconds: float) -> dict:
+    """What `fedlib.lessons.sandbox` answers; {"problem": ...} if it does not. Nothing of it runs on afterwards."""
+    scratch = task["scratch"]
+    places = dict.fromkeys(("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), scratch)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4")  # each takes memory
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-m", "fedlib.lessons.sandbox"],
+        env=os.environ | {"FEDLIB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"} | places | threads,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # where student code can write without end
+        start_new_session=True,
     ) as process:
         try:
-            said, log = process.communicate(timeout=NOTEBOOKS * seconds)
+            said, _ = process.communicate(json.dumps(task).encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
+            return {"problem": f"stopped after {seconds:g} s"}
+        finally:
             _kill(process)  # the notebook's kernel ends when its parent is gone
-            return f"stopped after {NOTEBOOKS * seconds:g} s"
-        except BaseException:
-            _kill(process)
-            raise
     try:
-        answer = json.loads(said.strip().splitlines()[-1])
-    except (json.JSONDecodeError, IndexError):
-        return f"the grading process ended with status {process.returncode}: {log.strip()[-200:]}"
-    if answer["network"]:
-        tqdm.write(f"{student}, {lab}: the network could not be cut off ({answer['network']})", file=sys.stderr)
-    return answer["problem"]
+        return json.loads(said)
+    except ValueError:
+        return {"problem": f"the process that ran it ended with status {process.returncode}, without an answer"}
 
 
 def _kill(process: subprocess.Popen) -> None:
     """End a process that was started in a session of its own, and all that it has started."""
     if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         return
-    for child in psutil.Process(process.pid).children(recursive=True):  # Windows
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    process.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):  # Windows
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
 
 
 def _points(api, lab: str, student: str, problem: str) -> tuple[float, float]:
@@ -228,3 +414,9 @@ def _points(api, lab: str, student: str, problem: str) -> tuple[float, float]:
             return (0.0 if problem else book.find_submission(lab, student).score), most
         except MissingEntry:
             return 0.0, most
+
+
+def explained(log: str) -> str:
+    """Why nbgrader did not grade, in one line, from what it wrote."""
+    lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "no reason given")[:200]

@@ -15,6 +15,7 @@ from torch.nn import functional
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.models.model import Model
+from fedlib.models.parts import ExtractorHead
 
 
 def theta(w: float, v: float, b: float) -> dict:
@@ -37,6 +38,7 @@ class ToyModel:
     step = "torch"
     _fuses = Model._fuses
     descended = Model.descended
+    pulled = Model.pulled
     gradient = Model.gradient
     differentiate = Model.differentiate
     for_stack = Model.for_stack
@@ -47,7 +49,7 @@ class ToyModel:
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None, tie=None):
         """By the formulas above; with a loss of its own by automatic differentiation. `differentiate` is not asked."""
         names = self.trainable if train is None else tuple(train)
         if loss is not None:
@@ -61,7 +63,8 @@ class ToyModel:
                 "head.weight": (e * w * batch.x).mean(),
                 "head.bias": e.mean(),
             }
-        return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
+        new = {name: theta[name] - lr * slope[name] for name in names}
+        return {**theta, **(self.pulled(new, {name: theta[name] for name in names}, tie, lr) if tie else new)}
 
     def features(self, theta, x):
         """z = w x, [B, 1]."""
@@ -89,41 +92,28 @@ class Parabola(ToyModel):
     def __init__(self, w: float = 5.0):
         self.theta0 = {"extractor.w": torch.tensor([w], dtype=torch.float64)}
 
-    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None):
+    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None, tie=None):
         part = {name: theta[name] for name in self.trainable}
         slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
-        return self.descended(part, slope, lr)
+        new = self.descended(part, slope, lr)
+        return self.pulled(new, part, tie, lr) if tie else new
 
     def loss(self, theta, batch, train=None):
         return batch.mean(batch.x / 2 * (theta["extractor.w"] - batch.y).square()), {}
 
 
-class _Net(nn.Module):
-    """extractor(x) = x, ReLU(A x) or A x; head: one linear layer."""
-
-    def __init__(self, inputs: int, hidden: int, classes: int, relu: bool):
-        super().__init__()
-        layers = [nn.Linear(inputs, hidden, bias=False)] if hidden else []
-        self.extractor = nn.Sequential(*layers, *([nn.ReLU()] if relu else []))
-        self.head = nn.Linear(hidden or inputs, classes)
-
-    def forward(self, x):
-        return self.head(self.extractor(x))
-
-
-def point_classifier(inputs: int = 2, hidden: int = 0, classes: int = 2, relu: bool = False, seed: int = 0) -> Model:
-    """A Model in float64 that classifies points [B, inputs]: W A x + b, A without bias (absent if hidden = 0),
-    maybe a ReLU.
+def point_classifier(inputs: int = 2, hidden: int = 0, classes: int = 2) -> Model:
+    """A Model in float64 that classifies points [B, inputs]: W A x + b, A without bias (absent if hidden = 0).
 
     Small seeded initial values, rounded to two digits so that they fit on the page.
     """
-    net = _Net(inputs, hidden, classes, relu).double()
-    generator = torch.Generator().manual_seed(seed)
+    extractor = nn.Sequential(nn.Linear(inputs, hidden, bias=False)) if hidden else nn.Sequential()
+    net = ExtractorHead(extractor, nn.Linear(hidden or inputs, classes)).double()
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weights in net.parameters():
-            weights.copy_(
-                torch.randn(weights.shape, generator=generator, dtype=torch.float64).mul(0.5).round(decimals=2)
-            )
+            drawn = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+            weights.copy_(drawn.mul(0.5).round(decimals=2))
     return Model(net)
 
 
@@ -155,20 +145,9 @@ class ToyData:
 
     group, device = "", torch.device("cpu")
 
-    def __init__(
-        self,
-        batches: Sequence,
-        lr: float = 0.1,
-        epochs: int = 1,
-        val: Sequence = (),
-        test: Sequence = (),
-        classes: int = 0,
-    ):
-        self.batches = [_batch(*batch, classes) for batch in batches]
-        self.held_out = {
-            "val": [_batch(*batch, classes) for batch in val],
-            "test": [_batch(*batch, classes) for batch in test],
-        }
+    def __init__(self, batches: Sequence, lr=0.1, epochs=1, val: Sequence = (), test: Sequence = (), classes: int = 0):
+        made = [[_batch(*batch, classes) for batch in part] for part in (batches, val, test)]
+        self.batches, self.held_out = made[0], {"val": made[1], "test": made[2]}
         self.lr, self.local_epochs, self.classes = lr, epochs, classes
         self.num_samples = sum(len(batch.x) for batch in self.batches)
 
@@ -197,9 +176,8 @@ class ToyData:
 
 
 def _batch(x, y, classes: int) -> ToyBatch:
-    return ToyBatch(
-        torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(y, dtype=torch.int64 if classes else torch.float64)
-    )
+    kind = torch.int64 if classes else torch.float64
+    return ToyBatch(torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(y, dtype=kind))
 
 
 def play(method, model, clients: Sequence[ToyData], rounds: int) -> Iterator[tuple[dict, dict]]:

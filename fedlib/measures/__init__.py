@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import choose
 from fedlib.measures.attention import captum_attr
-from fedlib.measures.each_round import ROUND_MEASURES, SEE_ROUNDS, check_round_measure
+from fedlib.measures.each_round import ROUND_MEASURES, check_round_measure
 from fedlib.measures.final_models import FINAL_MEASURES
-
-__all__ = ["FINAL_MEASURES", "ROUND_MEASURES", "SEE_ROUNDS", "check_measure", "check_packages"]
 
 
 def check_measure(name: str, method: Algorithm) -> None:

@@ -1,7 +1,7 @@
 """Where networks look: Grad-CAM maps of every client's networks on some of its test images (FedSimSup's Figure 4).
 
 R. R. Selvaraju et al., "Grad-CAM: Visual Explanations from Deep Networks via Gradient-based Localization", ICCV 2017,
-as captum computes it: the gradients of a class score with respect to a layer's channels, averaged over the cells, weigh
+as captum computes it: the gradients of a logit with respect to a layer's channels, averaged over the cells, weigh
 these channels; what is positive in their weighted sum is the map. The layer is the ReLU behind the last convolution.
 """
 
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.errors import require
-from fedlib.base.packages import needed
+from fedlib.base.errors import needed, require
 from fedlib.models import Model, layers
 
 IMAGES = 100  # in all, or a few more: equally many of every client, as far as it has them

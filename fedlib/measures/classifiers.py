@@ -115,8 +115,8 @@ def teachers_by_hand(weight: np.ndarray, sizes: np.ndarray, t: int, last: int, l
         chosen[k, close] = 2
         both = [*close, k]
         far, average = d[both].max(), d[both].mean()
-        likeness = (far - d[both]) / (len(both) * (far - average)) if far - average > 1e-12 else 1 / len(both)
-        shares[k, both] = lam * likeness + (1 - lam) * sizes[both] / sizes[both].sum()  # Eq. 7
+        similarity = (far - d[both]) / (len(both) * (far - average)) if far - average > 1e-12 else 1 / len(both)
+        shares[k, both] = lam * similarity + (1 - lam) * sizes[both] / sizes[both].sum()  # Eq. 7
     return shares, chosen
 
 

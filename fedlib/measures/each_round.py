@@ -89,23 +89,9 @@ def eq4_shares(phi: np.ndarray, ids: np.ndarray, phi_cap: float) -> np.ndarray:
     return weights / weights.sum(1, keepdims=True)
 
 
-OF_PFEDCS = {
-    "head_distances": head_distances,
-    "head_moves": head_moves,
-    "selection": selection,
-    "by_equations": by_equations,
-}
-ROUND_MEASURES = {
-    "client_accuracy": client_accuracy,
-    "relevance": relevance,
-    "downloads": downloads,
-    "traffic": traffic,
-    "phi": phi,
-    "mixing": mixing,
-    **fedsimsup.MEASURES,
-    **OF_PFEDCS,
-}
-SEE_ROUNDS = ("traffic", "phi", "mixing", *fedsimsup.MEASURES, *OF_PFEDCS)  # look at what travelled
+OWN = (client_accuracy, relevance, downloads, traffic, phi, mixing)
+OF_PFEDCS = (head_distances, head_moves, selection, by_equations)
+ROUND_MEASURES = {measure.__name__: measure for measure in (*OWN, *OF_PFEDCS)} | fedsimsup.MEASURES
 
 
 def check_round_measure(name: str, method: Algorithm) -> None:

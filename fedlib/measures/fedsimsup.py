@@ -48,7 +48,7 @@ def shares_by_equation(sizes: np.ndarray, similarity: np.ndarray, ids: np.ndarra
 def trained_by_hand(run, seen, k: int = 0) -> tuple[dict, dict]:
     """What Eqs. 10 and 11 make of the supervisor and the model of the round's k-th participant, in this order.
 
-    Autograd and plain gradient steps on the engine's minibatches; the loss is that of the summed class scores (Eq. 3).
+    Autograd and plain gradient steps on the engine's minibatches; the loss is that of the summed logits (Eq. 3).
     """
     client, method, kind = int(seen.ids[k]), run.method, run.method.supervisors
     networks = run.work.model.sibling(kind).module, run.work.model.module

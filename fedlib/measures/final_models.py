@@ -52,31 +52,25 @@ def client_similarity(run, thetas: dict) -> dict[str, np.ndarray]:
     this run was trained on).
     """
     model, source, N = run.work.model, run.work.source, run.setting.num_clients
-    heads = similarity.class_vectors(thetas)
+    names, heads = model.trainable, similarity.class_vectors(thetas)
     by_class = similarity.class_cosines(heads, heads).cpu().numpy()
     each = [tree.rows(thetas, i) for i in range(N)]
-    inputs = {
-        part: [source.batch(torch.from_numpy(parts[part])) for parts in run.work.parts] for part in ("train", "test")
-    }
-    norms = [similarity.norm_statistics(model, theta, batch.x) for theta, batch in zip(each, inputs["train"])]
-    losses = np.array(
-        [
-            [float(cross_entropy(model.logits(theta, batch.x).double(), batch.y)) for theta in each]
-            for batch in inputs["test"]
-        ]
-    )
+    train, test = ([source.batch(torch.from_numpy(own[part])) for own in run.work.parts] for part in ("train", "test"))
+    norms = [similarity.norm_statistics(model, theta, batch.x) for theta, batch in zip(each, train)]
+
+    def loss(theta: dict, batch) -> float:
+        return float(cross_entropy(model.logits(theta, batch.x).double(), batch.y))
+
+    losses = [[loss(theta, batch) for theta in each] for batch in test]
     out = {name: np.full((N, N), np.nan) for name in ("data", "mdb", "wdb", "ldb")}
     for a in range(N):
         for b in range(N):
             out["data"][a, b] = similarity.data_similarity(run.partition.counts[a], run.partition.counts[b])
             if a != b:
-                out["mdb"][a, b] = similarity.model_difference_similarity(
-                    each[a], each[b], model.theta0, model.trainable
-                )
+                pair = each[a], each[b]
+                out["mdb"][a, b] = similarity.model_difference_similarity(*pair, model.theta0, names)
                 out["wdb"][a, b] = similarity.wasserstein_similarity(norms[a], norms[b])
-                out["ldb"][a, b] = similarity.loss_difference_similarity(
-                    losses[a, a], losses[a, b], each[a], each[b], model.trainable
-                )
+                out["ldb"][a, b] = similarity.loss_difference_similarity(losses[a][a], losses[a][b], *pair, names)
     labels = label_cosine(run.partition.counts)
     return {**out, "label_cosine": labels, "cs": by_class.mean(-1), "cs_by_class": by_class}
 
@@ -125,22 +119,14 @@ def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
     `squared_distance_head` of the classifiers; `classifier_cosine`, the mean cosine of class vectors (pFedSim Eq.
     2)."""
     names, heads = run.work.model.trainable, similarity.class_vectors(thetas)
-    return {
-        "squared_distance": similarity.squared_distances(thetas, thetas, names).cpu().numpy(),
-        "squared_distance_head": similarity.squared_distances(
-            thetas, thetas, [n for n in names if n.startswith("head.")]
-        )
-        .cpu()
-        .numpy(),
-        "classifier_cosine": similarity.class_cosines(heads, heads).mean(-1).cpu().numpy(),
+    of_heads = [name for name in names if name.startswith("head.")]
+    found = {
+        "squared_distance": similarity.squared_distances(thetas, thetas, names),
+        "squared_distance_head": similarity.squared_distances(thetas, thetas, of_heads),
+        "classifier_cosine": similarity.class_cosines(heads, heads).mean(-1),
     }
+    return {name: matrix.cpu().numpy() for name, matrix in found.items()}
 
 
-FINAL_MEASURES = {
-    "cka": cka,
-    "client_similarity": client_similarity,
-    "model_distances": model_distances,
-    "common_test": common_test,
-    "validation": validation,
-    "attention": attention,
-}
+MEASURES = (cka, client_similarity, model_distances, common_test, validation, attention)
+FINAL_MEASURES = {measure.__name__: measure for measure in MEASURES}

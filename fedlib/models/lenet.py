@@ -75,14 +75,14 @@ def lenet_dlg(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
     return net
 
 
-def convolutions(channels: int, first: int, second: int) -> OrderedDict[str, nn.Module]:
+def convolutions(channels: int, first: int, second: int, padding: int = 0) -> OrderedDict[str, nn.Module]:
     """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels,
     each with ReLU and 2x2 pooling."""
     return OrderedDict(
-        conv1=nn.Conv2d(channels, first, 5),
+        conv1=nn.Conv2d(channels, first, 5, padding=padding),
         relu1=nn.ReLU(),
         pool1=MaxPool2x2(),
-        conv2=nn.Conv2d(first, second, 5),
+        conv2=nn.Conv2d(first, second, 5, padding=padding),
         relu2=nn.ReLU(),
         pool2=MaxPool2x2(),
         flatten=nn.Flatten(),

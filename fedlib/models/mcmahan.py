@@ -6,13 +6,11 @@ Decentralized Data." AISTATS 2017, arXiv:1602.05629, section 3.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from torch import nn
 
 from fedlib.base.errors import choose, require
+from fedlib.models.lenet import convolutions
 from fedlib.models.parts import ExtractorHead, num_features
-from fedlib.models.pool import MaxPool2x2
 
 
 def mcmahan_cnn(
@@ -27,15 +25,7 @@ def mcmahan_cnn(
     border = {"valid": 0, "same": 2}[choose("padding", padding, ("valid", "same"))]
     require(0 < width <= 4, "width", width, "a number above 0 and up to 4")
     first, second, units = (max(1, round(width * number)) for number in (32, 64, 512))
-    layers = OrderedDict(
-        conv1=nn.Conv2d(shape[0], first, 5, padding=border),
-        relu1=nn.ReLU(),
-        pool1=MaxPool2x2(),
-        conv2=nn.Conv2d(first, second, 5, padding=border),
-        relu2=nn.ReLU(),
-        pool2=MaxPool2x2(),
-        flatten=nn.Flatten(),
-    )
+    layers = convolutions(shape[0], first, second, border)
     flat = num_features(f"mcmahan_cnn with padding={padding}", nn.Sequential(layers), shape)
     layers |= {"fc1": nn.Linear(flat, units), "relu3": nn.ReLU()}
     return ExtractorHead(nn.Sequential(layers), nn.Linear(units, num_classes))

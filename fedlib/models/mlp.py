@@ -12,13 +12,13 @@ from fedlib.models.parts import ExtractorHead
 
 
 def mlp(shape: tuple[int, int, int], num_classes: int, hidden: int = 100, depth: int = 1) -> ExtractorHead:
-    """`depth` linear layers of `hidden` units, each with ReLU, and a linear classifier.
+    """`depth` linear layers of `hidden` units, each with ReLU, and a linear classifier; depth 0: logistic regression.
 
     shape: (features, 1, 1) of a table; the pixels of an image are its features. No batch norm. With 30 features and 2
     classes: 3,302 parameters.
     """
     require(hidden >= 1, "hidden", hidden, "an integer of at least 1")
-    require(depth >= 1, "depth", depth, "an integer of at least 1")
+    require(depth >= 0, "depth", depth, "an integer of at least 0")
     layers, width = OrderedDict(flatten=nn.Flatten()), prod(shape)
     for k in range(1, depth + 1):
         layers |= {f"fc{k}": nn.Linear(width, hidden), f"relu{k}": nn.ReLU()}

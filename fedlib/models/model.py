@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterable
 
@@ -15,9 +14,8 @@ from fedlib.data.batch import StoredImages
 from fedlib.models.fused import FusedNetwork, calls
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.pool import MaxPool2x2
-from fedlib.models.unfold import unfolded_convolutions
 
-STEPS = ("auto", "torch", "fused", "unfold")
+STEPS = ("auto", "torch", "fused")
 
 
 class Model:
@@ -28,9 +26,8 @@ class Model:
 
     step: what computes passes through the network, "torch" or, where `fedlib.models.fused` knows all layers and the
     numbers are float32 on a CPU, one client at a time, compiled code; "auto" uses that where it can and it pays,
-    "fused" wherever it can (`insist`). "unfold" is PyTorch with convolutions as matrix products
-    (`fedlib.models.unfold`), which may be quicker for stacks on a GPU. It decides no more than rounding. A model by
-    itself uses "torch", one of a run what `fedlib.engine.setup.set_up` says.
+    "fused" wherever it can (`insist`). It decides no more than rounding. A model by itself uses "torch", one of a run
+    what `fedlib.engine.setup.set_up` says.
     """
 
     def __init__(self, module: nn.Module):
@@ -44,8 +41,8 @@ class Model:
         self.stacked = False  # True inside the vmap backend
         self.autocast: torch.dtype | None = None  # type of the forward pass, where it is not theta's
         self.remake: Callable = _unknown_origin  # number -> a module with other initial values
-        self.make_sibling: Callable = _unknown_origin  # (name, **options) -> another backbone for the same task
-        self.siblings: dict[tuple, Model] = {}
+        self.make_sibling: Callable = _unknown_origin  # name -> another backbone for the same task
+        self.siblings: dict[str, Model] = {}
         self.step, self.fused = "torch", FusedNetwork.of(module)
         self._slots = {name: _slot(module, name) for name in self.theta0}
 
@@ -63,11 +60,8 @@ class Model:
 
     @property
     def step_used(self) -> str:
-        """What computes training steps on this model: "torch", "unfold", "fused", or "mixed" where it depends on the
-        batch."""
-        if self.step in ("torch", "unfold"):
-            return self.step
-        if self._unfused():
+        """What computes training steps on this model: "torch", "fused", or "mixed" where it depends on the batch."""
+        if self.step == "torch" or self._unfused():
             return "torch"
         return "fused" if self.step == "fused" or self.fused.always_pays else "mixed"
 
@@ -96,15 +90,14 @@ class Model:
         drawn = Model(self.remake(number)).theta0
         return {name: value.to(self.theta0[name]) for name, value in drawn.items()}
 
-    def sibling(self, name: str, **options) -> Model:
+    def sibling(self, name: str) -> Model:
         """Another backbone for the same images and classes, drawn from the same seed, on the same device.
         Built once."""
-        key = (name, tuple(sorted(options.items())))
-        if key not in self.siblings:
+        if name not in self.siblings:
             like = next(iter(self.theta0.values()))
-            self.siblings[key] = self.make_sibling(name, **options).to(like.device, like.dtype)
-            self.siblings[key].autocast, self.siblings[key].step = self.autocast, self.step
-        return self.siblings[key].for_stack() if self.stacked else self.siblings[key]
+            self.siblings[name] = self.make_sibling(name).to(like.device, like.dtype)
+            self.siblings[name].autocast, self.siblings[name].step = self.autocast, self.step
+        return self.siblings[name].for_stack() if self.stacked else self.siblings[name]
 
     @property
     def num_parameters(self) -> dict[str, int]:
@@ -116,7 +109,7 @@ class Model:
     # forward passes ------------------------------------------------------------------------------------------------
 
     def logits(self, theta: dict, x: Tensor) -> Tensor:
-        """Class scores [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
+        """Logits [B, C] in evaluation mode; x: standardised images [B, c, h, w]."""
         return self._evaluated(theta, x)
 
     def scores(self, theta: dict, batch) -> Tensor:
@@ -124,7 +117,7 @@ class Model:
         return self.logits(theta, batch.images if self._fuses(theta, batch.images) else batch.x)
 
     def logits_of_many(self, theta: dict, changed: dict, x: Tensor) -> Tensor:
-        """Class scores [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest:
+        """Logits [m, B, C] of m models with the entries `changed`, stacked [m, ...], and theta's for the rest:
         one after the other in compiled code, with PyTorch as one program."""
         alone = [{**theta, **dict(zip(changed, values))} for values in zip(*changed.values())]
         if self._fuses(alone[0], x):
@@ -137,7 +130,7 @@ class Model:
         return self._evaluated(theta, x, self.module.extractor)
 
     def classify(self, theta: dict, z: Tensor) -> Tensor:
-        """Class scores [B, C] of feature vectors z [B, d]; theta may be the head alone."""
+        """Logits [B, C] of feature vectors z [B, d]; theta may be the head alone."""
         return functional.linear(z, theta["head.weight"], theta["head.bias"])
 
     def layer_outputs(self, theta: dict, x: Tensor) -> dict[str, Tensor]:
@@ -193,10 +186,13 @@ class Model:
         train: Iterable[str] | None = None,
         loss: Callable | None = None,
         differentiate: Callable | None = None,
+        tie: tuple[float, dict] | None = None,
     ) -> dict:
         """theta - lr * gradient of the minibatch loss, for the parameters named in `train` (default: all trainable).
 
         loss(theta, batch, train) = (scalar, new running statistics); default: `loss`, the mean cross-entropy.
+        tie = (strength, anchor) adds strength/2 |theta - anchor|^2 over these parameters to the loss; no record enters
+        it, so that DP by record neither clips it nor adds noise to it.
         differentiate(model, loss, theta, part, batch) = (gradient, new running statistics); a client's data say which
         (`fedlib.algorithms.api.ClientData.differentiate`), default: `Model.differentiate`.
         """
@@ -204,9 +200,11 @@ class Model:
         loss, differentiate = loss or self.loss, differentiate or Model.differentiate
         if part and differentiate is Model.differentiate and self._knows(loss, theta, part, batch):
             calls["fused"] += 1
-            return {**theta, **self.fused.entropy_step(theta, batch.images, batch.y, part, self._active(part), lr)}
-        grads, stats = differentiate(self, loss, theta, part, batch)
-        return {**theta, **stats, **self.descended(part, grads, lr)}
+            new = self.fused.entropy_step(theta, batch.images, batch.y, part, self._active(part), lr)
+        else:
+            grads, stats = differentiate(self, loss, theta, part, batch)
+            new = {**stats, **self.descended(part, grads, lr)}
+        return {**theta, **new, **(self.pulled(new, part, tie, lr) if tie else {})}
 
     def differentiate(self, loss: Callable, theta: dict, part: dict, batch) -> tuple[dict, dict]:
         """Gradient of loss(theta, batch, part) with respect to the parameters in `part`, and new running statistics."""
@@ -233,6 +231,12 @@ class Model:
         if self.stacked:
             return {name: params[name] - lr * grads[name] for name in params}
         return dict(zip(params, torch._foreach_sub(list(params.values()), [grads[n] for n in params], alpha=lr)))
+
+    def pulled(self, new: dict, part: dict, tie: tuple[float, dict], lr: float) -> dict:
+        """The parameters `new` of a step from `part` that left a tie out, with it."""
+        strength, anchor = tie
+        away = self.descended(part, anchor, 1)
+        return self.descended({name: new[name] for name in part}, away, lr * strength)
 
     def gradient(self, fn: Callable[[dict], tuple[Tensor, dict]], params: dict) -> tuple[dict, dict]:
         """Gradient of fn(params) = (scalar, aux) with respect to params, and aux.
@@ -278,11 +282,10 @@ class Model:
         for layer in self.pools:
             layer.stacked = self.stacked
         try:
-            with unfolded_convolutions() if self.step == "unfold" else contextlib.nullcontext():
-                if self.autocast is None:
-                    return module(x)
-                with torch.autocast(x.device.type, self.autocast):
-                    return module(x).to(x.dtype)
+            if self.autocast is None:
+                return module(x)
+            with torch.autocast(x.device.type, self.autocast):
+                return module(x).to(x.dtype)
         finally:
             for name, (table, key) in self._slots.items():
                 table[key] = own[name]

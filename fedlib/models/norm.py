@@ -47,9 +47,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         real = mask.view(-1, 1, 1, 1)
         count = mask.sum().to(x.dtype) * x.shape[2] * x.shape[3]
         mean = torch.where(real, x, 0).sum((0, 2, 3)) / count
-        centred = torch.where(
-            real, x - mean.view(1, -1, 1, 1), 0
-        )  # other rows become 0: so they cannot grow from layer to layer
+        centred = torch.where(real, x - mean.view(1, -1, 1, 1), 0)  # other rows: 0, or they grow from layer to layer
         var = centred.square().sum((0, 2, 3)) / count
         unbiased = torch.where(count > 1, var * count / (count - 1), self.running_var)
         keep = 1 - self.momentum

@@ -15,7 +15,7 @@ SMALL = 1_000_000  # parameters; up to here shapes are found by computing an ima
 
 
 class ExtractorHead(nn.Module):
-    """theta = (f, h): f maps an image to a feature vector z, the linear head h maps z to class scores."""
+    """theta = (f, h): f maps an image to a feature vector z, the linear head h maps z to logits."""
 
     def __init__(self, extractor: nn.Module, head: nn.Linear):
         super().__init__()

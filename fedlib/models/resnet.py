@@ -1,7 +1,7 @@
 """ResNet-18, the backbone of PFedCS for Tiny-ImageNet, and ResNet-34, whose communication pFedSV counts.
 
 K. He, X. Zhang, S. Ren, J. Sun. "Deep Residual Learning for Image Recognition." CVPR 2016. Both are torchvision's, with
-random initial weights; differences from torchvision: see `fedlib.models.torchvision_nets`.
+random initial parameters; differences from torchvision: see `fedlib.models.torchvision_nets`.
 """
 
 from __future__ import annotations

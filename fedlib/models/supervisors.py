@@ -1,4 +1,4 @@
-"""Supervisors of FedSimSup: small networks whose class scores are added to those of a client's personalised model.
+"""Supervisors of FedSimSup: small networks whose logits are added to those of a client's personalised model.
 
 "Personalized Federated Learning with Similarity Information Supervisor." Submitted to ICLR 2025 (OpenReview
 7rq2OzkJg3). The paper says how large they are compared with the personalised model (one sixth; a smaller CNN; a larger
@@ -52,7 +52,7 @@ def supervisor_cnn(shape: tuple[int, int, int], num_classes: int) -> ExtractorHe
 
 
 def supervisor_none(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
-    """No supervisor: all class scores are 0, as long as it is not trained."""
+    """No supervisor: all logits are 0, as long as it is not trained."""
     extractor = nn.Sequential(OrderedDict(average=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten()))
     net = ExtractorHead(extractor, nn.Linear(num_features("supervisor_none", extractor, shape), num_classes))
     for weights in net.parameters():

@@ -25,6 +25,7 @@ from torch import nn
 
 from fedlib.base.errors import BadValue, DataError, require
 from fedlib.data.datasets import root
+from fedlib.data.download import offline
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead, num_features
 
@@ -52,7 +53,7 @@ def check_classifier(name: str) -> None:
 
 
 def classifier(name: str, shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
-    """torchvision's classifier `name` with random initial weights.
+    """torchvision's classifier `name` with random initial parameters.
 
     Raises BadValue for an unknown name, a network whose last layer is not linear, and an input that it does not accept.
     """
@@ -127,6 +128,8 @@ def weights_file(url: str) -> Path:
     file, digest = root() / "weights" / name, re.search(r"-([0-9a-f]{8,})\.", name)[1]
     if not file.exists():
         try:
+            if offline():
+                raise ConnectionError("FEDLIB_OFFLINE is set")
             file.parent.mkdir(parents=True, exist_ok=True)
             torch.hub.download_url_to_file(url, str(file), hash_prefix=digest, progress=False)
         except (OSError, RuntimeError, http.client.HTTPException) as error:

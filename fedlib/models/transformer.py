@@ -11,19 +11,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fedlib.base.errors import BadValue, choose
+from fedlib.base.errors import BadValue
 from fedlib.models.parts import ExtractorHead
 
 PATCH, WIDTH, HEADS, HIDDEN, LAYERS = 4, 64, 4, 128, 2
 
 
-def supervisor_transformer(shape: tuple[int, int, int], num_classes: int, norm: str = "pre") -> ExtractorHead:
+def supervisor_transformer(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
     """A transformer of 2 layers on 4x4 patches (width 64, 4 heads, learned positions), mean over patches, classes.
 
-    norm: "pre" (layer norm before attention and MLP) or "post" (after the sum, as in the first transformer). Height and
-    width must be multiples of 4. With 3x32x32 inputs and 10 classes: 74,954 parameters.
+    Height and width must be multiples of 4. With 3x32x32 inputs and 10 classes: 74,954 parameters.
     """
-    choose("norm", norm, ("pre", "post"))
     _, height, width = shape
     if height < PATCH or width < PATCH:
         raise BadValue(
@@ -34,18 +32,18 @@ def supervisor_transformer(shape: tuple[int, int, int], num_classes: int, norm: 
             f"input size {height}x{width} cannot be cut into patches by supervisor_transformer; expected multiples of "
             f"{PATCH}"
         )
-    return ExtractorHead(PatchEncoder(shape, norm), nn.Linear(WIDTH, num_classes))
+    return ExtractorHead(PatchEncoder(shape), nn.Linear(WIDTH, num_classes))
 
 
 class PatchEncoder(nn.Module):
     """Images [B, c, h, w] -> features [B, w]: patches, positions, layers, mean over patches, layer norm."""
 
-    def __init__(self, shape: tuple[int, int, int], norm: str):
+    def __init__(self, shape: tuple[int, int, int]):
         super().__init__()
         channels, height, width = shape
         self.patches = nn.Conv2d(channels, WIDTH, PATCH, stride=PATCH)
         self.positions = nn.Parameter(torch.empty((height // PATCH) * (width // PATCH), WIDTH).normal_(std=0.02))
-        self.layers = nn.Sequential(*(Layer(norm) for _ in range(LAYERS)))
+        self.layers = nn.Sequential(*(Layer() for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,21 +52,17 @@ class PatchEncoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and an MLP, each added to its input; layer norm before ("pre") or after ("post")."""
+    """Attention and an MLP, each of the layer norm of its input, to which it is added."""
 
-    def __init__(self, norm: str):
+    def __init__(self):
         super().__init__()
-        self.pre = norm == "pre"
         self.norm1, self.attention = nn.LayerNorm(WIDTH), Attention()
         self.norm2 = nn.LayerNorm(WIDTH)
         self.mlp = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.pre:
-            x = x + self.attention(self.norm1(x))
-            return x + self.mlp(self.norm2(x))
-        x = self.norm1(x + self.attention(x))
-        return self.norm2(x + self.mlp(x))
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
 
 
 class Attention(nn.Module):

@@ -20,9 +20,11 @@ Ramage, K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language
   B/N_i), independently. b = q N_i is the expected size of a batch, an epoch has ⌈N_i/B⌉ steps, an empty batch is a step
   of noise alone. Gradients are those of the method's own loss, regularisers included. Batch norm mixes the records of a
   batch, so that there is no gradient of one record: models with batch norm are refused, and so are methods that compute
-  gradients in another way than the client data's `differentiate`. What is protected are the training steps of the
-  rounds: what a method learns from records in other ways (pFedSV's ranking by validation records, class counts,
-  prototypes) is not; neither is fine-tuning, which never leaves the client.
+  gradients in another way than the client data's `differentiate`, or do not state how many they take (`passes`); a
+  client that takes more than that is stopped. ε is of one training record. A method that learns from training records
+  in other ways (class counts, prototypes, a choice by their loss: `unprotected`) has no finite one, for records as for
+  clients; how many records a client has counts as known. Validation records, by which FedFomo and pFedSV rank models,
+  are not protected; neither is fine-tuning, which never leaves the client.
 - client: ref must be known without the client's data. It is what the server has just sent under the parameter's name (a
   function of released uploads), or else the client's last release (before the first one: the common initial values).
   Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected.
@@ -46,15 +48,13 @@ from fedlib.data.batch import Batch
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
 KINDS = ("none", "record", "client", *UNCLIPPED)
-HELD = {
-    "cpu": 2**25,
-    "cuda": 2**28,
-}  # most numbers of one client's gradients held at a time; measured on a CPU, a guess for a GPU
+# most numbers of one client's gradients held at a time; measured on a CPU, a guess for a GPU
+HELD = {"cpu": 2**25, "cuda": 2**28}
 
 
 def held(device: torch.device) -> int:
     """Most numbers of one client's gradients that are held at a time on a device."""
-    return HELD[devices.kind(device)]
+    return HELD["cuda" if devices.is_gpu(device) else "cpu"]
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,13 @@ class Mechanism:
         require(0 <= self.sigma < inf, "noise_sigma", self.sigma, "a number from 0 up")
         require(self.clip > 0, "noise_clip", self.clip, "a positive number")
         if self.kind == "none":
-            require(
-                self.sigma == 0, "noise_sigma", self.sigma, f"0 where privacy is 'none'; noise needs one of {KINDS[1:]}"
-            )
+            none = f"0 where privacy is 'none'; noise needs one of {KINDS[1:]}"
+            require(self.sigma == 0, "noise_sigma", self.sigma, none)
         if self.kind not in ("record", "client"):
             require(self.clip == 1.0, "noise_clip", self.clip, f"its default 1.0, since {self.kind!r} does not clip")
         if self.sigma > 0:
-            require(
-                self.clip < inf, "noise_clip", self.clip, "a finite number where sigma > 0: the noise is sigma * clip"
-            )
+            finite = "a finite number where sigma > 0: the noise is sigma * clip"
+            require(self.clip < inf, "noise_clip", self.clip, finite)
 
     @property
     def active(self) -> bool:
@@ -165,6 +163,35 @@ class PrivateBatch(Batch):
         raise other_gradient()
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What a method says of a client's round: passes, gradients of a minibatch, and what it leaves unprotected."""
+
+    passes: int
+    gradients: int = 1
+    unprotected: str = ""
+
+    def check(self, gradients: int) -> None:
+        """Raise BadValue if a step took more gradients than stated."""
+        if gradients > self.gradients:
+            raise more_than_stated(f"{gradients} gradients of one minibatch, {self.gradients} are stated")
+
+
+def stated_by(method, T: int, t: int, E: int) -> Stated:
+    """What a method states of round t of T with E local epochs. Raises BadValue for one that states no `passes`."""
+    if method.passes is None:
+        raise BadValue(
+            f"privacy = 'record' is not accepted for {type(method).__name__}, which does not state how often it takes "
+            "a gradient by sgd_step with data.differentiate (`passes`)"
+        )
+    return Stated(method.passes(T, t, E), method.batch_gradients, method.unprotected)
+
+
+def more_than_stated(what: str) -> BadValue:
+    """The error of a method that uses records in ways that its ε does not know of."""
+    return BadValue(f"privacy = 'record' is not accepted for a method that takes more than it states: {what}")
+
+
 def other_gradient() -> BadValue:
     """The error of a method whose steps DP-SGD cannot make private."""
     return BadValue(
@@ -225,7 +252,7 @@ def release(mechanism: Mechanism, seed: int, round: int, ids, uploads, sent, las
         own = _perturbed(mechanism, generator, tree.rows(theta, k), tree.rows(known, k))
         for name, value in own.items():
             released[name][k] = value
-    return _replaced(uploads, released), released
+    return tree.replaced(uploads, released), released
 
 
 def _perturbed(mechanism: Mechanism, generator: np.random.Generator, theta: dict, ref: dict) -> dict:
@@ -261,12 +288,3 @@ def _parameters(uploads, last: dict, passing: set[str]) -> dict[str, Tensor]:
             )
         found[name] = leaf
     return found
-
-
-def _replaced(node, new: dict[str, Tensor]):
-    if isinstance(node, dict):
-        return {
-            k: new[k] if k in new and not isinstance(leaf, (dict, tuple)) else _replaced(leaf, new)
-            for k, leaf in node.items()
-        }
-    return tuple(_replaced(child, new) for child in node) if isinstance(node, tuple) else node

@@ -1,168 +1,82 @@
-"""What a user has made beside what is published: which verdicts and which numbers differ, and by how much.
+"""Whether what a user has made is what comes with fedlib: all numbers of an item's tables and claims, and all verdicts,
+as they are written; but for columns of a machine or a moment, claims about seconds, and ST-LPIPS without its extra."""
 
-Numbers are those of an item's observations (<item>.csv), means over seeds. Seconds are left out: they are of a machine.
-"""
-
-from __future__ import annotations
-
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
-from fedlib.analysis.run_ids import COLUMN
+from fedlib.attacks.perceptual import can_be_computed
+from fedlib.base.errors import BadValue
+from fedlib.experiments import find
+from fedlib.experiments import names as items
 from fedlib.reports.report import saved_items
 from fedlib.reports.saved import OWN
 
-ROUNDING, FLOAT32 = 1e-5, 1e-6  # differences that are none: relative, as tables have six digits; and absolute
-TIMES = "seconds"  # how columns begin that hold times
-NUMBER = "#"  # of a row among those of the same texts and seed: rounds, clients
+MACHINES = re.compile(r"(seconds|time, ).*|difference from CIFAR-10|date|load|origin")  # no item's tables have memory
+PERCEPTUAL = ("lpips", "ST-LPIPS")
+Pairs = dict[str, tuple[str, str]]  # by where it stands: what is published, and what was made here; "-": nothing
+Compared = dict[str, tuple[Pairs, Pairs]]  # by item: numbers, with the text around them, and verdicts
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """An item as it is published, and as it was made here.
-
-    verdicts: claims whose verdicts differ, with the published and the own one; same: how many do not differ. cells: one
-    row a number that differs: cell, published, own, difference, spread (standard deviation over seeds of what is
-    published, NaN with one seed), seeds, size (what numbers of its column are on average, without sign); compared: how
-    many numbers there were, counts that are the same left out. unmatched: rows that only one has.
-    """
-
-    item: str
-    verdicts: list[tuple[str, str, str]] = field(default_factory=list)
-    same: int = 0
-    cells: pd.DataFrame = field(default_factory=pd.DataFrame)
-    compared: int = 0
-    unmatched: int = 0
-
-
-def compare(place: str, names: Sequence[str] = ()) -> list[Comparison]:
-    """The items, all or these, that are there both in results/<place> and in results/own/<place>, by name."""
+def compare(place: str, names: Sequence[str] = ()) -> Compared:
+    """The items, all or these, that are there both in results/<place> and in results/own/<place>."""
     published, own = ({i["item"]: i for i in saved_items(p)} for p in (place, f"{OWN}/{place}"))
     both = [name for name in published if name in own and (not names or name in names)]
-    return [_compared(published[name], own[name]) for name in both]
+    return {name: tuple(map(_paired, _said(published[name]), _said(own[name]))) for name in both}
 
 
-def _compared(published: dict, own: dict) -> Comparison:
-    then, now = ({claim["claim"]: claim["verdict"] for claim in item["claims"]} for item in (published, own))
-    claims = dict.fromkeys([*then, *now])
-    differ = [(text, then.get(text, "no such claim"), now.get(text, "no such claim")) for text in claims]
-    differ = [line for line in differ if line[1] != line[2]]
-    tables = [_observations(item["path"].with_suffix(".csv")) for item in (published, own)]
-    return Comparison(published["item"], differ, len(claims) - len(differ), *_cells(*tables))
+def _paired(then: dict[str, str], now: dict[str, str]) -> Pairs:
+    return {where: (then.get(where, "-"), now.get(where, "-")) for where in {**then, **now}}
 
 
-def _observations(path: Path) -> pd.DataFrame:
-    """An item's observations, numbered within rows of the same texts and seed."""
-    frame = pd.read_csv(path).drop(columns=COLUMN, errors="ignore")
-    frame = frame[[name for name in frame if not name.startswith(TIMES)]]
-    frame = frame.assign(seed=frame.get("seed", 0))
-    texts = [name for name in frame if not is_numeric_dtype(frame[name])]
-    frame[texts] = frame[texts].fillna("").astype(str)
-    number = frame.groupby([*texts, "seed"], sort=False).cumcount()
-    return frame.assign(**{NUMBER: number}).set_index([*texts, "seed", NUMBER])
+def _said(item: dict) -> tuple[dict[str, str], dict[str, str]]:
+    """What a saved item says in its tables (by file, line and column) and beside its verdicts; and these."""
+    claims = [c for c in item["claims"] if c["kind"] == "check" or not find(item["item"]).timed]
+    texts = {name: str(item.get(name)) for name in ("seeds", "missing", "diverged", "answer")}
+    texts |= {f"{part}: {c['claim']}": str(c.get(part)) for c in claims for part in ("evidence", "margin")}
+    for path in sorted(item["path"].parent.glob(f"{item['path'].stem}.*csv")):
+        for name, cells in pd.read_csv(path, dtype=str, keep_default_na=False).items():
+            if not MACHINES.fullmatch(name) and (name not in PERCEPTUAL or can_be_computed()):
+                texts |= {f"{path.name}:{line}, {name}": cell for line, cell in enumerate(cells, 2)}
+    return texts, {c["claim"]: c["verdict"] for c in claims}
 
 
-def _cells(then: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
-    """Numbers that differ, how many were compared, and how many rows were left out because only one table has them."""
-    columns = ["cell", "published", "own", "difference", "spread", "seeds", "size"]
-    if then.index.names != now.index.names:
-        return pd.DataFrame(columns=columns), 0, len(then) + len(now)
-    shared = then.index.intersection(now.index)
-    unmatched = len(then) + len(now) - 2 * len(shared)
-    then, now = then.loc[shared], now.loc[shared]
-    alike = [name for name in then if not is_float_dtype(then[name]) and then[name].equals(now.get(name))]
-    by, lines = [name for name in shared.names if name != "seed"], []
-    counts = [name for name in alike if not is_bool_dtype(then[name]) and then[name].nunique() > 1]
-    about = then[counts].groupby(by, sort=False).first()
-    about = [_said(row) for row in about.reset_index().to_dict("records")]
-    seeds = then.groupby(by, sort=False).size()
-    for name in (name for name in then if name in now and name not in alike):
-        groups = [frame[name].astype(float).groupby(by, sort=False) for frame in (then, now)]
-        (before, after), spread = (group.mean() for group in groups), groups[0].std(ddof=1)
-        cells, size = [f"{name}: {what}" for what in about], [before.abs().mean()] * len(before)
-        lines += zip(cells, before, after, after - before, spread, seeds, size)
-    cells = pd.DataFrame(lines, columns=columns).astype(dict.fromkeys([*columns[1:5], "size"], float))
-    same = np.isclose(cells["published"], cells["own"], rtol=ROUNDING, atol=FLOAT32, equal_nan=True)
-    return cells[~same].reset_index(drop=True), len(cells), unmatched
+def differing(pairs: Pairs) -> Pairs:
+    """Those of which the two are not the same."""
+    return {where: both for where, both in pairs.items() if both[0] != both[1]}
 
 
-def _said(row: dict) -> str:
-    """The labels of a row as a text."""
-    texts = [str(v) if isinstance(v, str) else f"{k} {v}" for k, v in row.items() if k != NUMBER]
-    return ", ".join(text for text in texts if text)
-
-
-def beyond(cells: pd.DataFrame) -> pd.Series:
-    """Differences in units of the spread over seeds, NaN where there is one seed."""
-    size, spread = cells["difference"].abs(), cells["spread"]
-    return (size / spread.where(spread > 0)).mask(spread == 0, np.inf)
-
-
-def relative(cells: pd.DataFrame) -> pd.Series:
-    """Differences in units of what numbers of the same column are on average."""
-    return cells["difference"].abs() / cells["size"].where(cells["size"] > 0, 1)
-
-
-def in_one_line(found: Sequence[Comparison], place: str) -> str:
-    """The comparison of many items: verdicts that are the same, and the largest difference of a number."""
+def in_one_line(found: Compared, place: str) -> str:
+    """That all is the same; else how much is not, by item. What has a digit in it, or differs, counts as a number."""
     if not found:
-        return f"nothing of these is published in results/{place} to compare with"
-    same, verdicts = sum(one.same for one in found), sum(one.same + len(one.verdicts) for one in found)
-    cells = _all_cells(found)
-    text = f"beside results/{place}: {same} of {verdicts} verdicts are the same, "
-    text += f"{len(cells)} of {sum(one.compared for one in found)} numbers differ"
-    if len(cells):
-        text += f" ({'; '.join(_largest(cells))}); `fedlib compare` lists them"
-    return text
+        return f"results/{place} has none of these items to compare with"
+    numbers = sum(a != b or any(map(str.isdigit, a)) for pairs, _ in found.values() for a, b in pairs.values())
+    verdicts = sum(len(pairs) for _, pairs in found.values())
+    other = {item: [len(differing(pairs)) for pairs in both] for item, both in found.items()}
+    (n, v), apart = map(sum, zip(*other.values())), "; times are not compared"
+    apart += "" if can_be_computed() else "; ST-LPIPS is not compared, it needs fedlib[attack]"
+    if not n + v:
+        return f"all {numbers:,} numbers and {verdicts} verdicts are those that come with fedlib{apart}"
+    said = f"{n:,} of {numbers:,} numbers and {v} of {verdicts} verdicts differ from those that come with fedlib"
+    where = ", ".join(f"{item} ({a} and {b})" for item, (a, b) in other.items() if a or b)
+    return f"{said}: {where}{apart}; `fedlib report --compare --profile {place}` lists them"
 
 
-def _all_cells(found: Sequence[Comparison]) -> pd.DataFrame:
-    frames = [one.cells.assign(item=one.item) for one in found if len(one.cells)]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+def differences(profile: str, paper: str | None = None) -> list[str]:
+    """A line for each number and verdict that is not as published, of all items or a paper's, and how many there are.
 
-
-def _largest(cells: pd.DataFrame) -> list[str]:
-    """The largest difference of numbers with several seeds, in units of their spread, and of those with one seed."""
-    units, texts = beyond(cells), []
-    if units.notna().any():
-        row, most = cells.loc[units.idxmax()], units.max()
-        where = "within" if most <= 1 else "more than"
-        texts.append(f"the largest is {where} the spread over seeds: {_number(row)}, spread {row['spread']:.3g}")
-    single = cells[units.isna()]
-    if len(single):
-        row = single.loc[relative(single).idxmax()]
-        texts.append(f"the largest of those with one seed, whose spread is not known: {_number(row)}")
-    return texts
-
-
-def _number(row: pd.Series) -> str:
-    return f"{row['own']:.4g} for {row['published']:.4g}, {row['cell']} of {row['item']}"
-
-
-def listed(one: Comparison, most: int) -> str:
-    """One item's differences, a line each; most: so many numbers at most, those farthest beyond the spread first."""
-    numbers = f"{len(one.cells)} of {one.compared} numbers differ" if one.compared else "so are its counts"
-    lines = [f"{one.item}: {one.same} of {one.same + len(one.verdicts)} verdicts are the same, {numbers}"]
-    lines += [f"  verdict  {then} -> {now}: {text}" for text, then, now in one.verdicts]
-    if one.unmatched:
-        lines.append(f"  {one.unmatched} rows are in one of the two tables only")
-    if len(one.cells):
-        units = beyond(one.cells)
-        order = one.cells.assign(units=units.fillna(0), relative=relative(one.cells))
-        for k, row in order.sort_values(["units", "relative"], ascending=False).head(most).iterrows():
-            sizes = f"{row['own']:.6g} for {row['published']:.6g} ({row['difference']:+.3g}, {_spread(row, units[k])})"
-            lines.append(f"  {sizes}  {row['cell']}")
-        if len(one.cells) > most:
-            lines.append(f"  and {len(one.cells) - most} more")
-    return "\n".join(lines)
-
-
-def _spread(row: pd.Series, units: float) -> str:
-    if np.isnan(units):
-        return "one seed" if row["seeds"] == 1 else f"{row['seeds']} seeds, spread not known"
-    return f"{'within' if units <= 1 else 'beyond'} the spread of {row['seeds']} seeds, {row['spread']:.3g}"
+    Raises BadValue where there is nothing to compare.
+    """
+    found = compare(profile, [name for name in items() if paper in (None, name.split("/")[0])])
+    if not found:
+        raise BadValue(
+            f"there is nothing to compare: results/own/{profile} and results/{profile} have no items in common"
+            f"{f' of {paper}' if paper else ''}; run `fedlib reproduce --profile {profile.partition('+')[0]}` first"
+        )
+    lines = [
+        f"{item}, {where}: {published} -> {own}"
+        for item, (numbers, verdicts) in found.items()
+        for where, (published, own) in (differing(verdicts) | differing(numbers)).items()
+    ]
+    return [*lines, in_one_line(found, profile).partition("; `fedlib report")[0]]

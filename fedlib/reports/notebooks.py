@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlib import algorithms
 from fedlib.base.errors import FedlibError
-from fedlib.base.files import shipped_notebooks
+from fedlib.base.files import for_sockets, shipped_notebooks
 from fedlib.experiments import OpenItem
 from fedlib.reports.saved import place_of
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 TIMEOUT = 3600  # seconds for one cell
+# of every notebook: what exporting needs, and nothing that is of one version of Python
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
+}
 # what only lecturers should read, as nbgrader marks it
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL | re.MULTILINE)
 HIDDEN = re.compile(r"\n*### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
@@ -48,7 +54,8 @@ def execute_all(items: Iterable[OpenItem], jobs: int) -> dict[str, str]:
     pool = ThreadPoolExecutor(max_workers=max(1, jobs))
     try:
         started = {item.item.name: pool.submit(_execute, item) for item in items}
-        return {name: run.result() for name, run in started.items()}
+        ends = {name: (run.exception(), run) for name, run in started.items()}  # one that fails does not stop the rest
+        return {name: f"failed: {type(e).__name__}: {e}" if e else run.result() for name, (e, run) in ends.items()}
     finally:  # after Ctrl-C no further one is begun
         pool.shutdown(cancel_futures=True)
 
@@ -72,6 +79,8 @@ def _execute(item: OpenItem) -> str:
     import nbformat
     import papermill
 
+    from fedlib.base.kernel import own_kernel
+
     os.environ["FEDLIB_PROFILE"] = item.profile  # what the kernels inherit
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
@@ -79,11 +88,11 @@ def _execute(item: OpenItem) -> str:
     output.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedlib-") as sockets:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedlib-", dir=for_sockets()) as place:
             warnings.simplefilter("ignore")
             papermill.execute_notebook(
                 str(source), str(output), parameters, kernel_name="python3", progress_bar=False, log_output=False,
-                execution_timeout=TIMEOUT, kernel_manager_class=_kernel_manager(sockets), shutdown_kernel="immediate",
+                execution_timeout=TIMEOUT, kernel_manager_class=own_kernel(place), shutdown_kernel="immediate",
                 coalesce_streams=True,
             )  # fmt: skip
     except Exception as error:  # a cell's error, a dead kernel, a timeout: the others still run
@@ -94,20 +103,6 @@ def _execute(item: OpenItem) -> str:
     return "executed"
 
 
-def _kernel_manager(folder: str) -> type:
-    """Kernels that talk through sockets in `folder`, one for each kernel:
-    nothing is open to the network, nothing warns."""
-    from jupyter_client import AsyncKernelManager
-
-    local = {"transport": "ipc", "ip": f"{folder}/kernel"}
-
-    class LocalKernelManager(AsyncKernelManager):
-        def __init__(self, **options):
-            super().__init__(**options | (local if os.name == "posix" else {}))
-
-    return LocalKernelManager
-
-
 def _parameters_of(source: Path) -> set[str]:
     """Names assigned in a notebook's parameters cell."""
     cells = json.loads(source.read_text("utf-8"))["cells"]
@@ -116,7 +111,7 @@ def _parameters_of(source: Path) -> set[str]:
 
 
 def _plain(value):
-    return ",".join(value) if isinstance(value, tuple) else value
+    return ",".join(str(algorithms.spelled(each)) for each in value) if isinstance(value, tuple) else value
 
 
 def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
@@ -140,9 +135,7 @@ def refresh_source(item: OpenItem) -> None:
     import nbformat
 
     notebook = nbformat.read(output_path(item), as_version=4)
-    for trace in ("papermill", "fedlib", "widgets"):
-        notebook.metadata.pop(trace, None)
-    notebook.metadata["language_info"] = {"name": "python"}
+    notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import re
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -14,23 +13,35 @@ import pandas as pd
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.experiments import about, find
+from fedlib.claims import DECIDED, INCONCLUSIVE, UNTESTABLE
+from fedlib.experiments import OpenItem, about, find, names, reading_order
+from fedlib.figures.looks import PAPERS
 
 SCOREBOARD = """# Scoreboard
 
-Each row is a table, a figure or the replication notes of a paper. The last three columns say how many of its claims got
-which verdict, by scale, and on which data. "Own" counts questions that we asked beyond the paper; "checks" counts what
-holds by construction, and only tests this code. [The guide on claims](../notebooks/guides/reading_a_claim.ipynb)
-explains the verdicts. `fedlib report --scoreboard` writes this page from the stored results."""
+Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
+claims, by scale, and name the data. "Additional questions" are ours, not the paper's; "checks" are implementation
+checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
+explains the verdicts, and [distances](distances.md) says how far our accuracies are from the reported ones.
+`fedlib report --scoreboard` writes both pages from the stored results."""
+
+TO_COME = """## Seeds to come
+
+Declared here before any of them is run. If a claim is inconclusive or untestable and its smallest difference is 1.5
+to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
+and gets no others. A standard error is a quarter of the 95 % interval."""
+NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
-    "Where a model is tested: `glob` the server's one model; `recv` the model as a client receives it, shared part and "
-    "own part together; `agg` the own mixture that it receives; `post` the model after the client's local training; "
-    "`ft(k)` after k epochs on the client's own data. n is the number of seeds; a comparison of methods uses only the "
-    "seeds that all of them have, so that a mean in a claim can differ from the one in the table."
+    "Evaluation points: `glob` is the server's single global model. `recv` is the model that a client receives, its "
+    "shared and its personal part together. `agg` is the personalised model that the server aggregates for a client. "
+    "`post` is the model after local training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; a "
+    "comparison of methods uses only the seeds that all of them have, so a mean in a claim can differ from that in the "
+    "table. Confidence intervals borrow strength from the other rows and columns of their table, so the same runs can "
+    "have other intervals in another table. They are not cut off at 100 %."
 )
 
-SCALES = {"quick": "quick profile", "overnight": "overnight", "paper": "paper's settings"}
+SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
 
 
 def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
@@ -47,39 +58,48 @@ def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
 
 
 def largest(by_scale: dict[str, dict]) -> dict | None:
-    """Of an item's summaries by profile the one to show: the largest scale, but rather a whole overnight than a part of
-    the paper's runs. None without any."""
-    whole = [i for profile in ("overnight", "paper") if (i := by_scale.get(profile)) and not i.get("missing")]
-    return whole[-1] if whole else next((by_scale[p] for p in reversed(SCALES) if p in by_scale), None)
+    """Of an item's summaries by profile the one to show: the largest scale, but rather a smaller whole than a part of
+    the paper's runs, and a part only if it decides something. None without any."""
+    there = [by_scale[profile] for profile in reversed(SCALES) if profile in by_scale]
+    whole = [i for i in there if i["profile"] != "quick" and not i.get("missing")]
+    parts = [i for i in there if not i.get("missing") or any(c.get("status") in DECIDED for c in i["claims"])]
+    return next(iter([*whole, *parts, *there]), None)
+
+
+def saved_by_scale(paper: str) -> dict[str, list[dict]]:
+    """Summaries of a paper's saved items, by profile."""
+    return {profile: saved_items(profile, f"{paper}/*") for profile in SCALES}
+
+
+def largest_of(saved: dict[str, list[dict]]) -> dict[str, dict]:
+    """Of every item the `largest` of its summaries, by name; saved: of `saved_by_scale`."""
+    return {
+        name: largest({profile: i for profile, own in saved.items() for i in own if i["item"] == name})
+        for name in dict.fromkeys(i["item"] for own in saved.values() for i in own)
+    }
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 undecided (own: 1 holds; checks: 2 passed)":
-    claims of the paper, and apart from them our own questions and checks of the implementation."""
+    """For example "3 reproduced, 1 inconclusive (additional questions: 1 holds; checks: 2 passed)":
+    claims of the paper, and apart from them our additional questions and checks of the implementation."""
     texts = {}
-    for kind, title in (("paper", ""), ("own", "own: "), ("check", "checks: ")):
+    for kind, title in (("paper", ""), ("own", "additional questions: "), ("check", "checks: ")):
         counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
-            texts[kind] = title + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+            said = {v: v if n == 1 else v.replace("does", "do").replace("holds", "hold") for v, n in counts.items()}
+            texts[kind] = title + ", ".join(f"{count} {said[verdict]}" for verdict, count in counts.items())
     first = texts.pop("paper", "")
     others = "; ".join(texts.values())
     return f"{first} ({others})" if first and others else first or others
 
 
-def margin(item: dict) -> str:
-    """By how much the item's first claim holds: the smallest difference and its interval,
-    in points where they are accuracies."""
-    if not item["claims"] or "margin" not in item["claims"][0]:
+def margin(claim: dict) -> str:
+    """By how much a claim holds: the smallest difference and its interval, in points where they are accuracies."""
+    if "margin" not in claim:
         return ""
-    value, low, high = item["claims"][0]["margin"]
+    value, low, high = claim["margin"]
     form = "+.1f" if abs(value) >= 1 else "+.2f"
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
-
-
-def over(claim: dict) -> str:
-    """What the interval of a saved claim is over: "3 seeds and 20 clients"; "" where it has none."""
-    found = re.search(r"\[95 % intervals over ([^\]]+)\]", claim["evidence"])
-    return found[1] if found else ""
 
 
 def markdown(frame: pd.DataFrame) -> str:
@@ -99,8 +119,8 @@ def write_report(place: str) -> Path:
     items = saved_items(place)
     if not items:
         raise BadValue(
-            f"there are no results of profile {place!r} in {home() / 'results'}; run `fedlib reproduce --profile "
-            f"{place}` first"
+            f"profile {place!r} has no results in {home() / 'results'}; run `fedlib reproduce --profile {place}`, or "
+            "choose another one"
         )
     parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
     parts += [part for item in items for part in section(item, "../" * (2 + place.count("/")))]
@@ -109,7 +129,7 @@ def write_report(place: str) -> Path:
     return path
 
 
-def counted(labels: list[str]) -> str:
+def with_counts(labels: list[str]) -> str:
     """Labels with commas between them, each once; how often it is there, where that is more than once."""
     return ", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items())
 
@@ -131,7 +151,12 @@ def smaller(item: dict) -> str:
     except FedlibError:  # saved by another version
         return ""
     what = declared.smaller_at(item["profile"])
-    return f"**Smaller than in the paper:** {what}." if what else ""
+    return f"**{than_in(item['item'])}:** {what}." if what else ""
+
+
+def than_in(name: str) -> str:
+    """What is smaller is so beside its paper; items that are ours have none."""
+    return "Smaller than " + ("in the paper" if name.partition("/")[0] in PAPERS else "at `--profile paper`")
 
 
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
@@ -143,15 +168,15 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     parts = [
         f"## {item['title']}",
         *(
-            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{counted(missing)}</sub>"]
+            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{with_counts(missing)}</sub>"]
             if missing
             else []
         ),
-        *([f"**{diverged(item)}** <sub>{counted(item['diverged'])}</sub>"] if item.get("diverged") else []),
+        *([f"**{diverged(item)}** <sub>{with_counts(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") and not told else []),
         *([shrunk] if (shrunk := smaller(item)) else []),
         f"Profile `{item['profile']}`: {settings}.{changed}",
-        f"![{item['title']}]({to_home}{item['figure']})",
+        picture(item, to_home),
         *_table(item, "compare", to_home),
     ]
     for name, caption in item.get("shown", {}).items():
@@ -159,10 +184,15 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     there = f"{len(item['runs']) - len(missing)} of {len(item['runs'])}" if missing else str(len(item["runs"]))
     return [
         *parts,
-        markdown(pd.DataFrame(item["claims"]).drop(columns="margin", errors="ignore")),
+        markdown(pd.DataFrame(item["claims"], columns=["claim", "verdict", "evidence"])),
         f"<sub>{there} runs{_each_run(item, to_home)}. "
         f"{' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
     ]
+
+
+def picture(item: dict, to_home: str) -> str:
+    """An item's figure in Markdown, or that there is none yet."""
+    return f"![{item['title']}]({to_home}{item['figure']})" if item["figure"] else "*No picture: not run yet.*"
 
 
 def _table(item: dict, name: str, to_home: str) -> list[str]:
@@ -201,7 +231,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
 
     def cell(row, column: str) -> str:
         ours, paper, away = (row.get(of.get((column, what)), "") for what in ("ours", "paper", "difference"))
-        printed = re.sub(r"^a curve; no numbers printed$", "", paper)
+        printed = re.sub(r"^a curve; no numbers reported$", "", paper)
         beside = f"paper {printed}{f' ({away})' if away else ''}" if printed else ""
         return "<br>".join(filter(None, (ours, beside)))
 
@@ -236,13 +266,11 @@ def _short(text: str) -> str:
 # one page a paper ----------------------------------------------------------------------------------------------------
 
 
-def write_page(paper: str) -> tuple[Path, Path]:
-    """Write `page` as results/<paper>.md and as results/<paper>.html (figures inside). Raises BadValue as that does."""
+def write_page(paper: str) -> Path:
+    """Write `page` as results/<paper>.md. Raises BadValue as that does."""
     text, path = page(paper), home() / "results" / f"{paper}.md"
     write_atomically(path, text.encode())
-    html_path = path.with_suffix(".html")
-    write_atomically(html_path, as_html(text, path.parent).encode())
-    return path, html_path
+    return path
 
 
 def page(paper: str) -> str:
@@ -250,17 +278,13 @@ def page(paper: str) -> str:
 
     Raises BadValue for a paper without saved results.
     """
-    saved = {profile: saved_items(profile) for profile in SCALES}
-    choose("paper with saved results", paper, sorted({i["item"].split("/")[0] for own in saved.values() for i in own}))
-    every = [i for own in saved.values() for i in own if i["item"].split("/")[0] == paper]
-    items = {
-        name: largest({profile: i for profile, own in saved.items() for i in own if i["item"] == name})
-        for name in dict.fromkeys(i["item"] for i in every)
-    }
+    choose("paper with saved results", paper, sorted({i["item"].split("/")[0] for p in SCALES for i in saved_items(p)}))
+    saved = saved_by_scale(paper)
+    items, every = largest_of(saved), [i for own in saved.values() for i in own]
     unfinished = {name for name, item in items.items() if item.get("missing")}
     telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished or i["profile"] == "paper"]
     parts = _page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
@@ -269,11 +293,12 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     name, title, place = about(paper)
     return [
         f"# What could be reproduced of {name}" if place else f"# {name}",
-        f"*{title}.{f' {place}.' if place else ''}* A report of fedlib, written by `fedlib report {paper}`: every "
-        "number comes from a stored run, and every claim is checked by a function on these runs. A claim is undecided "
-        'where a 95 % interval, over seeds and clients, reaches over its line. "(Ours)" marks questions that we asked '
-        'beyond the paper, "(Check)" what holds by construction and tests this code.',
+        f"*{title}.{f' {place}.' if place else ''}*",
+        " ".join(getattr(import_module(f"fedlib.experiments.{paper}"), "IN_SHORT", "").split()),
         summed_up(items),
+        f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
+        'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Ours)" marks additional questions, '
+        'which are not in the paper; "(Check)" marks implementation checks, which only test this code.',
         POINTS,
         *_answers(telling),
         "## Scoreboard",
@@ -286,14 +311,14 @@ def summed_up(items: list[dict]) -> str:
     """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure."""
     claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
     small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
-    said = tally(claims["paper"]) if claims["paper"] else "nothing has been run yet"
     names = {p: ", ".join(i["item"].split("/")[1] for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
-    parts = [f"**At the paper's own settings** ({names['paper'] or 'no item'}): {said}."]
-    if claims["overnight"]:
-        night = "**Overnight, on the paper's images, of which there are fewer, in fewer rounds**"
-        parts.append(f"{night} ({names['overnight']}): {tally(claims['overnight'])}.")
+    own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
+    parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
+    if claims["reduced"]:
+        less = "**Reduced: the paper's images, clients and rates, in fewer rounds or with a smaller network**"
+        parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
-        why = "Only in the quick profile, on small data, so that the paper's numbers cannot be expected:"
+        why = "**Only in the quick profile**, on digits, where the paper's numbers cannot be expected:"
         parts.append(f"{why} {', '.join(small)}.")
     return " ".join(parts)
 
@@ -304,44 +329,19 @@ def _answers(items: list[dict]) -> list[str]:
     said = []
     for item in items:
         name, _, title = item["title"].partition(": ")
-        where = f"(`{item['profile']}`{_so_far(item)})"
+        where = f"(`{item['profile']}`{so_far(item)})"
         claim = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
         if item.get("answer"):
             said.append(f"- **{title or name}** {where}. {item['answer']}")
         elif claim and item["profile"] != "quick":
-            said.append(f"- **{name.partition(' ')[2]}** {where}. {claim['verdict'].capitalize()}: {claim['claim']}")
-    return ["## In short", "\n".join(said)] if said else []
+            verdict = claim["verdict"][:1].upper() + claim["verdict"][1:]
+            said.append(f"- **{name.partition(' ')[2]}** {where}. {verdict}: {claim['claim']}")
+    return ["## Answers", "\n".join(said)] if said else []
 
 
 def _reading_order(item: dict) -> tuple:
-    """Notes first: they are the answer; then as in the paper, tables after figures."""
-    name = item["item"].split("/")[1]
-    number = re.search(r"\d+", name)
-    return name != "notes", name.startswith("table"), int(number[0]) if number else 0, name
-
-
-STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
-table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto;margin:1rem 0}
-td,th{border:1px solid #ddd;padding:.3em .6em;text-align:left;vertical-align:top}
-th{background:#f5f5f5}img{max-width:100%}sub{color:#777;font-size:12px}h2{margin-top:2.5rem}"""
-
-
-def as_html(text: str, folder: Path) -> str:
-    """A page of Markdown as one HTML file. Pictures, whose paths are relative to `folder`, are put inside."""
-    from markdown_it import MarkdownIt
-
-    def embedded(match: re.Match) -> str:
-        data = base64.b64encode((folder / match["path"]).read_bytes()).decode()
-        return f'src="data:image/png;base64,{data}"'
-
-    body = MarkdownIt("commonmark").enable("table").render(text)
-    body = re.sub(r'src="(?P<path>[^"]+\.png)"', embedded, body)
-    title = html.escape(text.splitlines()[0].lstrip("# "))
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{STYLE}</style></head>"
-        f"<body>{body}</body></html>\n"
-    )
+    """Notes first: they are the answer."""
+    return not item["item"].endswith("/notes"), reading_order(item["item"])
 
 
 def origin(p: dict) -> str:
@@ -353,11 +353,11 @@ def origin(p: dict) -> str:
 
 def scoreboard(items: list[dict]) -> str:
     """One row an item: how many of its claims were reproduced."""
-    rows = [
-        {"item": i["item"], "what": i["title"], "data": ", ".join(data_of(i)), "claims": tally(i["claims"])}
-        | {"margin of the first claim": margin(i), "its interval over": over(i["claims"][0]) if i["claims"] else ""}
-        for i in items
-    ]
+    rows = []
+    for i in items:
+        first = next(iter(i["claims"]), {})
+        row = {"item": i["item"], "what": i["title"], "data": ", ".join(data_of(i)), "claims": tally(i["claims"])}
+        rows.append(row | {"effect, first claim": margin(first), "its 95 % CI over": first.get("over", "")})
     return markdown(pd.DataFrame(rows))
 
 
@@ -378,29 +378,53 @@ def write_scoreboard() -> Path:
 
 def scoreboard_page() -> str:
     """Every item with its verdicts at every scale, in Markdown, as a page that lies in results/."""
-    return f"{SCOREBOARD}\n\n{across_scales()}\n"
+    return f"{SCOREBOARD}\n\n{across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
+
+
+def seeds_to_come() -> str:
+    """Open claims whose deciding difference is NEAR 0, at scales that can decide them, in Markdown."""
+    rows = []
+    for item in (item for profile in SCALES if profile != "quick" for item in saved_items(profile)):
+        for claim in item["claims"]:
+            value, low, high = claim.get("margin", (0.0, 0.0, 0.0))
+            is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
+            if is_near and claim["status"] in (INCONCLUSIVE, UNTESTABLE):
+                row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
+                rows.append(row | {"difference": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
+    return markdown(pd.DataFrame(rows)) if rows else "No claim is as near."
 
 
 def across_scales(pattern: str = "*/*") -> str:
-    """One row an item, one column a scale, in Markdown: on which data, and how many claims got which verdict. Links
-    are those of a page in results/."""
-    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in SCALES}
-    names = sorted(set().union(*by_profile.values()))
+    """One row an item, one column a scale, in Markdown: on which data, and how many claims got which verdict; without
+    scales between quick and paper at which nothing was run. Links are those of a page in results/."""
+    ends = ("quick", "paper")
+    scales = {profile: title for profile, title in SCALES.items() if profile in ends or saved_items(profile)}
+    by_profile = {profile: {i["item"]: i for i in saved_items(profile, pattern)} for profile in scales}
     rows = []
-    for name in names:
+    for name in sorted(set().union(*by_profile.values())):
         row = {
             "item": f"[`{name}`](../notebooks/{name}.ipynb)",
             "what": next(i[name] for i in by_profile.values() if name in i)["title"],
         }
-        for profile, title in SCALES.items():
+        for profile, title in scales.items():
             item = by_profile[profile].get(name)
             row[title] = (
-                f"{', '.join(data_of(item))}{_so_far(item)}: {tally(item['claims'])}" if item else "not run yet"
+                f"{', '.join(data_of(item))}{so_far(item)}: {tally(item['claims'])}" if item else _begun(name, profile)
             )
         rows.append(row)
     return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
 
 
-def _so_far(item: dict) -> str:
+def _begun(name: str, profile: str) -> str:
+    """What is there of an item that cannot be shown yet: how many of its runs are stored."""
+    if name not in names() or profile not in find(name).settings:
+        return "not run yet"
+    item = OpenItem(find(name), profile, finished=True)
+    done, needed = len(item.specs) - len(item.missing), len(item.specs)
+    return f"{done} of {needed} runs" if done else "not run yet"
+
+
+def so_far(item: dict) -> str:
+    """How many of an item's runs are there, where some are missing, in brackets."""
     missing, needed = len(item.get("missing") or ()), len(item["runs"])
     return f" ({needed - missing} of {needed} runs so far)" if missing else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,8 @@ from fedlib.base.errors import FedlibError, OutOfTime
 from fedlib.experiments import OpenItem
 from fedlib.reports.compare import compare, in_one_line
 from fedlib.reports.notebooks import execute_all, refresh_source
-from fedlib.reports.report import write_report
-from fedlib.reports.saved import OWN, save
+from fedlib.reports.report import tally, write_report
+from fedlib.reports.saved import OWN, place_of, save
 from fedlib.runs.sweep import run_all
 from fedlib.spec import RunSpec
 
@@ -40,13 +41,48 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
     for timed, place in sorted(groups):
         here = [item for item in opened if (item.item.timed, item.place) == (timed, place)]
         specs = {spec.id: spec for item in here for spec in item.specs}
-        alone = {"jobs": 1, "share": False} if timed and not options.get("engine") else {}
+        alone = {"jobs": 1} if timed and not options.get("engine") else {}
         for id, result in run_all(list(specs.values()), here[0].store, **options | alone).items():
             if isinstance(result, OutOfTime):
                 continue
             why = str(result) if isinstance(result, FedlibError) else result.error
             outcomes[here[0].store.path(specs[id])] = specs[id], why
     return outcomes
+
+
+def swept(opened: Sequence[OpenItem], **options) -> tuple[list[str], bool]:
+    """Do all runs of items, options as in `train`; what became of them in lines, and whether one failed."""
+    started = time.monotonic()
+    there = {item.store.path(spec) for item in opened for spec in item.specs if item.store.get(spec) is not None}
+    outcomes = train(opened, **options)
+    failed = {path: why for path, (_, why) in outcomes.items() if why}
+    lines = [f"  FAILED {outcomes[path][0].label} ({path.stem}): {why}" for path, why in failed.items()]
+    reused = len(there & outcomes.keys() - failed.keys())
+    counts = f"{len(outcomes) - reused - len(failed)} runs done, {reused} reused, {len(failed)} failed"
+    places = sorted({item.place for item in opened})
+    lines += [f"{counts}, in {time.monotonic() - started:.0f} s", f"results: {_folders('results/{}/runs/', places)}"]
+    return lines, bool(failed)
+
+
+def outcome(done: Done, opened: Sequence[OpenItem], seconds: float) -> list[str]:
+    """What became of the items, and where everything is, in lines."""
+    lines = [f"{name}: notebook {how}" for name, how in done.notebooks.items() if how.startswith("skipped")] + [""]
+    for item in opened:
+        name = item.item.name
+        said = tally(done.summaries[name]["claims"]) if name in done.summaries else "not run yet"
+        said += f" ({item.lacks})" if item.missing else ""
+        lines.append(f"  {name:<40} {f'FAILED: {done.failures[name]}' if name in done.failures else said}")
+    places = sorted({place_of(item) for item in opened})
+    fine = len(done.summaries.keys() - done.failures.keys())
+    lines += ["", f"{fine} of {len(opened)} items in {seconds:.0f} s", f"figures: {_folders('figures/{}/', places)}"]
+    lines += [f"tables:  {_folders('results/{}/', places)}"]
+    if set(done.notebooks.values()) & {"executed", "unchanged"}:
+        lines.append(f"notebooks: {_folders('results/{}/notebooks/', places)}")
+    return [*lines, *(f"report:  {path}" for path in done.reports), *done.beside]
+
+
+def _folders(form: str, places: Sequence[str]) -> str:
+    return ", ".join(map(form.format, places))
 
 
 def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, str]:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 import torch
 
@@ -22,11 +21,12 @@ from fedlib.base.provenance import provenance
 from fedlib.claims import Claim, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem
-from fedlib.figures.base import note_below
+from fedlib.figures.base import as_everywhere, png
+from fedlib.reports.latex import latex
 from fedlib.spec import RunSpec
 
 OWN = "own"  # folder of what a user makes, under results/ and figures/
-FORMATS = ("png", "pdf", "svg")  # of figures; PNG is always written, for the report shows it
+FORMATS = ("png", "pdf", "svg", "tex")  # of figures, and of tables; PNG is always written, for the report shows it
 PASSING = ("date", "shared_rounds", "load")  # of one run only, however alike many are
 
 
@@ -38,13 +38,15 @@ def place_of(opened: OpenItem, publish: bool = False) -> str:
 def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -> dict:
     """Write figure, tables and claims under figures/ and results/, beside what is published, or in its place; returns
     what the report needs. Every row of a table says of which runs it is made; what they are says the table ORIGINS.
-    formats: those of FORMATS in which the figure is written beside PNG."""
+    formats: those of FORMATS that are written besides."""
     item, (paper, stem), place = opened.item, opened.item.name.split("/"), place_of(opened, publish)
     folder = opened.root / "results" / place / paper
     origins = _origins(opened)
     _write_tables(_tables(opened, origins), folder, stem)
     picture = opened.root / "figures" / place / paper / f"{stem}.png"
-    _draw(opened, picture, formats)
+    there = _draw(opened, picture, formats)
+    if "tex" in formats:
+        write_atomically(folder / f"{stem}.tex", latex(opened).encode())
     summary = {
         "item": item.name,
         "title": item.title,
@@ -56,9 +58,9 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
         "claims": [_claim(claim, v, *said) for (claim, v), said in zip(opened.checked, opened.verdicts())],
         "runs": [spec.id for spec in opened.specs],
         "missing": opened.missing,
-        "diverged": opened.diverged,
+        "diverged": [spec.label for spec in opened.diverged],
         "provenance": origins,
-        "figure": picture.relative_to(opened.root).as_posix(),
+        "figure": picture.relative_to(opened.root).as_posix() if there else "",
         "shown": item.shown,
         "answer": opened.answer(),
     }
@@ -66,17 +68,19 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
     return summary
 
 
-def _draw(opened: OpenItem, picture: Path, formats: Sequence[str]) -> None:
-    """Write the figure as `picture` and in other formats beside it; the same figure is the same bytes. Below it is said
-    what is smaller than in the paper: a picture is also seen without its page."""
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure = opened.figure()
-    if smaller := opened.item.smaller_at(opened.profile):
-        note_below(figure, f"Smaller than in the paper: {smaller}.")
-    for kind in dict.fromkeys(("png", *formats)):
-        unstamped = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
-        with mpl.rc_context({"svg.hashsalt": opened.item.name, "svg.fonttype": "none", "pdf.fonttype": 42}):
-            figure.savefig(picture.with_suffix(f".{kind}"), dpi=150, bbox_inches="tight", metadata=unstamped)
+def _draw(opened: OpenItem, picture: Path, formats: Sequence[str]) -> bool:
+    """Write the figure as `picture` and in other formats beside it; the same figure is the same bytes. Without anything
+    to show yet there is no file, and False is returned."""
+    with as_everywhere({"svg.hashsalt": opened.item.name, "svg.fonttype": "none", "pdf.fonttype": 42}):
+        figure = opened.figure()
+        if figure is None:
+            picture.unlink(missing_ok=True)
+            return False
+        write_atomically(picture, png(figure))
+        for kind, unstamped in {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.items():
+            if kind in formats:
+                figure.savefig(picture.with_suffix(f".{kind}"), metadata=unstamped, facecolor="white")
+    return True
 
 
 def _write_tables(tables: dict[str, pd.DataFrame], folder: Path, stem: str) -> None:
@@ -127,11 +131,11 @@ def _curve(r: RunResult, metric: str) -> str:
 
 def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:
     """A claim as it is kept; found: with its margins, said: in the words that fit the data."""
-    entry, closest = (
-        {"claim": text, "kind": claim.kind, "verdict": said.status, "evidence": said.evidence},
-        found.closest,
-    )
-    known = closest is not None and abs(closest.low) < float("inf")
+    entry = {"claim": text, "kind": claim.kind, "verdict": said.status, "status": found.status}
+    entry |= {"evidence": said.evidence, "over": said.over, "unit": found.unit, "equal": found.equal}
+    entry |= {} if found.power is None else {"power": round(found.power, 3), "chance": round(found.chance, 3)}
+    closest = found.closest
+    known = closest is not None and closest.known
     return entry | ({"margin": [round(end, 4) for end in (closest.value, closest.low, closest.high)]} if known else {})
 
 

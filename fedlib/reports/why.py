@@ -22,7 +22,8 @@ from fedlib.analysis.run_ids import COLUMN, DIGITS, NESTED, ORIGINS, PRINTED, la
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home
 from fedlib.data import available, load
-from fedlib.experiments import OpenItem, find, names
+from fedlib.experiments import OpenItem, find, full_name
+from fedlib.figures.looks import counted
 from fedlib.reports.report import SCALES, largest, origin, saved_items
 from fedlib.reports.saved import OWN, runs_of
 from fedlib.runs.store import Spec
@@ -63,7 +64,7 @@ def saved(name: str, place: str = "") -> Saved:
 
     Raises BadValue for an unknown item, and for a folder that does not have it.
     """
-    choose("item", name, names())
+    name = full_name(name)
     there = {p: i for p in ([place] if place else [*SCALES, *(f"{OWN}/{scale}" for scale in SCALES)])
              for i in saved_items(p, name)}  # fmt: skip
     own = {scale: there[f"{OWN}/{scale}"] for scale in SCALES if f"{OWN}/{scale}" in there}
@@ -162,8 +163,8 @@ def why(name: str, texts: Sequence[str] = (), place: str = "", whole: bool = Fal
     rows = asked(of, texts)
     short = ids_of(rows, texts)
     counts = rows["table"].value_counts(sort=False)
-    behind = ", ".join(f"{_number(count, 'row')} of {table}" for table, count in counts.items())
-    head = f"{of.summary['title']}, {of.place}: {_number(len(short), 'run')} behind {behind}"
+    behind = ", ".join(f"{counted(count, 'row')} of {table}" for table, count in counts.items())
+    head = f"{of.summary['title']}, {of.place}: {counted(len(short), 'run')} behind {behind}"
     if not short:
         return f"{head}: these numbers are printed or drawn, not trained."
     groups: dict[str, list[Spec]] = {}
@@ -181,10 +182,6 @@ def _in_full(of: Saved, groups: list[list[Spec]], whole: bool) -> list[str]:
     alike = all(own == read[0] for own in read)
     blocks = [_setting(of, group, [] if alike else own, whole) for group, own in zip(groups, read)]
     return blocks + (["\n".join([READ_SO, *read[0]])] if alike and read[0] else [])
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _title(spec: Spec) -> str:
@@ -250,7 +247,7 @@ def _setting(of: Saved, specs: list[Spec], read: list[str], whole: bool) -> str:
         if (absent["source"] == "nothing").any():
             have = "settings follow from ids, partitions are drawn again, accuracies over the rounds are not known"
         lines.append(
-            f"  {_number(len(absent), 'run file')} of {len(known)} not here: {have}; `{_sweep(of)}` makes them"
+            f"  {counted(len(absent), 'run file')} of {len(known)} not here: {have}; `{_sweep(of)}` makes them"
         )
     lines += [line for _, row in known.iterrows() for line in _run(row)]
     return "\n".join([*lines, *(f"  again: {command}" for command in _commands(of, specs))])

@@ -31,8 +31,8 @@ def lay_out(folder: Path) -> int:
     """
     if SHIPPED == CHECKOUT:
         raise BadValue(f"this fedlib runs from its checkout: open the notebooks in {CHECKOUT / 'notebooks'}")
-    _require_room(folder)
-    made = _notebooks()
+    require_room(folder)
+    made = handed_out()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fedlib-", dir=folder) as place:
@@ -60,10 +60,10 @@ def prepare() -> str:
     version = mark.read_text("utf-8").strip()
     if version == __version__:
         return ""
-    return f"{home()} was made by fedlib {version}, and this is {__version__}: `fedlib notebooks DIR` makes a new one"
+    return f"{home()} was made by fedlib {version}, and this is {__version__}: `fedlib report --notebooks` lays one"
 
 
-def _require_room(folder: Path) -> None:
+def require_room(folder: Path) -> None:
     """Raise BadValue unless the folder is new, or has nothing but hidden files."""
     if not folder.exists():
         return
@@ -74,7 +74,7 @@ def _require_room(folder: Path) -> None:
         raise BadValue(f"{folder} has other files: {few}; expected a folder that is new or empty")
 
 
-def _notebooks() -> dict[Path, NotebookNode]:
+def handed_out() -> dict[Path, NotebookNode]:
     """All notebooks as they are handed out, by their places in the folder. Raises FedlibError if one is missing or
     damaged."""
     source, made = shipped_notebooks(), {}
@@ -96,7 +96,8 @@ def _unlink(notebook: NotebookNode, path: Path) -> None:
     """Turn links to files that are not copied into text; path: where the notebook comes from."""
 
     def kept(link: re.Match) -> str:
-        if (path.parent / link[2]).exists():
+        target = (path.parent / link[2]).resolve()
+        if target.exists() and any(target.is_relative_to(SHIPPED.resolve() / name) for name in COPIED):
             return link[0]
         label, file = link[1].replace("\\", ""), link[2].removeprefix("../../").removesuffix("/")
         return f"`{file}`" if label in file else f"{label} (`{file}`)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from fedlib.base.errors import BadValue, FedlibError
@@ -15,25 +14,19 @@ from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
 
-def find_run(name: str, results: Path | None = None) -> RunResult:
+def find_run(name: str) -> RunResult:
     """A stored run by its file, or by its id or the beginning of it, looked for under results/*/runs.
 
-    Raises BadValue for a name that is no run's, or several runs', FedlibError for one that is damaged or cannot be
-    exported.
+    Raises BadValue for a name that is no run's, or several runs', FedlibError for one that is damaged or has no models.
     """
-    results = home() / "results" if results is None else results
     path = Path(name).expanduser()
-    if path.suffix == ".json" and path.is_file():
-        found = {path.stem: path}
-    elif not re.fullmatch(r"[0-9a-f]{4,16}", name):
-        raise BadValue(
-            f"run = {name!r} is not accepted; expected a run's file, or at least 4 of its id's 16 hex digits"
-        )
-    else:
-        found = {path.stem: path for path in sorted(results.glob(f"**/runs/{name}*.json"))}
+    given = [path] if path.suffix == ".json" and path.is_file() else []
+    known = len(name) >= 4 and name.isalnum()
+    found = {p.stem: p for p in given or (sorted(home().glob(f"results/**/runs/{name}*.json")) if known else ())}
     if len(found) != 1:
-        which = f"{len(found)} runs begin so: {', '.join(found)}" if found else f"there is none under {results}"
-        raise BadValue(f"run = {name!r} is not accepted; {which}; `fedlib run` and `fedlib why` name runs")
+        expected = "a run's file, or at least 4 of its id's 16 hex digits"
+        which = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is none"
+        raise BadValue(f"run = {name!r} is not accepted; expected {expected}; {which}")
     (path,) = found.values()
     try:
         result = Store("", path.parent).read(path)
@@ -52,7 +45,7 @@ def train_and_export(stored: RunResult, folder: Path | str, point: str | None = 
     folder = checked_folder(folder)
     points = [h["point"] for h in stored.last]
     if point is not None and point not in points:
-        raise BadValue(f"point = {point!r} is not accepted; this run was tested at {', '.join(points)}")
+        raise BadValue(f"point = {point!r} is not accepted; this run was evaluated at {', '.join(points)}")
     again = simulate(stored.spec, at_end=lambda run, state: export(run, state, folder, point), **options)
     remove_checkpoints([stored.spec])
     return again

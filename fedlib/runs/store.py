@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import numpy as np
 from filelock import BaseFileLock, FileLock
 
 from fedlib.attacks.spec import AttackSpec
+from fedlib.base.errors import FedlibError
 from fedlib.base.files import home, write_atomically
+from fedlib.base.same_bits import arithmetic, of_run
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
@@ -32,7 +35,10 @@ class Store:
     """The results of one profile under `<home>/results/<profile>/runs`.
 
     also: another profile whose finished runs count as well; they are read where they lie and nothing is written there.
+    renew: set it, and runs of another arithmetic than this process's count as absent, until they are done again.
     """
+
+    renew = False
 
     def __init__(self, profile: str, root: Path | None = None, also: str = ""):
         results = home() / "results" if root is None else Path(root)
@@ -53,8 +59,9 @@ class Store:
         if not path.exists():
             return None
         try:
-            return self.read(path)
-        except (ValueError, KeyError, OSError, TypeError) as error:
+            found = self.read(path)
+            return None if self.renew and of_run(found.provenance) not in (arithmetic(), "gpu") else found
+        except (ValueError, KeyError, FileNotFoundError, TypeError) as error:
             number = next(k for k in range(10_000) if not path.with_name(f"{path.name}.damaged{k or ''}").exists())
             for part in (path, path.with_suffix(".npz")):
                 if part.exists():
@@ -78,6 +85,15 @@ class Store:
             body["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
         body["sha256"] = _digest(body)
         write_atomically(path, (json.dumps(body, indent=1) + "\n").encode())
+
+    def check_writable(self) -> None:
+        """Raise FedlibError if no result can be written here."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
+        except OSError as error:
+            why = f"results cannot be written to {self.folder} ({error.strerror})"
+            raise FedlibError(f"{why}; FEDLIB_HOME sets another folder") from None
 
     def lock(self, id: str) -> BaseFileLock:
         """The lock that whoever does this run holds; other processes that want it wait, or do another run meanwhile."""

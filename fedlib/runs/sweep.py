@@ -14,12 +14,10 @@ from tqdm import tqdm
 
 from fedlib.attacks.spec import AttackSpec
 from fedlib.base.errors import FedlibError, OutOfTime, choose, require
-from fedlib.base.files import cache_root
 from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
-from fedlib.engine.shared_beginnings import beginning_id, leaders
 from fedlib.engine.worker_processes import WorkerProcesses, context
 from fedlib.measures import check_packages
 from fedlib.models.model import STEPS
@@ -41,17 +39,14 @@ def run_all(
     step: str = "auto",
     engine: str = "",
     gpu_share: float = 1.0,
-    share: bool = True,
     until: float | None = None,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
     jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`.
     engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
-    GPU each. share: compute the common beginning of runs that begin alike once; without it a run's seconds are its own,
-    and runs are done in the given order. until: as in `simulate_together`; runs that are left then are reported as
-    OutOfTime, and the next call continues them. With an engine attacks are done here, on the CPU. Interrupted by
-    Ctrl-C or killed, the next call continues.
+    GPU each; attacks are done here then, on the CPU. until: as in `simulate_together`; runs that are left then are
+    reported as OutOfTime. Interrupted, killed or out of time, the next call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
@@ -62,64 +57,31 @@ def run_all(
     pending = [spec for key, spec in unique.items() if key not in done]
     if not pending:
         return done
+    store.check_writable()
     check_inputs(pending)
     attacks = [spec for spec in pending if isinstance(spec, AttackSpec)]
     trained = [spec for spec in pending if isinstance(spec, RunSpec)]
     with tqdm(
         total=sum(spec.rounds for spec in pending),
-        unit="round", desc=f"{len(pending)} runs", leave=False, file=sys.stderr, mininterval=0.5,
+        unit="round", desc=f"{len(pending)} run{'s'[: len(pending) - 1]}", leave=False, file=sys.stderr,
+        mininterval=0.5,
     ) as bar:  # fmt: skip
         if engine and trained:
-            run_on_cluster(trained, store, engine, device, backend, step, gpu_share, bar, done)
+            options = {"device": device, "backend": backend, "step": step}
+            run_on_cluster(trained, store, engine, options, gpu_share, bar, done)
         elif trained:
-            alike = leaders(trained) if share else {}
-            milestones = {id: rounds for id, (rounds, _) in alike.items()}
-            waiting = {id for _, others in alike.values() for id in others}
-            try:
-                for stage in ([s for s in trained if s.id not in waiting], [s for s in trained if s.id in waiting]):
-                    _stage(stage, milestones, store, jobs, device, where, backend, step, until, bar, done)
-            finally:
-                remove_milestones(trained, milestones)
+            alone = len(trained) == 1 and jobs > 1
+            name, why = pick(backend, where, training_samples(trained[0]) if alone else 0, jobs if alone else 1)
+            groups = same_but_seed(trained) if name == "vmap" else [[spec] for spec in trained]
+            count = 1 if name == "process" else min(jobs, len(groups))
+            runs = f"{len(trained)} run{'s' * (len(trained) > 1)}, {count} at a time"
+            bar.write(f"backend {name} on {where} ({why}); {runs}", file=sys.stderr)
+            options = dict(device=device, backend=name, step=step, until=until)
+            options |= {"workers": jobs} if count == 1 else {}
+            _side_by_side({group[0].id: (group, _train, store, options) for group in groups}, count, bar, done)
         own = {spec.id: ([spec], _attack, store, str(where), until) for spec in attacks}
         _side_by_side(own, min(jobs, len(attacks)), bar, done)
     return done
-
-
-def _stage(
-    specs: list[RunSpec],
-    milestones: dict,
-    store: Store,
-    jobs: int,
-    device: str,
-    where,
-    backend: str,
-    step: str,
-    until: float | None,
-    bar,
-    done: Done,
-):
-    """Do runs that do not wait for each other: those whose beginning others share first."""
-    if not specs:
-        return
-    specs = sorted(specs, key=lambda spec: spec.id not in milestones)
-    alone = len(specs) == 1 and jobs > 1
-    name, why = pick(backend, where, training_samples(specs[0]) if alone else 0, jobs if alone else 1)
-    groups = same_but_seed(specs) if name == "vmap" else [[spec] for spec in specs]
-    side_by_side = 1 if name == "process" else min(jobs, len(groups))
-    shared = sum(spec.id in milestones for spec in specs)
-    bar.write(
-        f"backend {name} on {where} ({why}); {len(specs)} runs, {side_by_side} at a time"
-        + (f"; {shared} of them also for runs that begin alike" if shared else ""),
-        file=sys.stderr,
-    )
-    options = dict(device=device, backend=name, step=step, until=until)
-    if side_by_side == 1:
-        options["workers"] = jobs
-    todo = {
-        group[0].id: (group, _train, store, sorted({t for spec in group for t in milestones.get(spec.id, ())}), options)
-        for group in groups
-    }
-    _side_by_side(todo, side_by_side, bar, done)
 
 
 def _side_by_side(todo: dict[str, tuple], count: int, bar, done: Done) -> None:
@@ -132,8 +94,8 @@ def _side_by_side(todo: dict[str, tuple], count: int, bar, done: Done) -> None:
         done |= _do(_advance(bar.update, len(group)), group, *what)
 
 
-def _train(progress, group: list[RunSpec], store: Store, milestones: list[int], options: dict) -> list[RunResult]:
-    return get_or_run_together(group, store, progress=progress, milestones=milestones, **options)
+def _train(progress, group: list[RunSpec], store: Store, options: dict) -> list[RunResult]:
+    return get_or_run_together(group, store, progress=progress, **options)
 
 
 def _attack(
@@ -153,7 +115,8 @@ def _do(progress, group: list[Spec], how, *what) -> Done:
     except FedlibError as error:
         return {spec.id: error for spec in group}
     except Exception as error:  # the other runs go on: memory or disk may suffice for them
-        traceback.print_exc()
+        if not isinstance(error, OSError):  # a disk that is full, or can only be read, is no fault of the program
+            traceback.print_exc()
         return {spec.id: FedlibError(f"{type(error).__name__}: {error}") for spec in group}
 
 
@@ -208,9 +171,7 @@ def check_inputs(specs: Sequence[Spec]) -> None:
             spec.check()
             continue
         check_packages(spec.measures)
-        division = (spec.test_fraction, spec.algorithm.val_fraction, spec.stratified, spec.test_distribution)
-        key = (spec.dataset, spec.scheme, str(spec.partition), spec.num_clients, spec.partition_seed, *division)
-        if key not in seen:
+        if (key := (spec.dataset, str(spec.division))) not in seen:
             spec.divide(load(spec.dataset))
             seen.add(key)
 
@@ -227,11 +188,3 @@ def training_samples(spec: RunSpec) -> int:
     """About how many samples a run trains on, every epoch counted."""
     per_epoch = (spec.images or len(load(spec.dataset).labels)) * (1 - spec.test_fraction) * spec.join_ratio
     return int(per_epoch * spec.local_epochs * spec.rounds)
-
-
-def remove_milestones(specs: Sequence[RunSpec], milestones: dict[str, list[int]]) -> None:
-    """Delete the states that were kept for runs that begin alike."""
-    for spec in specs:
-        for rounds in milestones.get(spec.id, ()):
-            for leftover in (cache_root() / "checkpoints").glob(f"{beginning_id(spec, rounds)}-*"):
-                leftover.unlink(missing_ok=True)

@@ -59,7 +59,7 @@ class ByDistance(Options):
 
     dist_power: 2 sums squared distances of class vectors as in the formula, 1 distances as in the text. norm: D is
     divided by its row's maximum, or by the "global" one. A row of zeros, as in round 1 when all classifiers are equal,
-    stays zero. lam: λ of Eq. 7, the share of likeness. weights: Eqs. 6-8 run over different sets. "closed" takes the
+    stays zero. lam: λ of Eq. 7, the share of similarity. weights: Eqs. 6-8 run over different sets. "closed" takes the
     collaborators and the client itself throughout, so that weights sum to 1; "literal_renorm" is Eq. 7 as printed, with
     D_kk = 0, divided by its sum; "no_self" leaves the client out; "uniform" does without Eq. 7: the client and all of
     its collaborators count alike. tie: if D_max = D_avg, Eq. 7 divides by zero: its

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from fedlib.base import tree
 from fedlib.base.draws import torch_seeded
+from fedlib.base.same_bits import square_root
 
 HIDDEN, EPS = 32, 1e-5  # hidden units, in batch norm's denominator
 SENT = ("weight1", "bias1", "scale", "shift", "weight2", "bias2")
@@ -33,11 +34,6 @@ def with_statistics(G: dict, mean: Tensor, var: Tensor) -> dict:
     """The generator with batch norm by this mean and variance, written as a scale and a shift alone."""
     scale = G["scale"] * (var + EPS).rsqrt()
     return {**{name: G[name] for name in SENT}, "scale": scale, "shift": G["shift"] - mean * scale}
-
-
-def in_evaluation_mode(G: dict) -> dict:
-    """The generator with batch norm by its running mean and variance."""
-    return with_statistics(G, G["mean"], G["var"])
 
 
 def first_layer(G: dict, onehot: Tensor, eps: Tensor) -> Tensor:
@@ -77,14 +73,11 @@ def first_adam_state(G: dict) -> dict:
     return {"first": zero, "second": zero, "step": 0}
 
 
-def taught_loss(
-    teachers: dict, share: Tensor, y: Tensor, eps: Tensor, diversity: float, ensemble: str, G: dict
-) -> tuple[Tensor, dict]:
+def taught_loss(teachers: dict, share: Tensor, y: Tensor, eps: Tensor, ensemble: str, G: dict) -> tuple[Tensor, dict]:
     """Mean over the labels y [B] of the ensemble's loss on G(y, eps), and G's statistics of batch norm.
 
-    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; diversity: weight of a
-    term that wants different features for different noise; ensemble: "losses", the sum over clients i of rho_iy
-    l(h_i(z), y), or "logits", l(mean over i of h_i(z), y).
+    teachers: K heads, stacked; share: rho [K, C], client i's share of the samples of class y; ensemble: "losses", the
+    sum over clients i of rho_iy l(h_i(z), y), or "logits", l(mean over i of h_i(z), y).
     """
     W, b = teachers["head.weight"], teachers["head.bias"]
     z, stats = generated_in_training(G, functional.one_hot(y, W.shape[1]).to(eps), eps)
@@ -92,11 +85,7 @@ def taught_loss(
     if ensemble == "logits":
         scores, weights = scores.mean(0, keepdim=True), torch.ones_like(weights[:1])
     right = scores.log_softmax(-1).gather(-1, y.expand(len(scores), -1)[..., None])[..., 0]  # [K, B]
-    value = -(weights * right).sum(0).mean()
-    if diversity:
-        apart = (eps[:, None] - eps).square().mean(-1) * (z[:, None] - z).abs().mean(-1)
-        value = value + diversity * torch.exp(-apart.mean())
-    return value, stats
+    return -(weights * right).sum(0).mean(), stats
 
 
 def trained_step(G: dict, adam: dict, loss, lr: float) -> tuple[dict, dict]:
@@ -104,11 +93,8 @@ def trained_step(G: dict, adam: dict, loss, lr: float) -> tuple[dict, dict]:
 
     loss(G) -> (value, the batch's mean and variance), which enter the running ones by a tenth.
     """
-
-    def of_part(part):
-        return loss({**G, **part})
-
-    slopes, stats = torch.func.grad(of_part, has_aux=True)({name: G[name] for name in TRAINED})
+    part = {name: G[name] for name in TRAINED}
+    slopes, stats = torch.func.grad(lambda part: loss({**G, **part}), has_aux=True)(part)
     part, adam = adam_step(G, slopes, adam, lr)
     return {**G, **part, **{name: 0.9 * G[name] + 0.1 * stats[name] for name in stats}}, adam
 
@@ -120,7 +106,7 @@ def adam_step(params: dict, slopes: dict, adam: dict, lr: float) -> tuple[dict, 
     second = tree.map(lambda v, g: 0.999 * v + 0.001 * g.square(), adam["second"], slopes)
 
     def step(p, m, v):
-        return p - lr * (m / (1 - 0.9**k)) / ((v / (1 - 0.999**k)).sqrt() + 1e-8)
+        return p - lr * (m / (1 - 0.9**k)) / (square_root(v / (1 - 0.999**k)) + 1e-8)
 
     part = {name: params[name] for name in slopes}
     return tree.map(step, part, first, second), {"first": first, "second": second, "step": k}

@@ -16,12 +16,7 @@ from fedlib.base.errors import choose
 
 HOW = ("gmm", "kmeans", "hier", "fix")
 ALIKE = 1e-9  # numbers that differ by no more are one group
-RESTARTS, STEPS, FLOOR, TOLERANCE = (
-    5,
-    200,
-    1e-6,
-    1e-8,
-)  # of the mixture: starts, iterations, least variance, gain at the end
+RESTARTS, STEPS, FLOOR, TOLERANCE = 5, 200, 1e-6, 1e-8  # of the mixture: starts, iterations, least variance, last gain
 
 
 def nearer_group(

@@ -83,7 +83,7 @@ def sample_utility(scores: Tensor, y: Tensor, utility: str) -> Tensor:
 
 
 def scores_of_means(model, theta: dict, models: dict, shares: Tensor, x: Tensor) -> Tensor:
-    """Class scores of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads,
+    """Logits of the means of models [p, ...] with these shares [m, p]: [m, B, C]. If models are heads,
     theta has the extractor."""
     if len(models) < len(theta):  # only the heads differ
         z = model.features(theta, x)

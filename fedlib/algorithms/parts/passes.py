@@ -10,18 +10,18 @@ from torch.nn import functional
 
 
 def local_sgd(
-    model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None
+    model, theta: dict, data, epochs: int | None = None, train=None, loss=None, noise: int = 0, lr=None, tie=None
 ) -> dict:
     """LocalSGD_i(theta; E, eta, A): E epochs of minibatch SGD on the client's training data,
     for the parameters `train`.
 
-    epochs, lr: None stands for the run's; train: None for all that are trainable. loss: as in
+    epochs, lr: None stands for the run's; train: None for all that are trainable. loss, tie: as in
     `fedlib.models.Model.sgd_step`; noise: as in `fedlib.algorithms.api.ClientData.fold`.
     """
     rate = data.lr if lr is None else lr
 
     def step(theta, batch):
-        return model.sgd_step(theta, batch, rate, train, loss, data.differentiate)
+        return model.sgd_step(theta, batch, rate, train, loss, data.differentiate, tie)
 
     return data.fold(step, theta, epochs, noise=noise)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedlib.base import tree
 from fedlib.base.errors import check_fields
 from fedlib.base.options import Options, option
+from fedlib.base.same_bits import square_root
 
 ZERO = 1e-9  # what rounding may leave of a value that is 0
 NEAR = 1e-5  # least distance of two models
@@ -60,7 +61,7 @@ def own_first(own: dict, others: dict, real: Tensor) -> tuple[dict, Tensor]:
 def distances(models: dict, theta: dict, names: Sequence[str]) -> Tensor:
     """||theta_j - theta|| over the parameters `names` for models stacked [R, ...], float64 [R]."""
     squares = sum((models[name] - theta[name]).double().square().flatten(1).sum(1) for name in names)
-    return squares.sqrt()
+    return square_root(squares)
 
 
 def distances_with_own(

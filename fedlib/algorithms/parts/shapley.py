@@ -123,9 +123,8 @@ def from_permutations(
     """
     Q, p = permutations.shape
     place = permutations.argsort(1)  # of every player
-    before = (
-        place[:, None, :] < torch.arange(p + 1, device=place.device)[:, None]
-    )  # [Q, p + 1, p]: the first 0 .. p players
+    count = torch.arange(p + 1, device=place.device)[:, None]
+    before = place[:, None, :] < count  # [Q, p + 1, p]: the first 0 .. p players
     if p <= ENUMERATED and 2**p <= Q * p + 1:
         table = game(_among(coalitions(p).to(place.device), present)).double()
         values = table[(before * 2 ** torch.arange(p, device=place.device)).sum(-1)]

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.base.same_bits import square_root
+
 # classifiers ---------------------------------------------------------------------------------------------------------
 
 
@@ -86,7 +88,7 @@ def norm_statistics(model, theta: dict, x: Tensor) -> list[tuple[Tensor, Tensor]
 def wasserstein_similarity(stats_a, stats_b) -> float:
     """WDB (FedAP): 1 / d, d the sum over batch-norm layers of the 2-Wasserstein distance of two diagonal Gaussians."""
     d = sum(
-        float(((mean_a - mean_b).square().sum() + (std_a - std_b).square().sum()).sqrt())
+        float(square_root((mean_a - mean_b).square().sum() + (std_a - std_b).square().sum()))
         for (mean_a, std_a), (mean_b, std_b) in zip(stats_a, stats_b)
     )
     return 1 / max(d, 1e-12)
@@ -112,16 +114,10 @@ def centred_gram(activations: Tensor) -> Tensor:
     return gram / norm if norm > 1e-26 * raw.square().sum() else torch.zeros_like(gram)
 
 
-def linear_cka(x: Tensor, y: Tensor) -> float:
-    """Linear CKA of two activations [s, p] and [s, q] of the same s inputs (Kornblith et al. 2019), exact, in [0, 1].
-
-    Extra axes are flattened. If either activation is constant over the inputs CKA is undefined: 0, with a warning.
-    """
-    return gram_cka(centred_gram(x), centred_gram(y))
-
-
 def gram_cka(gram_x: Tensor, gram_y: Tensor) -> float:
-    """Linear CKA from two matrices of `centred_gram`, ||Y'X||_F^2 / (||X'X||_F ||Y'Y||_F)."""
+    """Linear CKA of two activations of the same inputs, from their matrices of `centred_gram`: ||Y'X||_F^2 / (||X'X||_F
+    ||Y'Y||_F), in [0, 1] (Kornblith et al. 2019). If either is constant over the inputs it is undefined: 0, with a
+    warning."""
     if not (gram_x.any() and gram_y.any()):
         warnings.warn(
             "CKA of an activation that is constant over the probe inputs is undefined; taken as 0", stacklevel=2

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.registered.kinds import check_class
+from fedlib.algorithms.registered.sources import check_class
 from fedlib.base.carry import packed, source_hash_of, unpacked
 from fedlib.base.errors import require
 

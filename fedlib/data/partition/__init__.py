@@ -15,15 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.base.errors import choose, like, require
+from fedlib.base.errors import choose, require
+from fedlib.base.options import made
 from fedlib.data.describe import label_entropy
 from fedlib.data.partition.basic import Iid, Manual, Shards
 from fedlib.data.partition.dealing import Scheme
-from fedlib.data.partition.dirichlet import Dirichlet, dirichlet_counts, dirichlet_tries
-from fedlib.data.partition.natural import Domain, Writer
-from fedlib.data.partition.owners import Owners
+from fedlib.data.partition.dirichlet import Dirichlet, DirichletReference, dirichlet_counts, dirichlet_tries
+from fedlib.data.partition.natural import Domain, Owners, Writer
 from fedlib.data.partition.pathological import PatBalanced, PatGrouped, RandomClasses, Ring
-from fedlib.data.partition.reference import DirichletReference
 
 SCHEMES: dict[str, type[Scheme]] = {
     "dirichlet": Dirichlet,
@@ -111,14 +110,10 @@ def make_partition(labels, num_clients: int, scheme: str, seed: int, *, groups=N
     counts = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in clients])
     halves = tuple((own[: len(own) // 2], own[len(own) // 2 :]) for own in clients) if divide.halves else None
     clients = tuple(np.sort(indices) for indices in clients)
-    common = None if groups is None else _common_groups(groups, clients)
-    return Partition(scheme, clients, counts, tries, common, halves)
-
-
-def _common_groups(groups: np.ndarray, clients: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The group of every client's samples, int64 [N]; -1 if they are of several groups, or none."""
-    owned = [np.unique(groups[indices]) for indices in clients]
-    return np.array([own[0] if len(own) == 1 else -1 for own in owned], dtype=np.int64)
+    if groups is not None:
+        owned = [np.unique(groups[indices]) for indices in clients]
+        groups = np.array([own[0] if len(own) == 1 else -1 for own in owned], dtype=np.int64)
+    return Partition(scheme, clients, counts, tries, groups, halves)
 
 
 def draw_counts(sizes: Sequence[int], num_clients: int, scheme: str, seed: int, **parameters) -> np.ndarray:
@@ -131,13 +126,8 @@ def draw_counts(sizes: Sequence[int], num_clients: int, scheme: str, seed: int, 
 
 def find_scheme(scheme: str, parameters: dict) -> Scheme:
     """The scheme of that name with these parameters. Raises BadValue for an unknown name or a value out of range."""
-    make = SCHEMES[choose("partition scheme", scheme, SCHEMES)]
-    fields = {f.name: f for f in dataclasses.fields(make)}
-    for name in parameters:
-        choose(f"parameter of partition scheme {scheme!r}", name, fields)
-    return make(
-        **{name: like(fields[name].default, name, value, fields[name].type) for name, value in parameters.items()}
-    )
+    kind = SCHEMES[choose("partition scheme", scheme, SCHEMES)]
+    return made(kind, parameters, f"parameter of partition scheme {scheme!r}")
 
 
 def checked_parameters(scheme: str, given: dict) -> dict:

@@ -1,11 +1,13 @@
-"""Class-wise Dirichlet label skew, drawn until the smallest client is large enough."""
+"""Class-wise Dirichlet label skew, drawn until the smallest client is large enough; and the clients of pFedSim's
+experiments, drawn again as its first author's public code does it."""
 
 from __future__ import annotations
 
 import functools
 import math
 import multiprocessing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from tqdm import tqdm
@@ -15,6 +17,7 @@ from fedlib.base.errors import InfeasiblePartition, choose, require
 from fedlib.data.partition.dealing import Scheme, deal
 
 HOPELESS = 1e-8  # give up when a try is accepted with a smaller chance than this: one million would find none
+LONGEST = 5e8  # numbers that are drawn at most, tries * clients * classes: about a minute
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,10 @@ class Dirichlet(Scheme):
 
     With `cap`, clients that already hold at least n/N samples get nothing more (FL-bench and PFLlib do so, and the
     client sizes that pFedSim prints fit it). A draw whose smallest client has fewer than `min_size` samples is
-    rejected; after `max_tries` of them, or earlier if there is no hope (`acceptance_bound`), InfeasiblePartition names
-    the best. With on_fail = "relax" all tries are used and the best is taken. The classes are divided in the order of
-    their numbers, or with `shuffle_classes` in a random order: with the cap, the last ones go to fewer clients.
+    rejected; after `max_tries` of them, or earlier if there is no hope (`acceptance_bound`) or LONGEST is over,
+    InfeasiblePartition names the best. With on_fail = "relax" all tries are used and the best is taken, if all its
+    clients have the two samples that a split needs. The classes are divided in the order of their numbers, or with
+    `shuffle_classes` in a random order: with the cap, the last ones go to fewer clients.
     """
 
     alpha: float = 0.1
@@ -69,48 +73,71 @@ def dirichlet_counts(class_sizes, num_clients: int, seed: int, alpha: float, **p
 
 @functools.lru_cache(maxsize=16)
 def _search(scheme: Dirichlet, class_sizes: tuple[int, ...], num_clients: int, seed: int) -> tuple[np.ndarray, int]:
-    """The first accepted draw of counts [N, C] and the number of tries; kept, since many runs share one partition.
-
-    Only counts are drawn, many tries at a time: at N = 100, alpha = 0.1 fewer than 1 % are accepted.
-    """
-    class_sizes, strict = np.array(class_sizes), scheme.on_fail == "raise"
-    total = int(class_sizes.sum())
-    if scheme.min_size * num_clients > total and strict:
+    """The first accepted draw of counts [N, C] and the number of tries; kept, since many runs share one partition."""
+    total = sum(class_sizes)
+    asked = f"alpha = {scheme.alpha:g}, {num_clients} clients and min_size = {scheme.min_size}"
+    if scheme.min_size * num_clients > total and scheme.on_fail == "raise":
         raise InfeasiblePartition(
             f"min_size = {scheme.min_size} for {num_clients} clients needs {scheme.min_size * num_clients} samples; "
             f"the data set has {total}"
         )
-    limit = total / num_clients if scheme.cap else np.inf
+    least = scheme.min_size if scheme.on_fail == "raise" else min(scheme.min_size, 2)
+    with _progress(scheme.max_tries) as bar:
+        best, counts, tries, chance = _tried(scheme, class_sizes, num_clients, seed, least, bar.update)
+    if best >= least:
+        return counts, tries
+    hope = f" (at most 1 try in {1 / max(chance, 1e-300):.0e} would be accepted)" if chance < HOPELESS else ""
+    ways = _ways_out(scheme, class_sizes, num_clients, seed, best)
+    raise InfeasiblePartition(
+        f"no Dirichlet partition with {asked} in {tries} tries{hope}; the best had a smallest client of {best} "
+        f"samples: use {', or '.join(ways) or 'other data'}"
+    )
+
+
+def _tried(scheme, class_sizes, num_clients: int, seed: int, least: int, done=lambda n: None) -> tuple:
+    """The smallest client of the best draw, its counts [N, C], the number of tries, and a bound of the chance of one
+    with `least` samples for all.
+
+    Only counts are drawn, many tries at a time: at N = 100, alpha = 0.1 fewer than 1 % are accepted.
+    """
+    class_sizes = np.array(class_sizes)
+    limit = class_sizes.sum() / num_clients if scheme.cap else np.inf
     best, best_counts, tries, batch, chance = -1, None, 0, 16, 1.0
     below = np.zeros(num_clients + 1, dtype=np.int64)  # tries by the number of clients that are too small
-    most = max(16, 4_000_000 // (num_clients * len(class_sizes)))  # tries held in memory at a time
-    with _progress(scheme.max_tries) as bar:
-        while tries < scheme.max_tries and not (strict and chance < HOPELESS):
-            batch = min(batch * 2, most)
-            counts = dirichlet_tries(
-                class_sizes, num_clients, scheme.alpha, limit, batch, rng(seed, "partition", tries)
-            )
-            counts = counts[:, : scheme.max_tries - tries]
-            sizes = counts.sum(0)
-            smallest = sizes.min(1)
-            accepted = np.flatnonzero(smallest >= scheme.min_size)
-            if len(accepted):
-                return counts[:, accepted[0]].T.copy(), tries + int(accepted[0]) + 1
-            if smallest.max() > best:
-                best, best_counts = int(smallest.max()), counts[:, smallest.argmax()].T.copy()
-            tries += len(smallest)
-            bar.update(len(smallest))
-            below += np.bincount((sizes < scheme.min_size).sum(1), minlength=num_clients + 1)
-            chance = acceptance_bound(below)
-    if not strict:
-        return best_counts, tries
-    hope = "" if tries == scheme.max_tries else f" (at most 1 try in {1 / max(chance, 1e-300):.0e} would be accepted)"
-    way_out = f"lower min_size to {best}" if best > 1 else "use fewer clients or a larger alpha"
-    raise InfeasiblePartition(
-        f"no Dirichlet partition with alpha = {scheme.alpha}, {num_clients} clients and min_size = {scheme.min_size} "
-        "in "
-        f"{tries} tries{hope}; the best had a smallest client of {best} samples: {way_out}, or use on_fail='relax'"
-    )
+    numbers = num_clients * len(class_sizes)  # of a try
+    most = max(16, 4_000_000 // numbers)  # tries held in memory at a time
+    while tries < scheme.max_tries and tries * numbers < LONGEST and chance >= HOPELESS:
+        batch = min(batch * 2, most)
+        counts = dirichlet_tries(class_sizes, num_clients, scheme.alpha, limit, batch, rng(seed, "partition", tries))
+        counts = counts[:, : scheme.max_tries - tries]
+        sizes = counts.sum(0)
+        smallest = sizes.min(1)
+        accepted = np.flatnonzero(smallest >= scheme.min_size)
+        chosen = int(accepted[0] if len(accepted) else smallest.argmax())
+        if smallest[chosen] > best:
+            best, best_counts = int(smallest[chosen]), counts[:, chosen].T.copy()
+        if len(accepted):
+            return best, counts[:, chosen].T.copy(), tries + chosen + 1, 1.0
+        tries += len(smallest)
+        done(len(smallest))
+        below += np.bincount((sizes < least).sum(1), minlength=num_clients + 1)
+        chance = acceptance_bound(below)
+    return best, best_counts, tries, chance
+
+
+def _ways_out(scheme: Dirichlet, class_sizes: tuple, num_clients: int, seed: int, best: int) -> list[str]:
+    """Settings near the ones that were asked for, with which a partition is found."""
+    ways = [f"min_size = {best}"] if best >= 2 else []
+    for name, settings in {
+        "alpha": ((10.0**k * scheme.alpha, num_clients) for k in (1, 2, 3)),
+        "num_clients": ((scheme.alpha, num_clients >> k) for k in range(1, num_clients.bit_length())),
+    }.items():
+        for alpha, clients in settings:
+            tried = replace(scheme, alpha=alpha, max_tries=min(scheme.max_tries, 1000))
+            if _tried(tried, class_sizes, clients, seed, scheme.min_size)[0] >= scheme.min_size:
+                ways.append(f"alpha = {alpha:g}" if name == "alpha" else f"{clients} clients")
+                break
+    return ways
 
 
 def acceptance_bound(below: np.ndarray) -> float:
@@ -124,10 +151,10 @@ def acceptance_bound(below: np.ndarray) -> float:
     speaks against it, and of 20,500 bounds from 500 to 33,000 tries none was below 0.7 of the true chance. A request is
     given up at a bound of 1e-8, so one that succeeds once in 1e5 tries is safe by a factor of about 1,000.
     """
-    k = 1 + np.flatnonzero((below[:-1] >= 10) & (below[1:] >= 10))
+    k = 2 + np.flatnonzero(below[2:] >= 10)
     if not len(k):
         return 1.0
-    fewer, here = below[k - 1], below[k]
+    fewer, here = np.maximum(below[k - 1], 10), below[k]  # of what is rare, a number that is not too small
     ratio = np.log(fewer / here) + 4 * np.sqrt(1 / fewer + 1 / here)
     factorial = np.array([math.lgamma(n + 1) for n in k])
     bounds = np.log(here / below.sum()) + factorial + k * (ratio - np.log(k))
@@ -165,3 +192,72 @@ def _progress(total: int) -> tqdm:
     """A progress bar that appears after two seconds; none in worker processes, whose parent has its own."""
     worker = multiprocessing.parent_process() is not None
     return tqdm(total=total, desc="drawing a partition", unit="try", delay=2, leave=False, disable=worker or None)
+
+
+# pFedSim's own clients ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DirichletReference(Scheme):
+    """Class-wise Dirichlet label skew as pFedSim's own clients were drawn: with partition seed 42 they are the paper's.
+
+    Of class sizes alone it gives the standard deviations that the paper's Table 4 prints. It differs from `dirichlet`
+    in where chance comes from: NumPy's legacy generator, one stream for everything, started with the partition seed.
+    Again and again, until the smallest client has `min_size` samples: every class in turn is shuffled (and stays so for
+    the next try), shares of it are drawn from Dir(alpha), clients that hold n/N samples already get nothing, and it is
+    cut where the accumulated shares, rounded down, end. With the stream as it is then, every client's samples are
+    shuffled; the first half, rounded down, is for training, in this order, and the rest for testing. It has no other
+    split. Samples of a class count in the order of the data set; class_order: 0, or the number of another order, which
+    gives every client as many samples of a class, but other ones. Raises InfeasiblePartition after `max_tries`.
+    """
+
+    alpha: float = 0.1
+    min_size: int = 40
+    max_tries: int = 10_000
+    class_order: int = 0
+
+    halves: ClassVar[bool] = True
+
+    def __post_init__(self):
+        require(1e-3 <= self.alpha < float("inf"), "alpha", self.alpha, "a positive number, at least 0.001")
+        require(self.min_size >= 2, "min_size", self.min_size, "2 or more: a sample in each half")
+        require(self.max_tries >= 1, "max_tries", self.max_tries, "1 or more")
+        require(0 <= self.class_order < 2**32, "class_order", self.class_order, "an integer from 0 to 2^32 - 1")
+
+    def __call__(self, labels, num_clients, seed):
+        require(seed < 2**32, "seed", seed, "an integer below 2^32, which the legacy generator takes")
+        generator = np.random.RandomState(seed)
+        classes = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+        if self.class_order:
+            reorder = np.random.default_rng(self.class_order)
+            classes = [reorder.permutation(members) for members in classes]
+        best = 0
+        for tries in range(1, self.max_tries + 1):
+            clients = self.dealt(classes, num_clients, len(labels) / num_clients, generator)
+            smallest = min(map(len, clients)) if clients else -1
+            best = max(best, smallest)
+            if smallest >= self.min_size:
+                for own in clients:
+                    generator.shuffle(own)
+                return clients, tries
+        raise InfeasiblePartition(
+            f"no draw in {self.max_tries} tries whose {num_clients} clients all have {self.min_size} samples at "
+            f"alpha = {self.alpha}; the best had a smallest client of {best}: "
+            + (f"lower min_size to {best}, or use fewer clients" if best >= 2 else "use fewer clients")
+        )
+
+    def dealt(self, classes, num_clients: int, cap: float, generator) -> list[np.ndarray] | None:
+        """One try: every client's samples, class by class; the classes' index arrays are shuffled in place. None if all
+        who have a share of a class hold enough already."""
+        clients, sizes = [[] for _ in range(num_clients)], np.zeros(num_clients, dtype=np.int64)
+        for members in classes:
+            generator.shuffle(members)
+            shares = generator.dirichlet(np.repeat(self.alpha, num_clients)) * (sizes < cap)
+            if not shares.sum() > 0:  # nor NaN, which a small alpha gives
+                return None
+            cuts = (np.cumsum(shares / shares.sum()) * len(members)).astype(np.int64)[:-1]
+            pieces = np.split(members, cuts)
+            sizes += [len(piece) for piece in pieces]
+            for own, piece in zip(clients, pieces):
+                own.append(piece)
+        return [np.concatenate(own) for own in clients]

@@ -3,7 +3,6 @@ and how classes are divided."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,12 +11,35 @@ from math import comb
 import numpy as np
 
 from fedlib.base.draws import rng
-from fedlib.base.errors import InfeasiblePartition, choose, require
+from fedlib.base.errors import InfeasiblePartition, require
 from fedlib.data.partition.dealing import Scheme, classes_present, deal, divided, even_parts, uneven_parts
 
 
 @dataclass(frozen=True)
-class PatGrouped(Scheme):
+class _FewClasses(Scheme):
+    """What these schemes share: the number of a client's classes, and with what they begin."""
+
+    classes_per_client: int = 2
+
+    def __post_init__(self):
+        require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
+
+    def start(self, labels, num_clients: int, seed: int, every: bool = True) -> tuple:
+        """The classes that have samples; who owns which, bool [N, C], nobody any so far; and the generator.
+
+        Raises InfeasiblePartition unless there is a place for every class, where they all have to have one.
+        """
+        classes = classes_present(labels, self.classes_per_client)
+        if every and num_clients * self.classes_per_client < len(classes):
+            raise InfeasiblePartition(
+                f"{num_clients} clients with classes_per_client = {self.classes_per_client} cannot own all "
+                f"{len(classes)} classes"
+            )
+        return classes, np.zeros((num_clients, int(labels.max()) + 1), dtype=bool), rng(seed, "partition")
+
+
+@dataclass(frozen=True)
+class PatGrouped(_FewClasses):
     """Groups of clients with the same classes and unequal sizes (PFedCS; the rule of PFLlib).
 
     Class by class, the first ceil(N classes_per_client / C) clients that may own another class share it: all but the
@@ -27,18 +49,16 @@ class PatGrouped(Scheme):
     has exactly classes_per_client of them.
     """
 
-    classes_per_client: int = 2
     balance: bool = False
     fair: bool = False
     min_size: int = 40
 
     def __post_init__(self):
-        require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
+        super().__post_init__()
         require(self.min_size >= 0, "min_size", self.min_size, "0 or more")
 
     def __call__(self, labels, num_clients, seed):
-        classes = classes_present(labels, self.classes_per_client)
-        owners = np.zeros((num_clients, int(labels.max()) + 1), dtype=bool)
+        classes, owners, generator = self.start(labels, num_clients, seed, every=False)
         budget = np.full(num_clients, self.classes_per_client)
         for k, c in enumerate(classes):
             if self.fair:
@@ -56,29 +76,21 @@ class PatGrouped(Scheme):
                 "clients, "
                 "or fair = true with at least one place for each class"
             )
-        generator, least = rng(seed, "partition"), -(-self.min_size // len(classes))
+        least = -(-self.min_size // len(classes))
         unequal = lambda total, number: uneven_parts(total, number, least, generator)  # noqa: E731
         return deal(labels, divided(labels, owners, even_parts if self.balance else unequal), seed), 1
 
 
 @dataclass(frozen=True)
-class PatBalanced(Scheme):
+class PatBalanced(_FewClasses):
     """Exactly `classes_per_client` classes each, every class owned equally often and divided equally (FedSimSup).
 
     Client by client, the classes with the fewest owners so far, ties at random: numbers of owners differ by at most 1,
     and so do the parts of a class. Label cosines then are multiples of 1/classes_per_client, up to rounding.
     """
 
-    classes_per_client: int = 2
-
-    def __post_init__(self):
-        require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
-
     def __call__(self, labels, num_clients, seed):
-        classes = classes_present(labels, self.classes_per_client)
-        _require_a_place_for_each(classes, num_clients, self.classes_per_client)
-        generator = rng(seed, "partition")
-        owners = np.zeros((num_clients, int(labels.max()) + 1), dtype=bool)
+        classes, owners, generator = self.start(labels, num_clients, seed)
         for client in range(num_clients):
             least = np.lexsort((generator.random(len(classes)), owners[:, classes].sum(0)))
             owners[client, classes[least[: self.classes_per_client]]] = True
@@ -86,52 +98,41 @@ class PatBalanced(Scheme):
 
 
 @dataclass(frozen=True)
-class RandomClasses(Scheme):
+class RandomClasses(_FewClasses):
     """Every client draws `classes_per_client` classes independently;
     a class is divided equally among its owners (FL-bench).
 
-    The last owner also takes the remainder. If a class has no owner, all clients draw again (uncovered = "resample", at
-    most max_tries times), or it is left out with a warning (uncovered = "drop").
+    The last owner also takes the remainder. If a class has no owner, all clients draw again, at most max_tries times.
     """
 
-    classes_per_client: int = 2
-    uncovered: str = "resample"
     max_tries: int = 1000
 
     def __post_init__(self):
-        require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
+        super().__post_init__()
         require(self.max_tries >= 1, "max_tries", self.max_tries, "1 or more")
-        choose("uncovered", self.uncovered, ("resample", "drop"))
 
     def __call__(self, labels, num_clients, seed):
-        classes = classes_present(labels, self.classes_per_client)
-        if self.uncovered == "resample":
-            _require_a_place_for_each(classes, num_clients, self.classes_per_client)
-        generator = rng(seed, "partition")
-        owners = np.zeros((num_clients, int(labels.max()) + 1), dtype=bool)
-        best, tries = 0, 0
-        while True:
+        classes, owners, generator = self.start(labels, num_clients, seed)
+        best = tries = 0
+        while best < len(classes):
+            if tries == self.max_tries:
+                raise InfeasiblePartition(
+                    f"{num_clients} clients that draw {self.classes_per_client} classes each covered at most {best} of "
+                    f"{len(classes)} classes in {tries} tries; use more clients or classes"
+                )
             tries += 1
             drawn = generator.permuted(np.tile(classes, (num_clients, 1)), axis=1)[:, : self.classes_per_client]
-            covered = len(np.unique(drawn))
-            best = max(best, covered)
-            if covered == len(classes) or self.uncovered == "drop":
-                break
-            if tries < self.max_tries:
-                continue
-            raise InfeasiblePartition(
-                f"{num_clients} clients that draw {self.classes_per_client} classes each covered at most {best} of "
-                f"{len(classes)} classes in {tries} tries; use more clients or classes, or uncovered = 'drop'"
-            )
+            best = max(best, len(np.unique(drawn)))
         np.put_along_axis(owners, drawn, True, axis=1)
-        lost = classes[~owners[:, classes].any(0)]
-        if len(lost):
-            warnings.warn(f"classes that no client drew are left out: {', '.join(map(str, lost))}", stacklevel=3)
-        return deal(labels, divided(labels, owners, _remainder_to_the_last), seed), tries
+
+        def remainder_to_the_last(total: int, number: int) -> np.ndarray:
+            return total // number + (np.arange(number) == number - 1) * (total % number)
+
+        return deal(labels, divided(labels, owners, remainder_to_the_last), seed), tries
 
 
 @dataclass(frozen=True)
-class Ring(Scheme):
+class Ring(_FewClasses):
     """Every class on equally many clients, and no two clients with the same classes while that is possible (pFedSV).
 
     With 10 clients, 10 classes and 2 classes each, clients are linked in rings of at least three: each shares one class
@@ -139,19 +140,12 @@ class Ring(Scheme):
     `pat_grouped`.
     """
 
-    classes_per_client: int = 2
     unequal: bool = False
 
-    def __post_init__(self):
-        require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
-
     def __call__(self, labels, num_clients, seed):
-        classes = classes_present(labels, self.classes_per_client)
-        _require_a_place_for_each(classes, num_clients, self.classes_per_client)
-        generator = rng(seed, "partition")
+        classes, owners, generator = self.start(labels, num_clients, seed)
         owners_of = generator.permutation(even_parts(num_clients * self.classes_per_client, len(classes)))
         dealt = distinct_hands(owners_of, self.classes_per_client, generator)
-        owners = np.zeros((num_clients, int(labels.max()) + 1), dtype=bool)
         np.put_along_axis(owners, classes[dealt], True, axis=1)
 
         def unequal(total, number):
@@ -210,15 +204,3 @@ def _exchanged(hands: np.ndarray, all_different: bool, generator: np.random.Gene
     raise InfeasiblePartition(
         f"no way found to deal {hands.shape[1]} different classes to each of {len(hands)} clients"
     )
-
-
-def _remainder_to_the_last(total: int, number: int) -> np.ndarray:
-    return np.append(np.full(number - 1, total // number), total // number + total % number)
-
-
-def _require_a_place_for_each(classes: np.ndarray, num_clients: int, classes_per_client: int) -> None:
-    if num_clients * classes_per_client < len(classes):
-        raise InfeasiblePartition(
-            f"{num_clients} clients with classes_per_client = {classes_per_client} cannot own all {len(classes)} "
-            "classes"
-        )

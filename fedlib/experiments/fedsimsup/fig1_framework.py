@@ -3,7 +3,15 @@
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.idle import by_wait, own_shares, rounds_of, sources, turns_without_training, walk, weights_of
+from fedlib.analysis.participation import (
+    by_wait,
+    own_shares,
+    rounds_of,
+    sources,
+    turns_without_training,
+    walk,
+    weights_of,
+)
 from fedlib.analysis.tables import span
 from fedlib.claims import Check, Verdict, every_row, fact, implementation, ours
 from fedlib.engine.result import RunResult
@@ -38,15 +46,21 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
 def compare(tidy: pd.DataFrame, classes: int) -> pd.DataFrame:
     """Every step of the figure: paper | ours."""
     worst, last = tidy.max(), tidy.iloc[-1]
-    down, up = (f"{last[way]:,.0f} numbers = {last[way] / last['model']:g} model" for way in ("down", "up"))
-    changed = f"{last['trained']:.0f} supervisors changed in the last round, {worst['disturbed']:.0f} while idle"
+    down, up = (f"{last[way]:,.0f} parameters = {last[way] / last['model']:g} model" for way in ("down", "up"))
+    changed = (
+        f"{last['trained']:.0f} supervisors changed in the last round, {worst['disturbed']:.0f} without participation"
+    )
     lines = [
         ("0 label proportions", "from every client, once", f"{classes} numbers from every client, before round 1"),
-        ("1 distribute", "its personalised model to each participant", f"{down}; to idle clients nothing"),
+        ("1 distribute", "its personalised model to each participant", f"{down}; nothing to the others"),
         ("2 supervisor, then model", "2 epochs, then 3", f"as by hand, to {worst['training_error']:.0e}; {changed}"),
         ("3 upload", "the personalised model", up),
         ("4 participants", "keep what they sent (Eq. 7)", f"largest difference {worst['kept_error']:g}"),
-        ("5 idle clients", "mixed by label similarity (Eqs. 8, 9)", f"as by hand, to {worst['mixture_error']:.0e}"),
+        (
+            "5 non-participating clients",
+            "aggregated by label similarity (Eqs. 8, 9)",
+            f"as by hand, to {worst['mixture_error']:.0e}",
+        ),
     ]
     return pd.DataFrame(lines, columns=["step of Figure 1", "paper", "ours"])
 
@@ -71,8 +85,10 @@ def mostly_alike(tables) -> Verdict:
 
 ITEM = Item(
     title="FedSimSup Figure 1: the framework, round by round",
-    claim="Participants train beside supervisors; idle clients' models are mixed with theirs by label similarity.",
-    smaller="digits (16x16); 20 clients of which 6 take part instead of 100 and 10, but waiting at the paper's scale",
+    claim="Participants train together with supervisors. The models of non-participating clients are aggregated with "
+          "theirs by label similarity.",
+    smaller="digits (16x16); 20 clients of which 6 take part instead of 100 and 10, but waiting times at the paper's "
+            "scale",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], many=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1], rounds=[3, 15, 20],
         eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40], draws=[2, 5, 20],
@@ -83,9 +99,9 @@ ITEM = Item(
     made_of=lambda table, key: table not in ("sources", "waits"),
     figure=lambda tables: figures.framework(tables["own"], tables["weights"], tables["waits"]),
     claims=(
-        implementation("A participant receives one personalised model and sends one; its supervisor does not travel.",
+        implementation("A participant downloads one personalised model and uploads one; its supervisor is not sent.",
                        every_row("tidy", lambda t: (t["down"] == t["model"]) & (t["up"] == t["model"]), "rounds",
-                                 lambda t: f"{t['model'].max():,} numbers, a supervisor {t['supervisor'].max():,}")),
+                                 lambda t: f"{t['model'].max():,} parameters, a supervisor {t['supervisor'].max():,}")),
         implementation("The supervisor is trained first, then the model (Eqs. 10 and 11), as by hand in plain PyTorch.",
                        exact("one participant each; largest difference {training_error}", "training_error")),
         implementation("A supervisor changes in the rounds in which its client takes part, and in no other.",
@@ -94,11 +110,14 @@ ITEM = Item(
         implementation("The server's models are those that Eqs. 7 to 9 make of uploads and labels.",
                        exact("largest difference {mixture_error}, of participants {kept_error}; with equal weights it "
                              "would be {equal_error}", "kept_error", "mixture_error")),
-        implementation("The weights of mixtures, read off the models without a formula, are those of Eqs. 8 and 9.",
+        implementation("The aggregation weights, recovered from the models without a formula, are those of Eqs. 8 "
+                       "and 9.",
                        exact("largest difference {weight_error}", "weight_error")),
-        ours("At the paper's settings a client whose turn comes mostly finds less than a tenth of its own model.",
+        ours("At the paper's settings, most clients that participate again find less than a tenth of their own model "
+             "in what they receive.",
              little_is_left),
-        ours("There, at Dir(0.1), most of what an idle client takes in is from clients with its most frequent label.",
+        ours("There, at Dir(0.1), most of the weight that a non-participating client absorbs is from clients with "
+             "its most frequent label.",
              mostly_alike),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from fedlib.claims import Claim, best, not_tested, over_seeds, under
 from fedlib.claims.judges import first
 from fedlib.experiments.fedsimsup import table1_dirichlet as table1
 from fedlib.experiments.fedsimsup import task
-from fedlib.experiments.fedsimsup.curves import by_round, over_rounds, picture
+from fedlib.experiments.fedsimsup.task import by_round, over_rounds, picture
 from fedlib.experiments.item import Item
 
 CLIENTS = ", 100"  # the paper does not say how many
@@ -20,22 +20,20 @@ def runs(s: dict) -> dict:
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     """tidy: one row a run and evaluated round; early: the one after a tenth of them; steps: how far apart successive
-    evaluations of the second half are; _last, _last_clients: what Table 1 reads off the same runs, after the last."""
-    tidy = over_rounds(found)
+    evaluations of the second half are; _last: what Table 1 reads off the same runs, after the last."""
+    tidy = over_rounds(found, task.average(s))
     tenth = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 10)) if len(tidy) else 0
     half = {"a tenth": tenth, "half": min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 2), default=0)}
     half = {name: t for k, (name, t) in enumerate(half.items()) if t not in list(half.values())[:k]}  # of short runs
     late = tidy[tidy["round"] > s["rounds"] / 2]
-    last = table1.TABLE.read_off(s, found)
     moves = late.groupby(["column", "row", "seed"], sort=False)["accuracy"].agg(lambda a: a.diff().abs().mean())
     return {
         "tidy": tidy,
-        "_last": last["tidy"],
-        "_last_clients": last["_clients"],
+        "_last": table1.TABLE.read_off(s, found)["tidy"],
         "early": only(tidy, round=tenth),
         "steps": moves.reset_index().assign(alpha=lambda t: t["column"].str.extract(r"(Dir\(.*?\))", expand=False)),
         "compare": by_round(tidy, {f"ours, after {name} of the rounds, %": t for name, t in half.items() if t}
-                            | {"ours, last round, %": s["rounds"]}).assign(paper="a curve; no numbers printed"),
+                            | {"ours, last round, %": s["rounds"]}).assign(paper="a curve; no numbers reported"),
     }  # fmt: skip
 
 
@@ -51,25 +49,20 @@ def on(dataset: str, tables: str, judge):
     return check
 
 
-def in_the_end(check):
-    """A check of Table 1's kind on the last round: its intervals are over clients, too, as those of curves are not."""
-    return lambda tables: check({"tidy": tables["_last"], "_clients": tables["_last_clients"]})
-
-
 ITEM = Item(
     title="FedSimSup Figure 2: convergence of eight methods",
     claim="FedSimSup starts more slowly on CIFAR-100, but ends highest everywhere.",
     settings=task.SETTINGS,
     smaller=task.SMALLER,
-    smaller_overnight=task.SMALLER_OVERNIGHT,
-    minutes={"smoke": 0.2, "quick": 0.5, "overnight": 50, "paper": 2500},
+    smaller_reduced=f"{task.LESS}; {task.SEEDS}",
+    minutes={"smoke": 0.2, "quick": 0.5, "reduced": 260, "paper": 2500},
     runs=runs,
     analyse=analyse,
-    figure=picture,
+    figure=lambda tables: picture(tables, "fedsimsup"),
     partial=True,
     claims=(
         Claim("FedSimSup ends highest, on both data sets and at both alphas.",
-              in_the_end(best("fedsimsup", task.METHODS))),
+              lambda tables: best("fedsimsup", task.METHODS)({"tidy": tables["_last"]})),
         Claim("On CIFAR-100 it starts more slowly: after a tenth of the rounds it is below FedRep.",
               on("cifar100", "early", under(["fedsimsup"], ["fedrep"]))),
         Claim("FedSimSup's accuracy fluctuates more at Dir(0.5) than at Dir(0.1).",

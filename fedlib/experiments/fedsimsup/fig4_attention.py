@@ -25,10 +25,10 @@ ORDER = (MODEL, SUPERVISOR, ALONE, SMALL_ALONE, AVERAGED, NEW_MODEL, NEW_SUPERVI
 CALLED = {(run, own): name for run, (*_, names) in RUNS.items() for own, name in zip(NETWORKS, names)}
 PAIRS = {  # the supervisor's network and LeNet-5
     "FedSimSup": (SUPERVISOR, MODEL),
-    "each trained alone": (SMALL_ALONE, ALONE),
+    "local-only training": (SMALL_ALONE, ALONE),
     "untrained": (NEW_SUPERVISOR, NEW_MODEL),
 }
-BESIDE_ALONE = {"supervisor - LeNet-5 alone": (SUPERVISOR, ALONE), "model - LeNet-5 alone": (MODEL, ALONE)}
+BESIDE_ALONE = {"supervisor - LeNet-5, Local": (SUPERVISOR, ALONE), "model - LeNet-5, Local": (MODEL, ALONE)}
 PAPER = {MODEL: "scattered details (a cat's eyes or nose)", SUPERVISOR: "the whole body"}
 CLASSES = {"cifar10": ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")}
 UNKNOWN = "needs images of which it is known where the object is; of CIFAR-10's it is not"
@@ -57,7 +57,6 @@ def analyse(s: dict, found: dict[tuple[str, int], RunResult]) -> dict[str, pd.Da
     classes = CLASSES.get(s["dataset"], range(shape_and_classes(s["dataset"])[1]))
     return {
         "tidy": tidy.round(3),
-        "_clients": tidy[["seed", "client"]].assign(column="all"),
         "compare": compare.rename_axis("network").reset_index(),
         "differences": in_words(gaps, "pair", "+").reset_index(),
         "means": means,
@@ -105,14 +104,14 @@ ITEM = Item(
     title="FedSimSup Figure 4: where the model and its supervisor look",
     claim="The personalised model attends to scattered details, the supervisor to the whole object.",
     settings=per_profile(
-        leaving_out(task.SETTINGS, "few", "repeats", "methods"),
-        overnight=dict(seeds=3), dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
+        leaving_out(task.SETTINGS, "few", "repeats", "methods", "datasets", "fedavg_points"),
+        reduced={},
+        dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),
     smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 20 clients of which "
     "30 % take part instead of 100 and 10 %, 15 rounds instead of 1,000, half of each client's data for testing",
-    smaller_overnight="a third of the images, 120 rounds instead of 1,000, rate 0.05 instead of 0.1; clients of at "
-    "least 10 images instead of 40",
-    minutes={"smoke": 0.2, "quick": 1, "overnight": 15, "paper": 300},
+    smaller_reduced=f"{task.LESS}; three seeds",
+    minutes={"smoke": 0.2, "quick": 1, "reduced": 40, "paper": 300},
     runs=runs,
     analyse=analyse,
     called={name: (run,) for run, (*_, names) in RUNS.items() for name in names},
@@ -130,7 +129,8 @@ ITEM = Item(
               differs("covered")),
         ours("More of the supervisor's map lies on the object.", differs("on_object")),
         ours("That its maps have more entropy is more than the architecture: the difference is larger than between "
-             "both networks trained alone, and than between both untrained.", more_than_architecture("entropy")),
+             "the two networks with local-only training, and than between the two untrained.",
+             more_than_architecture("entropy")),
         ours("That they cover more of the object is more than the architecture, too.",
              more_than_architecture("covered")),
         ours("What it learns from others narrows the personalised model: the entropy is below that of LeNet-5 trained "

@@ -26,7 +26,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     stats = stats.assign(scheme=names.map(lambda name: kinds[name]["scheme"]), promised=names.map(CLASSES).fillna(0))
     compare = described(stats.sort_values("partition", key=lambda p: p.map(list(kinds).index), kind="stable"),
                         ["partition", "clients"], **{
-        "paper (in words; no numbers printed)": in_words,
+        "paper (in words; no numbers reported)": in_words,
         "ours: classes per client": lambda t: f"{t['fewest_classes'].min()} to {t['most_classes'].max()}",
         "smallest client": lambda t: span(t["smallest"]),
         "largest": lambda t: span(t["largest"]),
@@ -78,7 +78,7 @@ def few_cosines(tables) -> Verdict:
 ITEM = Item(
     title="FedSimSup Figure 5: pathological and Dirichlet partitions",
     claim="Pathological: every client has equally many classes. Dirichlet: classes and sizes are unequal.",
-    smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
+    smaller="fewer partition seeds; nothing else, since a partition needs only the sizes of the classes",
     settings=per_profile(dataset="cifar10", seeds=[2, 10, 50], drawn_clients=20, min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.5},
     analyse=analyse,

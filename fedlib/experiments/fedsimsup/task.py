@@ -1,10 +1,16 @@
-"""What FedSimSup's tables share: the federated task in four sizes, and the methods with the paper's parameters."""
+"""What FedSimSup's tables share: the federated task in five sizes, and the methods with the paper's parameters."""
 
-from fedlib.analysis.accuracies import columns_read, means, without
-from fedlib.analysis.readings import last_round
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.analysis.accuracies import without
+from fedlib.analysis.readings import BESIDE, Read, last_round
 from fedlib.analysis.uncertainty import Interval
 from fedlib.claims import Claim, Verdict, below, best, decided, gap, like_the_paper, not_tested, ours
 from fedlib.claims.checks import on_shared_seeds
+from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.paper_numbers import partition_of
@@ -13,12 +19,11 @@ METHODS = (
     "local", "fedavg", "fedprox", "perfedavg", "fedrep", "fedproto", "fedpac", "fedsimsup",
 )  # as in the paper, from top to bottom  # fmt: skip
 SMOKED = ("local", "fedavg", "fedrep", "fedsimsup")  # in smoke, which must be quick
-REPEATED = ("local", "fedavg", "fedrep", "fedpac", "fedsimsup")  # overnight, with many clients: with three seeds
-DIVERGES = "cifar10, Dir(0.5), 50"  # a column in which FedSimSup's overnight run with seed 0 does so
+REPEATED = ("local", "fedavg", "fedrep", "fedpac", "fedsimsup")  # reduced: with three seeds
 SINGLE_MODEL = ("fedavg", "fedprox")
 PERSONAL = tuple(method for method in METHODS if method not in SINGLE_MODEL)
 CLIENTS = {"100": "many", "50": "few"}
-WRITERS = "femnist, its 3597 writers"  # of whom 1 % take part in a round, and 10 % of those that train alone
+WRITERS = "femnist, its 3597 writers"  # of whom 1 % take part in a round, and 10 % of those of Local
 FEMNIST = {WRITERS: {"dataset": "femnist", "scheme": "writer", "num_clients": 3597, "join_ratio": 0.01,
                      "rows": {"local": {"join_ratio": 0.1}}}}  # fmt: skip
 
@@ -27,29 +32,42 @@ SETTINGS = per_profile(
     dataset=["digits", "digits", None], many=[8, 20, 100], few=[6, 10, 50], join_ratio=[0.5, 0.3, 0.1],
     rounds=[2, 15, 1000], eval_every=[1, 5, 50], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40],
     seeds=[1, 1, 3], repeats=[1, 1, 3], methods=[SMOKED, METHODS, METHODS],
-    overnight=dict(images=20_000, rounds=120, eval_every=10, min_size=10, seeds=1, repeats=3, lr=0.05),
+    reduced=dict(datasets=("cifar10", "cifar100"), rounds=200, eval_every=20, seeds=1, lr=0.05, pixels="symmetric",
+                 average="pooled", fedavg_points=("glob", "ft(5)")),
 )  # fmt: skip
 SMALLER = (
     "digits (16x16) instead of CIFAR; 20 and 10 clients of which 30 % take part instead of 100 and 50 of which 10 % "
     "do, 15 rounds instead of 1,000, half of each client's data for testing, one seed"
 )
-SMALLER_OVERNIGHT = (
-    "a third of the images (20,000, so 200 of a client on average with 100 clients, 400 with 50) and 120 rounds "
-    "instead of 1,000; rate 0.05 instead of 0.1, at which runs diverge (see the notes); clients of at least 10 images "
-    "instead of 40; three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup with 100 clients on CIFAR-10, two with "
-    "50 clients on CIFAR-10 at Dir(0.5), of which FedSimSup's first diverges, one for everything else"
+LESS = (
+    "200 rounds instead of 1,000; learning rate 0.05 with pixels from -1 to 1 instead of 0.1, at which runs diverge "
+    "(see the notes)"
 )
+SEEDS = "three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup, one for the others"
 
 # What the paper states of its baselines. Per-FedAvg's rates: the inner one as printed, the outer one is the run's.
-PRESETS = {
-    "perfedavg": {"variant": "HF", "alpha": 0.001, "tau": 4, "ft_epochs": 3},
-    "fedrep": {"E_h": 2, "E_f": 3},
-}
+PRESETS = {"perfedavg": {"variant": "HF", "alpha": 0.001, "tau": 4, "ft_epochs": 3}, "fedrep": {"E_h": 2, "E_f": 3}}
 
 
 def preset(method: str) -> dict:
     """A method as a row of a table."""
     return {"method": method, **PRESETS.get(method, {})}
+
+
+def methods(s: dict) -> dict[str, dict]:
+    """The methods of the settings; FedAvg is tested after fine-tuning, too, where these say so."""
+    points = {"fedavg": {"eval_points": s["fedavg_points"]}} if "fedavg_points" in s else {}
+    return {method: preset(method) | points.get(method, {}) for method in s["methods"]}
+
+
+def average(s: dict) -> str:
+    """What an accuracy is: the share of all test images ("pooled", the only one at which the printed level is met), or,
+    in the profiles that were there before, the mean over clients."""
+    return s.get("average", "client_mean")
+
+
+def read(s: dict) -> Read:
+    return last_round("pooled", "client_mean") if average(s) == "pooled" else last_round("client_mean")
 
 
 def of_column(s: dict, own: dict) -> dict:
@@ -67,7 +85,8 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
     def shown(s: dict) -> tuple[str, ...]:
         if "dataset" in s:
             return tuple(name for name, own in columns.items() if own["dataset"] == "cifar10")
-        return tuple(name for name, own in columns.items() if own["dataset"] != "femnist" or "images" not in s)
+        there = s.get("datasets", ())
+        return tuple(name for name, own in columns.items() if not there or own["dataset"] in there)
 
     def column_of(cell) -> str | None:
         if cell["dataset"] == "femnist":
@@ -76,19 +95,15 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
 
     return AccuracyTable(
         "fedsimsup", (number,), shown, lambda s, column: of_column(s, columns[column]),
-        rows or (lambda s: {method: preset(method) for method in s["methods"]}), column_of,
-        **{"read": last_round("client_mean"), "dataset": lambda s: None, "seeded": ("seed", "partition_seed"),
-           "seeds": repeated, **more},
+        rows or methods, column_of,
+        **{"read": read, "also": {f"ours, {BESIDE['client_mean']}": {"point": BESIDE["client_mean"]}},
+           "dataset": lambda s: None, "seeded": ("seed", "partition_seed"), "seeds": repeated, **more},
     )  # fmt: skip
 
 
 def repeated(s: dict, row: str, column: str) -> int:
-    """Seeds of a cell: more overnight for the methods that matter, with many clients on CIFAR-10; and where FedSimSup's
-    first run diverges, a second for all."""
-    often = row in REPEATED and column.endswith("100") and not column.startswith("cifar100")
-    if column == DIVERGES:
-        return min(s["repeats"], s["seeds"] + 1)
-    return s["repeats"] if often else s["seeds"]
+    """Seeds of a cell: more for the methods that claims name."""
+    return max(s["seeds"], s["repeats"]) if row in REPEATED else s["seeds"]
 
 
 def columns_of(**shares: tuple) -> dict[str, dict]:
@@ -103,7 +118,7 @@ def columns_of(**shares: tuple) -> dict[str, dict]:
 
 
 COMMON = dict(
-    smaller=SMALLER, smaller_overnight=SMALLER_OVERNIGHT, settings=SETTINGS,
+    smaller=SMALLER, smaller_reduced=f"{LESS}; {SEEDS}", settings=SETTINGS,
 )  # fmt: skip
 ORDER = ours(
     "The methods' order is that of the paper: rank correlation above 0.8 in every column.",
@@ -112,7 +127,7 @@ ORDER = ours(
 ABOVE_FEDREP = ours("FedSimSup is above FedRep in every column.", below(["fedrep"], ["fedsimsup"]))
 ABOVE_FEDPAC = ours("FedSimSup is above FedPAC in every column.", below(["fedpac"], ["fedsimsup"]))
 AT_POST = ours(
-    "FedSimSup is also the best of the methods that have a trained model of each client, all tested at `post`.",
+    "FedSimSup is also the best of the methods with personalised models, all evaluated after local training (`post`).",
     best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post"),
 )
 
@@ -121,9 +136,8 @@ def wider(text: str, one: str, other: str) -> Claim:
     """A claim that FedSimSup's lead over the best other is larger in the columns whose name has `other` for `one`."""
 
     def check(tables) -> Verdict:
-        compared, over = on_shared_seeds(tables)
-        found, lead = means(compared), gap("fedsimsup")
-        there, both = columns_read(tables), " and ".join(name.strip(",") for name in (one, other))
+        (found, there, over), lead = on_shared_seeds(tables), gap("fedsimsup")
+        both = " and ".join(name.strip(",") for name in (one, other))
         pairs = [(name, name.replace(one, other)) for name in there if one in name]
         pairs = [pair for pair in pairs if pair[1] in there]
         if lacks := without(found, METHODS, sum(pairs, ())) or ("" if pairs else f"needs columns of {both}"):
@@ -135,3 +149,39 @@ def wider(text: str, one: str, other: str) -> Claim:
         )
 
     return Claim(text, check)
+
+
+# accuracy over the rounds, for the figures that show it ---------------------------------------------------------------
+
+
+def over_rounds(found: Mapping[tuple[str, str, int], RunResult], average: str) -> pd.DataFrame:
+    """One row a run and evaluated round: column, row, seed, round, accuracy ("client_mean" or "pooled"); found: by row,
+    column and seed."""
+    lines = [
+        (column, row, seed, round, accuracy)
+        for (row, column, seed), r in found.items()
+        for round, accuracy in zip(*r.curve(average))
+    ]
+    return pd.DataFrame(lines, columns=["column", "row", "seed", "round", "accuracy"])
+
+
+def by_round(tidy: pd.DataFrame, rounds: Mapping[str, int]) -> pd.DataFrame:
+    """Mean over seeds, in percent, after some rounds (by title), one row a column and row of the table."""
+    means = 100 * tidy.groupby(["column", "row", "round"], sort=False)["accuracy"].mean()
+    shown = {title: means.xs(t, level="round") for title, t in rounds.items()}
+    return pd.DataFrame(shown).round(2).reset_index().rename(columns={"column": "task"})
+
+
+def picture(tables: Mapping[str, pd.DataFrame], about: str):
+    """One panel a column, one line a row, and in the title which rank the row `about` has in the end and on average."""
+    panels: dict = {}
+    for (column, row, _), own in tables["tidy"].groupby(["column", "row", "seed"], sort=False):
+        curve = (own["round"].tolist(), own["accuracy"].tolist())
+        panels.setdefault(column, {}).setdefault(row, []).append(curve)
+    end = tables["tidy"].groupby(["column", "row", "seed"], sort=False)["accuracy"].last()
+    means = end.groupby(["column", "row"], sort=False).mean()
+    rank = means.groupby("column", sort=False).rank(ascending=False).unstack()
+    ranked = rank.iterrows() if about in rank else ()
+    said = [f"{own[about]:.0f} of {own.count()} ({figures.titled(column)})" for column, own in ranked]
+    title = f"Rank of {figures.proper(about)} in the last round: {', '.join(said) or 'not run yet'}"
+    return figures.accuracy_by_round(panels, about=about, says=title)

@@ -1,5 +1,7 @@
 """Figure 1: accuracy against what travels: the curves, and what every method reaches with FedAvg's bytes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -18,7 +20,7 @@ CURVE = ("round", "MB", "share", "accuracy")
 
 
 def sent(r: RunResult) -> np.ndarray:
-    """Megabytes that a client has received and sent after every round, [T]: the mean over all clients."""
+    """Megabytes that a client hbefore local training and sent after every round, [T]: the mean over all clients."""
     turns = num_participants(r.spec.num_members, r.spec.join_ratio) / r.spec.num_members  # of a client in a round
     return np.cumsum(r.arrays["traffic"].sum(1)) * turns * BYTES / 1e6
 
@@ -35,8 +37,7 @@ def within_fedavgs_bytes(r: RunResult, column: str = "") -> list[Reading]:
     there = np.flatnonzero(~np.isnan(values[:, 0]) & (sent(r) <= of_fedavg(r) * (1 + 1e-9)))
     if not len(there):
         return []
-    own = values[there[-1]]
-    return [Reading(r.point, True, float(own.mean()), own, np.ones(len(own)), {"round": int(there[-1]) + 1})]
+    return [Reading(r.point, True, float(values[there[-1]].mean()), about={"round": int(there[-1]) + 1})]
 
 
 def curve(r: RunResult) -> pd.DataFrame:
@@ -48,30 +49,29 @@ def curve(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(CURVE, (there + 1, megabytes, share, 100 * values[there]))))
 
 
-TABLE = task.table(task.with_rates, numbers=(), read=within_fedavgs_bytes)
+TABLE = replace(task.TABLE, numbers=(), read=lambda s: within_fedavgs_bytes)
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """Besides the accuracies with FedAvg's bytes: curves, the mean over seeds by task, method and round."""
     every = rows_of(found, ("method", "task", "seed"), curve).reindex(columns=["method", "task", "seed", *CURVE])
     curves = every.groupby(["task", "method", "round"], sort=False)[[*CURVE[1:]]].mean().reset_index()
-    tables = TABLE.analyse(s, found)
-    return {**tables, "compare": task.unprinted(tables["compare"]), "curves": curves}
+    return {**TABLE.analyse(s, found), "curves": curves}
 
 
 ITEM = TABLE.item(
     title="Head to head, Figure 1: accuracy against bytes",
-    claim="With as many bytes as FedAvg sends in all its rounds the methods that download several models are behind.",
+    claim="At equal communication cost, the methods that download several models are behind.",
     **task.COMMON,
-    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
+    minutes={"smoke": 0.1, "quick": 0.5, "paper": 15000},
     analyse=analyse,
     figure=lambda tables: figures.by_bytes(tables["curves"]),
     claims=(
-        ours("With as many bytes as FedAvg sends pFedSV and FedFomo, which download several models, are below "
-             "FedAvg + FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
-        ours("With as many bytes pFedSV that sends classifiers only (D+C) is above whole pFedSV on every task.",
+        ours("With as many bytes as FedAvg sends, pFedSV and FedFomo, which download several models, are below "
+             "FedAvg+FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
+        ours("With as many bytes, pFedSV that sends classifiers only (D+C) is above full pFedSV on every task.",
              below(["pfedsv"], [CLASSIFIERS_ONLY])),
-        ours("With as many bytes the best of the four is above FedAvg + FT on every task.",
+        ours("With as many bytes, the best of the four is above FedAvg+FT on every task.",
              in_columns(best_of(FOUR, ["fedavg_ft"]), (*FOUR, "fedavg_ft"))),
     ),
 )  # fmt: skip

@@ -3,14 +3,14 @@
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.accuracies import columns_read, differences, means, without
+from fedlib.analysis.accuracies import columns_read, differences, without
 from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, NAMES, OWNERS, SPLIT
 
-TABLE = task.table(task.with_rates)
+TABLE = task.TABLE
 BYTES = 4  # of a number in float32
 
 
@@ -33,8 +33,8 @@ def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the accuracies: costs; leads, every method's over FedAvg + FT and over training alone; _by_task, those
-    over FedAvg + FT task by task: column, row, difference, low, high."""
+    """Besides the accuracies: costs; leads, every method's over FedAvg+FT and over local-only training; _by_task,
+    those over FedAvg+FT task by task: column, row, difference, low, high."""
     tables = TABLE.analyse(s, found)
     others = (row for row in s["methods"] if row != "fedavg_ft")
     by_task = [differences(tables, row, "fedavg_ft")[0].assign(row=row) for row in others]
@@ -43,7 +43,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 
 def leads(tables) -> pd.DataFrame:
-    """By row, averaged over the tasks: its lead over FedAvg + FT and over training alone, in points, with intervals."""
+    """By row, averaged over the tasks: its lead over FedAvg+FT and over local-only training, in points, with
+    intervals."""
     columns, lines = columns_read(tables), []
     for row in dict.fromkeys(tables["tidy"]["row"]):
         line = {"method": row}
@@ -56,10 +57,9 @@ def leads(tables) -> pd.DataFrame:
 
 
 def average_lead(tables, row: str, other: str, **where) -> tuple[pd.Series | None, str]:
-    """Draws of a row's lead over another on the average over the tasks, or None and what is missing; where: as in
+    """Draws of a row's lead over another on average over the tasks, or None and what is missing; where: as in
     `means`."""
-    compared, _ = on_shared_seeds(tables, (row, other))
-    m, columns = means(compared, **where), columns_read(tables, **where)
+    m, columns, _ = on_shared_seeds(tables, (row, other), **where)
     if lacks := without(m, (row, other), columns) or ("" if columns else "nothing was run"):
         return None, lacks
     return sum(m[column][row] - m[column][other] for column in columns) / len(columns), ""
@@ -82,21 +82,22 @@ ITEM = TABLE.item(
     title="Head to head, Table 2: four methods on each other's tasks",
     claim=HOME.text,
     **task.COMMON,
-    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 75, "paper": 15000},
+    minutes={"smoke": 0.1, "quick": 0.5, "paper": 15000},
     analyse=analyse,
     shown={
-        "leads": "Leads on the average over the tasks, in points",
-        "costs": "What a client's turn costs, in megabytes and beside FedAvg; times are of runs side by side, so rough",
-        "points": "At every point that was evaluated, %",
+        "leads": "Leads on average over the tasks, in points",
+        "costs": "Cost per client and participation: megabytes, and multiples of FedAvg (times are rough)",
+        "points": "At every evaluation point, %",
     },
     claims=(
         HOME,
-        *(ours(f"{NAMES[row]} is above FedAvg + FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
-        ours("Each of the four is above training alone on every task.", below(["local"], FOUR)),
+        *(ours(f"{NAMES[row]} is above FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
+        ours("Each of the four is above local-only training on every task.", below(["local"], FOUR)),
         ours("On every task the best of the four is above FedPer and FedRep.",
              in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT))),
-        ours("FedAvg, one model for all, is below training alone on every task.", below(["fedavg"], ["local"])),
-        ours("FedAvg + FT is above training alone on every task.", below(["local"], ["fedavg_ft"])),
+        ours("FedAvg, a single global model, is below local-only training on every task.",
+             below(["fedavg"], ["local"])),
+        ours("FedAvg+FT is above local-only training on every task.", below(["local"], ["fedavg_ft"])),
         ours("pFedSV that sends classifiers only (D+C) is within a point of pFedSV on every task.",
              within(["pfedsv", CLASSIFIERS_ONLY], 1)),
         ours("After local training (`post`), too, each of the four is the best on the task of its own paper.",

@@ -3,17 +3,14 @@
 A task is a column of a paper's own table, with the paper's clients, network and rounds at the same scale. Equal for all
 methods are: the clients and their samples; a validation part, a fifth of every training part, that nobody trains on;
 local epochs; batches; the grid of learning rates, from which each method gets its own by that validation part; the
-points of evaluation.
+evaluation points.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-
-import pandas as pd
 
 from fedlib.analysis.readings import last_round
 from fedlib.base.errors import choose
@@ -36,33 +33,17 @@ SMOKED = ("local", "fedavg_ft", "pfedsim", "pfedsv")  # in smoke, which must be 
 FIRST_POINT = {"local": "post", "fedavg": "glob", "fedper": "recv", "fedrep": "recv", "fedbn": "recv", "pfedcs": "recv"}
 NORMALISED = (SIM,)  # tasks whose network has batch norm; elsewhere FedBN is FedAvg
 
-SHRUNK = {
-    "quick": {SIM: {"rounds": 9}, SUP: {"rounds": 9}},
-    "overnight": {
-        SIM: {"images": 20_000, "min_size": 10, "rounds": 60},
-        SUP: {"images": 20_000, "min_size": 10, "rounds": 60},
-        CS: {"images": 20_000, "min_size": 10, "rounds": 12, "batch_size": 32, "width": 0.125},
-        SV: {"images": 10_000, "min_size": 10, "width": 0.125},
-    },
-}  # by scale, of the papers' settings (quick: of their quick profiles)
+QUICK = {SIM: {"rounds": 9}, SUP: {"rounds": 9}}  # by column, of the papers' quick profiles
 SETTINGS = per_profile(
     scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
     local_epochs=[1, 5, 5],
     rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None],
-    overnight=dict(scale="overnight"),
 )  # fmt: skip
 SMALLER = (
     "digits (16x16) in place of CIFAR, with the clients and rounds of the papers' quick profiles (20, 10, 20 and 10 "
-    "clients; 9, 9, 8 and 6 rounds); three rates instead of four; one seed instead of five"
+    "clients; 9, 9, 8 and 6 rounds); three learning rates instead of four; one seed instead of five"
 )
-SMALLER_OVERNIGHT = (
-    "a third of the images (with pFedSV's clients a sixth); 60 rounds instead of 200 and 1,000 (pFedSim's and "
-    "FedSimSup's clients) and 12 instead of 200 (PFedCS's, with batches of 32 instead of 100); CNNs with an eighth of "
-    "the channels and units; clients of at least 10 images instead of 40; pFedSim's drawn by us, not the paper's own"
-)
-
-
-COMMON = dict(smaller=SMALLER, smaller_overnight=SMALLER_OVERNIGHT, settings=SETTINGS)  # of items
+COMMON = dict(smaller=SMALLER, settings=SETTINGS)  # of items
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
@@ -71,17 +52,16 @@ RATES = Path(__file__).parent / "rates.csv"
 
 def at_scale(scale: str, column: str) -> dict:
     """A paper's task at a scale: fields of a run, parameters of its scheme, options of its model."""
-    profile = "paper" if scale == "overnight" else scale
     if column == SIM:
         clients = pfedsim.OWN if scale == "paper" else pfedsim.DRAWN
-        task = pfedsim.of_column(pfedsim.SETTINGS[profile] | {"clients": clients}, "Dir(0.1)")
+        task = pfedsim.of_column(pfedsim.SETTINGS[scale] | {"clients": clients}, "Dir(0.1)")
     elif column == SUP:
-        task = fedsimsup.of_column(fedsimsup.SETTINGS[profile], FEW_CLASSES["cifar10, 2 classes, 50"])
+        task = fedsimsup.of_column(fedsimsup.SETTINGS[scale], FEW_CLASSES["cifar10, 2 classes, 50"])
     elif column == CS:
-        task = pfedcs.of_column(pfedcs.SETTINGS[profile], pfedcs.PATHOLOGICAL["cifar100, 10 classes"])
+        task = pfedcs.of_column(pfedcs.SETTINGS[scale], pfedcs.PATHOLOGICAL["cifar100, 10 classes"])
     else:
-        task = pfedsv.at_scale(pfedsv.SETTINGS[profile], "few", "ring")
-    task |= SHRUNK.get(scale, {}).get(column, {})
+        task = pfedsv.at_scale(pfedsv.SETTINGS[scale], "few", "ring")
+    task |= QUICK.get(column, {}) if scale == "quick" else {}
     return task | {"eval_every": max(1, task["rounds"] // EVALUATIONS)}
 
 
@@ -94,11 +74,14 @@ def conditions(s: dict, column: str) -> dict:
 def rows(s: dict) -> dict[str, dict]:
     """The methods, each tested first as its client gets the model, then after local training.
 
-    Training alone gets nothing, and is tested after training only; FedAvg + FT after a round's epochs of fine-tuning.
+    Local-only training gets nothing, and is evaluated after training only; FedAvg+FT after a round's epochs of
+    fine-tuning.
+    Raises BadValue for a method that is not compared here.
     """
     tuned = {"k": s["local_epochs"], "eval_points": (f"ft({s['local_epochs']})", "glob")}
     found = {}
     for name in s["methods"]:
+        choose("method that is compared here", name, ROWS)
         method, _, variant = name.partition(", ")
         points = tuple(dict.fromkeys((FIRST_POINT.get(method, "agg"), "post")))
         found[name] = {"method": method, "eval_points": points} | ({"variant": variant} if variant else {})
@@ -107,32 +90,28 @@ def rows(s: dict) -> dict[str, dict]:
 
 @cache
 def chosen_rates() -> dict[tuple[str, str, str], float]:
-    """Learning rates by scale, column and row: what `table1_rates` finds in the stored runs, written down."""
+    """Learning rates by scale, column and row. quick: what `table1_rates` finds in the stored runs, written down.
+    paper: what it found on a third of the images, in fewer rounds and with narrower CNNs, until it is run at the
+    papers' settings."""
     with RATES.open(encoding="utf-8", newline="") as file:
         return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
 
 
 def rate(s: dict, column: str, name: str) -> float:
-    """The learning rate of a row: chosen at this scale. Smoke takes quick's, and the papers' settings the night's.
-    Raises BadValue for a method that is not compared here."""
-    scale = {"smoke": "quick", "paper": "overnight"}.get(s["scale"], s["scale"])
-    return chosen_rates()[scale, column, choose("method that is compared here", name, ROWS)]
+    """The learning rate of a row, chosen at this scale; smoke takes quick's."""
+    scale = "quick" if s["scale"] == "smoke" else s["scale"]
+    return chosen_rates()[scale, column, name]
 
 
-def with_rates(s: dict, column: str, **more) -> dict:
-    """The task of a column, with every row's own learning rate; more: other fields of its runs."""
+def with_rates(s: dict, column: str) -> dict:
+    """The task of a column, with every row's own learning rate."""
     rates = {name: {"lr": rate(s, column, name)} for name in s["methods"] if runs_in(name, column)}
-    return conditions(s, column) | more | {"rows": rates}
+    return conditions(s, column) | {"rows": rates}
 
 
 def runs_in(name: str, column: str) -> bool:
     """Whether a row is run in a column: FedBN only where the network has batch norm, for it is FedAvg elsewhere."""
     return name != "fedbn" or column in NORMALISED
-
-
-def repeated(s: dict, name: str, column: str) -> int:
-    """Seeds of a cell."""
-    return s["seeds"] if runs_in(name, column) else 0
 
 
 def column_of(cell) -> str | None:
@@ -146,15 +125,7 @@ def column_of(cell) -> str | None:
     return next((name for name, own in printed.items() if all(cell[key] == own[key] for key in own)), None)
 
 
-def table(task: Callable[[dict, str], dict], **more) -> AccuracyTable:
-    """A table of the twelve rows on the four tasks, means over clients; task: of a column; more: what is otherwise."""
-    given = dict(
-        paper="head_to_head", numbers=PRINTED, columns=TASKS, rows=rows, column_of=column_of, dataset=lambda s: None,
-        read=last_round("client_mean"), seeded=("seed", "partition_seed"), seeds=repeated,
-    )  # fmt: skip
-    return AccuracyTable(task=task, **given | more)
-
-
-def unprinted(compare: pd.DataFrame) -> pd.DataFrame:
-    """A table of what no paper has."""
-    return compare.assign(paper="not in any of the four")
+TABLE = AccuracyTable(  # the twelve rows on the four tasks, means over clients
+    "head_to_head", PRINTED, TASKS, with_rates, rows, column_of, dataset=lambda s: None,
+    read=lambda s: last_round("client_mean"), seeded=("seed", "partition_seed"), applies=runs_in,
+)  # fmt: skip

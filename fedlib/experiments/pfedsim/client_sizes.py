@@ -94,20 +94,20 @@ def _more_classes(tables) -> Verdict:
 
 def wrong_facts(facts: pd.DataFrame) -> str:
     wrong = facts[facts["paper"] != facts["public"]].itertuples()
-    return "; ".join(f"{f.dataset}, {f.what}: printed {f.paper:,}, the public data set has {f.public:,}" for f in wrong)
+    return "; ".join(f"{f.dataset}, {f.what}: reported {f.paper:,}, in the public data {f.public:,}" for f in wrong)
 
 
 def emnist_means(tables) -> Verdict:
     own, public = only(paper_table("pfedsim", "4"), dataset="emnist"), DATASETS["emnist"].images
     (total,), mean = only(own, metric="num_samples")["value"], only(own, metric="samples_per_client")["value"].iloc[0]
-    evidence = f"printed mean {mean:.0f} for {CLIENTS} clients; {total:,.0f} images give {total / CLIENTS:.2f}, "
+    evidence = f"reported mean {mean:.0f} for {CLIENTS} clients; {total:,.0f} images give {total / CLIENTS:.2f}, "
     evidence += f"EMNIST by class with {public:,} gives {public / CLIENTS:.2f}"
     return verdict(int(public / CLIENTS) == mean != int(total / CLIENTS), evidence)
 
 
 def all_stds_inside(tables) -> Verdict:
     inside, stats = printed_std_inside(tables["stats"], cap=True), tables["stats"]
-    evidence = f"{sum(inside.values())} of {len(inside)} cells inside the range of {stats['seed'].nunique()} draws"
+    evidence = f"{sum(inside.values())} of {len(inside)} cells inside the range of {stats['seed'].nunique()} partitions"
     if outside := [cell for cell, fits in inside.items() if not fits]:
         return verdict(False, f"{evidence}; outside: {', '.join(outside)}")
     missing = sorted(set(printed_sizes()["dataset"]) - set(stats["dataset"]))
@@ -116,7 +116,7 @@ def all_stds_inside(tables) -> Verdict:
 
 
 FACTS = Claim(
-    "The data sets have the printed numbers of images and classes (Table 4).",
+    "The data sets have the reported numbers of images and classes (Table 4).",
     every_row("_facts", lambda t: t["paper"] == t["public"], "numbers", wrong_facts),
 )
 OF_TABLE_4 = (
@@ -126,6 +126,6 @@ OF_TABLE_4 = (
     Claim("Relative to the mean, the std shrinks with the number of classes (Table 4).", _more_classes),
 )  # fmt: skip
 MORE = (
-    ours("All eight printed stds fit a partitioner that caps the clients' sizes.", all_stds_inside),
-    ours("EMNIST's printed mean belongs to EMNIST by class, its printed total does not.", emnist_means),
+    ours("All eight reported stds fit a Dirichlet sampler with a client-size cap.", all_stds_inside),
+    ours("EMNIST's reported mean belongs to EMNIST by class, its reported total does not.", emnist_means),
 )

@@ -8,7 +8,7 @@ from fedlib.claims import Claim, beyond, in_order, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.experiments.pfedsim.alone import LABEL_SETS, PAIRS, SETTINGS, SMALLER, four_subsets
+from fedlib.experiments.pfedsim.task import ALONE, LABEL_SETS, PAIRS, SMALLER_ALONE, four_subsets
 
 
 def by_class(r: RunResult) -> pd.DataFrame:
@@ -41,9 +41,9 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 ITEM = Item(
     title="pFedSim Figure 2: cosine similarity of classifiers, total and by class",
-    claim="The more alike the data of two clients, the more alike are their classifiers, class by class.",
-    smaller=SMALLER,
-    settings=SETTINGS,
+    claim="The more similar the data of two clients, the more similar are their classifiers, class by class.",
+    smaller=SMALLER_ALONE,
+    settings=ALONE,
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 15},
     runs=four_subsets,
     analyse=analyse,
@@ -51,7 +51,8 @@ ITEM = Item(
     claims=(
         Claim("The similarity of the classifiers falls in the order of the data: (i,i') > (i,j) > (j,k) > (i,k).",
               over_seeds("tidy", "cosine", "pair", in_order(list(PAIRS), ".3f"))),
-        Claim("A class vector is more alike if both clients own the class or both miss it than if only one owns it.",
+        Claim("Class vectors are more similar if both clients own the class, or both miss it, than if only one owns "
+              "it.",
               over_seeds("_shared", "cosine", "owners", under(["owned by one"], ["by both or none"], form=".3f"))),
         Claim("Class vectors of a class with a single owner hardly agree (cosine below 0.5).",
               over_seeds("tidy", "cosine", "owned_by", beyond("one", 0.5, -1, ".3f"))),

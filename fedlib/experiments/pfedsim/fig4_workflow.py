@@ -46,12 +46,12 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
     rounds = tidy.loc[tidy["phase"] == SECOND, "round"].to_numpy()
     shown = dict.fromkeys((rounds[0], (rounds[0] + rounds[-1]) // 2, rounds[-1]))
     pairs = [(t, i, j, value) for t in shown for (i, j), value in np.ndenumerate(phi[t - 1])]
-    last, step = tidy.iloc[-1], "{:,.0f} numbers = {:g} model"
+    last, step = tidy.iloc[-1], "{:,.0f} parameters = {:g} model"
     compare = [
         ("1 distribute", "one model to each participant", step.format(last["down"], last["down"] / last["model"])),
         ("2 train", "extractor and classifier", f"{last['heads_changed']:.0f} classifiers changed in the last round"),
         ("3 upload", "one model from each participant", step.format(last["up"], last["up"] / last["model"])),
-        ("4 aggregate", "extractors mixed by Eq. 4", f"as by hand, to {tidy['mixture_error'].max():.0e}"),
+        ("4 aggregate", "extractors aggregated by Eq. 4", f"as by hand, to {tidy['mixture_error'].max():.0e}"),
     ]
     return {
         "tidy": tidy,
@@ -75,9 +75,10 @@ def never_met(tables) -> Verdict:
 
 ITEM = Item(
     title="pFedSim Figure 4: the workflow, round by round",
-    claim="Averaging first, then extractors mixed by the similarity of classifiers, for the traffic of FedAvg.",
+    claim="FedAvg first, then extractors aggregated by the similarity of classifiers, at the communication cost of "
+          "FedAvg.",
     smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10; how often "
-    "pairs meet is drawn with the paper's numbers",
+            "pairs meet is simulated with the paper's numbers",
     settings=per_profile(SETTINGS, rounds=[4, None, 20]),
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 2},
     runs=runs,
@@ -87,8 +88,9 @@ ITEM = Item(
     claims=(
         implementation("In both phases a participant receives one model and sends one model, as in FedAvg.",
                        every_row("tidy", lambda t: (t["down"] == t["model"]) & (t["up"] == t["model"]),
-                                 "rounds", lambda t: f"the model has {t['model'].iloc[0]:,} numbers")),
-        implementation("In the second phase a classifier changes only on a client that takes part; it is never mixed.",
+                                 "rounds", lambda t: f"the model has {t['model'].iloc[0]:,} parameters")),
+        implementation("In the second phase a classifier changes only on a participating client; it is never "
+                       "aggregated.",
                        every_row("tidy", lambda t: t["heads_changed"] == t["participants"],
                                  "rounds", lambda t: f"{t['participants'].iloc[0]} clients take part", phase=SECOND)),
         implementation("The extractors that are sent are the similarity-weighted means of Eq. 4.",

@@ -7,20 +7,18 @@ import pandas as pd
 from fedlib import figures
 from fedlib.analysis.accuracies import differences
 from fedlib.analysis.partitions import beside_draws
-from fedlib.analysis.read_off import FAR, by_rule, far_cells, fit, leads
-from fedlib.analysis.readings import RULES
+from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
-from fedlib.analysis.uncertainty import units
+from fedlib.analysis.uncertainty import Interval, units
 from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, ours, verdict
 from fedlib.claims.choices import matter, with_all
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, joined, part, per_profile
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.experiments.pfedsim.alone import PAIRS, four_subsets
-from fedlib.experiments.pfedsim.alone import SETTINGS as FIGURE_2
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
-from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, OWN, SETTINGS, SMALLER
+from fedlib.experiments.pfedsim.task import ALONE as FIGURE_2
+from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, OWN, PAIRS, SETTINGS, SMALLER, four_subsets
 from fedlib.spec import RunSpec
 
 SMOKED = ("local", "fedavg", "pfedsim")  # in smoke, which must be quick
@@ -36,13 +34,13 @@ def drawn_by_us(s: dict, r: RunSpec, number: int, **own) -> dict:
 
 
 CHOICES = (
-    Choice("S1", "Eq. 3 as printed", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
+    Choice("S1", "Eq. 3 as reported", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
     Choice("S1, S2", "Eq. 3, own weight by Eq. 3 (18.4)", "the same", hyper(phi="eq3", phi_self="eq3")),
-    Choice("S2", "own weight 1 (identity as printed)", "9.21, the transform of the code at 1", hyper(phi_self=1.0)),
+    Choice("S2", "own weight 1 (identity as reported)", "9.21, the transform of the code at 1", hyper(phi_self=1.0)),
     Choice("S2", "own weight 18.4", "9.21", hyper(phi_self="eq3")),
     Choice("S3", "Φ renewed where one of two took part", "only where both did", hyper(phi_refresh="one_fresh")),
     Choice("S3", "all of Φ renewed in every round", "only where both took part", hyper(phi_refresh="all")),
-    Choice("S4", "no partners older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
+    Choice("S4", "no models older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
     Choice("S5", "bias belongs to a class vector", "weights only", hyper(phi_bias=True)),
     Choice("S11", "batch norm's statistics shared", "they stay local", task=lambda s, r: {"bn_stats": "global"}),
     Choice("§3.1", "the other number of max-pools", "see the settings",
@@ -62,8 +60,8 @@ AGAIN = {
     ("the other number of max-pools", "Dir(0.5)"): ("fedavg", "fedbn"),
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
-# pFedSim, and the same run in which Φ stays the identity: after FedAvg every client trains alone
-ALONE = "without partners"
+# pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
+ALONE = "without aggregation"
 MIXING = replace(TABLE, rows=lambda s: {"pfedsim": {"method": "pfedsim"}, ALONE: {"method": "pfedsim", "max_age": 0}})
 
 
@@ -124,12 +122,12 @@ def of_table(s: dict) -> dict:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without partners; draws;
+    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without aggregation; draws;
     levels of Figure 2."""
     table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)
     effects, printed, whole = SENSITIVITY.effects(changed), TABLE.printed(s), of_table(s)
-    rules = by_rule(lambda read: replace(TABLE, read=read).read_off(whole, table))
-    place, margins = leads(rules, "pfedsim", s["methods"])
+    rules = by_rule(lambda read: replace(TABLE, read=lambda s: read).read_off(whole, table))
+    place, margins = leads(rules, "pfedsim", METHODS)
     mixed = MIXING.read_off(whole, mixing)
     comparable, (alone, gains) = s["dataset"] == PRINTED, differences(mixed, "pfedsim", ALONE)
     over = {"leads": [units(TABLE.read_off(whole, table))], "mixing": [units(mixed)]}
@@ -186,46 +184,48 @@ def rule_outweighs_choices(tables, chance: float) -> Verdict:
 def mixing_helps(tables) -> Verdict:
     found = tables["_mixing"]
     if len(found.columns) < len(DIRICHLET):
-        return not_tested("without the runs without partners")
-    return decided(
-        dict(found.items()), f"mixing brings {each_apart(found, '.2f')} points", tables["_units"]["mixing"][0]
-    )
+        return not_tested("the runs without aggregation are missing")
+    evidence = f"aggregation changes accuracy by {each_apart(found, '.2f')} points"
+    return decided(dict(found.items()), evidence, tables["_units"]["mixing"][0])
 
 
 def in_stds(found: pd.DataFrame) -> str:
     rows = found.itertuples()
     texts = (f"{r.column}: {r.ours:.1f} % against {r.mean:.1f} ({r.std:.1f}), {r.z:+.1f} std" for r in rows)
-    return f"{'; '.join(texts)} (2 std is a line of ours)"
+    return f"{'; '.join(texts)} (threshold of 2 std, set by us)"
 
 
 def answer(tables) -> str:
     """Does pFedSim outperform the baselines, and which unpublished choice matters most? From the numbers."""
     sentences, found, near = [], tables["leads"], tables["fit"]
     for r in only(found, rule=next(iter(RULES))).itertuples():
-        lead = f"{r.lead:+.1f} [{r.low:+.1f}, {r.high:+.1f}] points from {r[5]}"
-        sentences.append(f"At {r.column} pFedSim is number {r.place} with {r.pfedsim:.1f} %, {lead}.")
+        lead = f"{Interval(r.lead, r.low, r.high).text()} points relative to {figures.proper(r[5])}"
+        sentences.append(f"At {r.column} pFedSim has rank {r.place} with {r.pfedsim:.1f} %, {lead}.")
     if len(found):
-        cases, ways = f"{(found['place'] == 1).sum()} of {len(found)} cases", f"{found['rule'].nunique()} ways"
-        sentences.append(f"It is first in {cases}, if the same runs are read off in {ways}.")
+        cases = f"{(found['place'] == 1).sum()} of {len(found)} cases"
+        ways = f"{found['rule'].nunique()} metric definitions"
+        sentences.append(f"It is first in {cases}, with {ways} of the same runs.")
     if len(near):
         near = near.groupby("rule", sort=False).agg({"cells": "sum", "within 3": "sum", "mean distance": "mean"})
         head, closest = near.iloc[0], near.loc[near["mean distance"].idxmin()]
         which = f"{head['within 3']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run)"
-        nearest = f'the nearest way to read them off, "{closest.name}", gives {closest["within 3"]:.0f}'
+        nearest = f'the nearest metric definition, "{closest.name}", gives {closest["within 3"]:.0f}'
         sentences.append(f"{which} are within {FAR:g} points of the paper's; {nearest}.")
     for r in tables["draws"].query("abs(z) > 2").itertuples():
-        kind, share = "easy" if r.z > 0 else "uncommonly mixed", f"{r.ours:.0f} % of the samples are of their client's"
-        mean = f"the mean of {DRAWS} draws is {r.mean:.0f} % ({r.z:+.1f} std)"
-        sentences.append(f"Partition 0 at {r.column} is an {kind} one: {share} largest class, {mean}.")
+        kind, share = "easy" if r.z > 0 else "unusually mixed", f"{r.ours:.0f} % of the samples are of their client's"
+        mean = f"the mean of {DRAWS} partitions is {r.mean:.0f} % ({r.z:+.1f} std)"
+        sentences.append(f"The partition of seed 0 at {r.column} is an {kind} one: {share} largest class, {mean}.")
     if len(mixing := tables["_mixing"]):
-        over = "over clients that train on alone after the same rounds of FedAvg"
-        sentences.append(f"Mixing extractors by similarity brings {each_apart(mixing, '.2f')} points {over}.")
+        over = "compared with local-only training after the same rounds of FedAvg"
+        gains = each_apart(mixing, ".2f")
+        sentences.append(f"Aggregating extractors by similarity changes accuracy by {gains} points {over}.")
     return " ".join([*sentences, SENSITIVITY.in_words(tables)])
 
 
 ITEM = Item(
     title="pFedSim: replication notes",
-    claim="What the paper leaves open is decided in several ways, and each decision's effect is measured.",
+    claim="For every detail that the paper does not specify, the effect of alternative choices on accuracy is "
+          "measured.",
     smaller=SMALLER,
     settings=per_profile(SETTINGS, methods=[SMOKED, METHODS, METHODS], alpha=0.1, again=[False, False, True],
                          clients=[None, None, OWN], table_seeds=[1, 1, 3]),
@@ -235,26 +235,28 @@ ITEM = Item(
     analyse=analyse,
     made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
-        "leads": "pFedSim's place and lead over the best other method, however the accuracy is read off",
-        "alone": "What mixing brings: pFedSim, and the same without partners (Φ stays the identity), %",
-        "fit": f"How near the same runs come to the paper's numbers (on {PRINTED} only), points",
+        "leads": "pFedSim's rank and lead over the best other method, by definition of the accuracy metric",
+        "alone": "Effect of aggregation: pFedSim, and the same without aggregation (Φ stays the identity), %",
+        "fit": f"Distance of the same runs from the reported numbers (on {PRINTED} only), points",
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), read off in every "
         "way",
         "levels": "Mean cosines of Figure 2's classifiers by pair of clients, trained in several ways (one run each)",
-        "draws": "Samples that are of their client's largest class, %: is partition 0, which is not the "
-        "paper's, an ordinary draw?",
+        "draws": "Samples that are of their client's largest class, %: is partition 0, which is not the paper's, a "
+                 "typical sample?",
     },
     figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
     answer=answer,
     claims=(
-        ours("pFedSim is first whatever way the accuracy is read off the same runs.", first_by_every_rule),
+        ours("pFedSim is first by every definition of the accuracy metric, on the same runs.", first_by_every_rule),
         matter(SENSITIVITY, "pFedSim"),
-        ours("What matters most is how similarity becomes a weight (S1, S2).", transform_matters_most),
-        ours("How the accuracy is read off moves pFedSim's lead more than any choice moves its accuracy.",
+        ours("The implementation choice that matters most is how similarity becomes a weight (S1, S2).",
+             transform_matters_most),
+        ours("The definition of the accuracy metric changes pFedSim's lead more than any implementation choice "
+             "changes its accuracy.",
              rule_outweighs_choices),
-        ours("Mixing extractors makes pFedSim better than training on alone after the same rounds of FedAvg.",
+        ours("Aggregating extractors makes pFedSim better than local-only training after the same rounds of FedAvg.",
              mixing_helps),
-        ours("Partition 0 is an ordinary draw: the share of the clients' largest classes is within 2 std of the mean.",
+        ours("Partition 0 is a typical sample: the share of the clients' largest classes is within 2 std of the mean.",
              every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", in_stds)),
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from fedlib.claims import Claim, first, in_order, negated, ours, over_seeds
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item
 from fedlib.experiments.paper_numbers import paper_table
-from fedlib.experiments.pfedsim.alone import PAIRS, SETTINGS, SMALLER, four_subsets, ten_clients
+from fedlib.experiments.pfedsim.task import ALONE, PAIRS, SMALLER_ALONE, four_subsets, ten_clients
 
 MEASURES = {"data": "data similarity", "cs": "CS", "wdb": "WDB", "mdb": "MDB", "ldb": "LDB"}
 ON_TEN = ("cs", "mdb", "wdb", "ldb")
@@ -60,8 +60,8 @@ def follows_the_data(measure: str, value: str = "value"):
 ITEM = Item(
     title="pFedSim Table 2: measures of client similarity",
     claim="Only the similarity of classifiers (CS) orders pairs of clients as their data does.",
-    smaller=SMALLER,
-    settings=SETTINGS,
+    smaller=SMALLER_ALONE,
+    settings=ALONE,
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 30},
     runs=lambda s: {**four_subsets(s), **ten_clients(s)},
     analyse=analyse,

@@ -45,7 +45,7 @@ def few_draws(tables) -> str:
     """Why nothing can be said of draws; an empty text if every method has three of them in both columns."""
     counts = tables["spread"].set_index(["column", "row"])["draws"]
     whole = len(counts) and len(counts) == len(CAPS) * len(tables["spread"]["row"].unique())
-    return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} draws of every method in both columns"
+    return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} partitions of every method in both columns"
 
 
 def draws_outweigh_methods(tables):
@@ -59,7 +59,7 @@ def draws_outweigh_methods(tables):
         distance = rows.max(axis=1) - rows.min(axis=1)
         margins[column] = std - distance
         between = Interval.of(distance).text(".1f")
-        texts.append(f"{column}: std over draws {std:.1f}, methods' means lie {between} apart")
+        texts.append(f"{column}: std over partitions {std:.1f}, methods' means lie {between} apart")
     return decided(margins, "; ".join(texts))
 
 
@@ -71,18 +71,18 @@ def easier_with_cap(tables):
 
 
 ITEM = TABLE.item(
-    title="pFedSim Table 3 over many draws of the clients",
-    claim="Not asked in the paper, which shows one draw: what another one would have given.",
+    title="pFedSim Table 3 over many partitions",
+    claim="The paper shows one partition. An additional question: what would another partition have given?",
     smaller=SMALLER,
     settings=per_profile(leaving_out(SETTINGS, "seeds"), methods=("local", "fedper", "pfedsim"), draws=[2, 5, 10]),
     minutes={"smoke": 0.3, "quick": 0.5, "paper": 80},
     analyse=analyse,
-    figure=lambda tables: figures.accuracies(tables["cells"]),
-    shown={**EXTRAS, "spread": "Accuracy over the draws, %"},
+    figure=lambda tables: figures.accuracies(tables["cells"], "pfedsim", alike=True),
+    shown={**EXTRAS, "spread": "Accuracy over the partitions, %"},
     claims=(
-        ours("Over draws of the clients pFedSim is above FedPer at Dir(0.1), with the cap and without.",
+        ours("Over many partitions pFedSim is above FedPer at Dir(0.1), with the client-size cap and without.",
              below(["fedper"], ["pfedsim"])),
-        ours("Which clients are drawn matters more than which of the three methods they use.", draws_outweigh_methods),
-        ours("Clients drawn with the cap are easier for pFedSim.", easier_with_cap),
+        ours("The partition matters more than which of the three methods is used.", draws_outweigh_methods),
+        ours("Partitions with the client-size cap are easier for pFedSim.", easier_with_cap),
     ),
 )  # fmt: skip

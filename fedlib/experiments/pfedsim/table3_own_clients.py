@@ -1,4 +1,5 @@
-"""Table 3 on the paper's own clients, with the reference code's inputs and with proper ones: what lifts pFedSim?"""
+"""Table 3 on the paper's partition, with the authors' input pipeline and correctly normalised inputs: what explains
+the lead?"""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ SEARCH = {
 COLUMNS = {
     f"{reading}, {title}": (reading, alpha) for reading in READINGS | SEARCH for title, alpha in DIRICHLET.items()
 }
-READINGS_IN_WORDS = {REFERENCE: "the reference code's inputs", PROPER: "proper inputs"}
+READINGS_IN_WORDS = {REFERENCE: "the authors' input pipeline", PROPER: "correctly normalised inputs"}
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
-ALONE, SHARED = "without partners", "shared statistics"
+ALONE, SHARED = "without aggregation", "shared statistics"
 MIXING = {
     f"pfedsim, {ALONE}": {"max_age": 0},
     f"pfedsim, rho = 0, {ALONE}": {"rho": 0.0, "max_age": 0},
@@ -59,7 +60,7 @@ def task_of(s: dict, column: str) -> dict:
 
 
 def rows(s: dict) -> dict[str, dict]:
-    """The methods, pFedSim with other shares of FedAvg's rounds, and with clients that never mix."""
+    """The methods, pFedSim with other shares of FedAvg's rounds, and without aggregation."""
     variants = {RHO[rho]: {"rho": rho} for rho in s["rhos"]} | {name: MIXING[name] for name in s["mixing"]}
     return every_method(s) | {name: {"method": "pfedsim", **own} for name, own in variants.items()}
 
@@ -86,24 +87,31 @@ TABLE = AccuracyTable(
 )
 
 
+ONCE = [column for column in MAIN if COLUMNS[column][0] == REFERENCE]
+# evaluation points, and the columns that lend each other their variances, as in the claims on them
+PROTOCOLS = {
+    "each evaluated at its code's point": ({}, ONCE),
+    "all evaluated after local training": ({"point": "post"}, MAIN),
+}
 INPUTS = {
-    PROPER: "proper pixels, shuffled batches", "reference pixels alone": "reference pixels, shuffled batches",
-    "reference batches alone": "proper pixels, fixed batches", REFERENCE: "reference pixels, fixed batches",
+    PROPER: "normalised pixels, shuffled batches", "reference pixels alone": "the authors' pixels, shuffled batches",
+    "reference batches alone": "normalised pixels, fixed batches", REFERENCE: "the authors' pixels, fixed batches",
 }  # fmt: skip
 TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
-    """Besides the table's: leads, pFedSim after local training over FedPer and over itself without partners, in every
-    column; _leads: draws of its lead over FedPer where both are tested after local training; inputs: what pixels and
-    batches do to single methods; rounds: accuracy by evaluated round and point; _paper: `printed_leads`."""
+    """Besides the table's: leads, pFedSim after local training over FedPer and over itself without aggregation, in
+    every column; _leads: draws of its lead over FedPer, both evaluated after local training; protocols: its lead
+    over every method; inputs: what pixels and batches do to single methods; rounds: accuracy by evaluated round and
+    point; _paper: `printed_leads`."""
     tables = TABLE.analyse(s, found)
-    printed = {name: only_rows(tables[name], METHODS) for name in ("tidy", "_clients", "_printed")}
+    printed = {name: only_rows(tables[name], METHODS) for name in ("tidy", "_printed")}
     tables["ranks"] = ranks(printed, {})  # among the rows of Table 3: those of Table 6 are one of them seven times
     compared = {
-        "FedPer as received": differences(tables, "pfedsim", "fedper"),
+        "FedPer before local training": differences(tables, "pfedsim", "fedper"),
         "FedPer after local training": differences(tables, "pfedsim", "fedper", point="post"),
-        "itself, without partners": differences(tables, "pfedsim", f"pfedsim, {ALONE}"),
+        "itself, without aggregation": differences(tables, "pfedsim", f"pfedsim, {ALONE}"),
     }
     leads = compared["FedPer after local training"][1]
     shown = pd.concat([table.assign(over=over) for over, (table, _) in compared.items()])
@@ -121,6 +129,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
         **tables,
         "leads": shown,
         "_leads": leads,
+        "protocols": protocols(tables),
         "inputs": inputs(tables),
         "rounds": rounds,
         "_paper": printed_leads(),
@@ -131,20 +140,33 @@ def only_rows(table: pd.DataFrame, rows) -> pd.DataFrame:
     return table[table["row"].isin(rows)]
 
 
+def protocols(tables) -> pd.DataFrame:
+    """pFedSim's lead over every other method with the reference code's inputs, in points, in two ways to evaluate them:
+    column, row, protocol, mean, low, high."""
+    found = []
+    for name, (where, columns) in PROTOCOLS.items():
+        asked = {"tidy": tables["tidy"][tables["tidy"]["column"].isin(columns)]}
+        for other in METHODS[:-1]:
+            found.append(differences(asked, "pfedsim", other, **where)[0].assign(protocol=name, row=other))
+    lines = pd.concat(found, ignore_index=True).rename(columns={"difference": "mean"})
+    lines = lines.loc[lines["column"].isin(ONCE), ["column", "row", "protocol", "mean", "low", "high"]]
+    return lines.astype(dict.fromkeys(("mean", "low", "high"), float))  # of empty tables, too
+
+
 def inputs(tables) -> pd.DataFrame:
-    """What the code's pixels and batches do, apart and together: accuracy in percent, and its difference from proper
-    inputs with the interval, over the seeds that all four have. One row an alpha and kind of input."""
-    clients, lines = tables["_clients"], []
+    """What the code's pixels and batches do, apart and together: accuracy in percent, and its difference from correctly
+    normalised inputs with the interval, over the seeds that all four have. One row an alpha and kind of input."""
+    tidy, lines = tables["tidy"], []
     for title in DIRICHLET:
         columns = {f"{reading}, {title}": name for reading, name in INPUTS.items()}
         line = {name: {"task": title, "inputs": name} for name in columns.values()}
         for row, point in TESTED:
-            own = clients[clients["column"].isin(columns) & (clients["row"] == row) & (clients["point"] == point)]
+            own = tidy[tidy["column"].isin(columns) & (tidy["row"] == row) & (tidy["point"] == point)]
             shared = shared_seeds(own, "column") if own["column"].nunique() == len(columns) else set()
             if not shared:
                 continue
             own = own[own["seed"].isin(shared)]
-            m = 100 * draws(own, "accuracy", ["column"], "client", "weight")
+            m = 100 * draws(own, "accuracy", ["column"])
             for column, name in columns.items():
                 away = Interval.of(m[column] - m[f"{PROPER}, {title}"]).text()
                 beside = "" if name == INPUTS[PROPER] else f", {away}"
@@ -154,13 +176,13 @@ def inputs(tables) -> pd.DataFrame:
 
 
 def printed_leads() -> pd.DataFrame:
-    """pFedSim minus FedPer as printed: one row, a column for every Dir(alpha)."""
+    """pFedSim minus FedPer as reported: one row, a column for every Dir(alpha)."""
     cells = only(paper_table("pfedsim", "3"), dataset="cifar10").set_index(["method", "partition_param"])["value"]
     return pd.DataFrame({title: [cells["pfedsim", a] - cells["fedper", a]] for title, a in DIRICHLET.items()})
 
 
 def nothing_lifts(tables):
-    """In every column the lead over FedPer after local training is below the printed one."""
+    """In every column the lead over FedPer after local training is below the reported one."""
     found = tables["_leads"]
     if lacks := [column for column in COLUMNS if column not in found]:
         return not_tested(f"without {', '.join(lacks)}")
@@ -168,7 +190,7 @@ def nothing_lifts(tables):
     margins = {column: paper[ALPHA_OF[column]] - found[column] for column in COLUMNS}
     texts = [f"{column} {apart(found[column])}" for column in COLUMNS]
     printed = ", ".join(f"{lead:+.1f} at {title}" for title, lead in paper.items())
-    return decided(margins, f"lead over FedPer after local training: {'; '.join(texts)}; printed {printed}")
+    return decided(margins, f"lead over FedPer after local training: {'; '.join(texts)}; reported {printed}")
 
 
 def most_accurate(reading: str):
@@ -176,14 +198,14 @@ def most_accurate(reading: str):
 
 
 def answer(tables) -> str:
-    """Is pFedSim ahead on the paper's clients, of whom, and when? From the numbers."""
+    """Is pFedSim ahead on the paper's partition, of which method, and at which evaluation point? From the numbers."""
     leads, said = tables["leads"].set_index(["column", "over"]), []
     for reading, name in READINGS_IN_WORDS.items():
         columns = [column for column in MAIN if COLUMNS[column][0] == reading]
         told = []
         for over in dict.fromkeys(tables["leads"]["over"]):
             texts = [
-                f"{ALPHA_OF[column]} {r.difference:+.1f} [{r.low:+.1f}, {r.high:+.1f}]"
+                f"{ALPHA_OF[column]} {Interval(r.difference, r.low, r.high).text()}"
                 for column in columns if (column, over) in leads.index for r in [leads.loc[column, over]]
             ]  # fmt: skip
             told += [f"over {over} {', '.join(texts)}"] if texts else []
@@ -193,9 +215,10 @@ def answer(tables) -> str:
 
 ON = {"columns": MAIN}
 ITEM = TABLE.item(
-    title="pFedSim Table 3 on the paper's own clients, with the reference code's inputs and with proper ones",
-    claim="On the clients that the paper had, with the inputs that its code had, pFedSim is the most accurate method.",
-    smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one variant that does not mix",
+    title="pFedSim Table 3 on the paper's partition, with the authors' input pipeline and with correctly normalised "
+          "inputs",
+    claim="On the paper's partition, with the authors' input pipeline, pFedSim is the most accurate method.",
+    smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one variant without aggregation",
     settings=per_profile(
         leaving_out(SETTINGS, "clients"),
         methods=[("local", "fedper", "pfedsim"), ("local", "fedavg", "fedbn", "fedper", "fedrep", "pfedsim"), METHODS],
@@ -204,28 +227,30 @@ ITEM = TABLE.item(
     ),
     minutes={"smoke": 0.5, "quick": 1, "paper": 450},
     analyse=analyse,
-    figure=lambda tables: figures.leads(tables["leads"], tables["_paper"].iloc[0].to_dict()),
+    figure=lambda tables: figures.leads_by_protocol(tables["protocols"].replace({"column": ALPHA_OF})),
     answer=answer,
     shown={**EXTRAS, "leads": "Lead of pFedSim after local training, points",
-           "inputs": "What the code's pixels and batches do, apart and together: accuracy, %, and the difference from "
-           "proper inputs, points"},
+           "inputs": "Effect of the authors' pixels and batches, separately and together: accuracy, %, and the "
+                     "difference from correctly normalised inputs, points"},
     claims=(
-        Claim("With the reference code's inputs pFedSim is the most accurate of all twelve methods at both alphas.",
+        Claim("With the authors' input pipeline pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(REFERENCE)),
-        Claim("With proper inputs pFedSim is the most accurate of all twelve methods at both alphas.",
+        Claim("With correctly normalised inputs pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(PROPER)),
-        ours("pFedSim after local training is above FedPer as received, at both alphas with either inputs.",
+        ours("pFedSim after local training is above FedPer before local training, at both alphas with either inputs.",
              below(["fedper"], ["pfedsim"], **ON)),
-        ours("It is above FedPer after local training too.", below(["fedper"], ["pfedsim"], point="post", **ON)),
-        ours("It is the most accurate of the methods with a model for each client, all tested after local training.",
+        ours("pFedSim is above FedPer where both are evaluated after local training.",
+             below(["fedper"], ["pfedsim"], point="post", **ON)),
+        ours("It is the most accurate of the personalised methods, all evaluated after local training.",
              above_each("pfedsim", PERSONAL, MAIN, ("fedbn", "fedper"), point="post")),
-        ours("Over FedPer after local training nothing that was changed alone gives it the printed lead.",
+        ours("No single change gives it the reported lead over FedPer after local training.",
              nothing_lifts),
-        ours("Mixing extractors helps: pFedSim is above itself without partners, at both alphas with either inputs.",
+        ours("Aggregating extractors helps: pFedSim is above itself without aggregation, at both alphas with either "
+             "inputs.",
              below([f"pfedsim, {ALONE}"], ["pfedsim"], **ON)),
-        ours("So it is where running statistics are shared, tested after mixing (`agg`).",
+        ours("With shared running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
              below([f"pfedsim, {SHARED}, {ALONE}"], [f"pfedsim, {SHARED}"], point="agg", **ON)),
-        ours("So it is from the first round on (rho = 0).",
+        ours("Aggregating extractors helps if it begins in the first round (rho = 0).",
              below([f"pfedsim, rho = 0, {ALONE}"], [RHO[0.0]], **ON)),
         Claim("rho = 0 is worse than every rho between 0 and 1 (Table 6).", below([RHO[0.0]], BETWEEN, **ON)),
         Claim("Accuracy drops at rho = 0.9 (Table 6).", below([RHO[0.9]], PLATEAU, **ON)),

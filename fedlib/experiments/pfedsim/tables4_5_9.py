@@ -32,7 +32,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     for number, own in layers.groupby("table"):
         other, table = own[own["verdict"] != "same"], f"Table {number}"
         compare += [(table, f"layer {row.layer}", row.printed, row.ours, row.verdict) for row in other.itertuples()]
-        compare.append((table, f"{len(own) - len(other)} of {len(own)} layers", "as printed", "the same", ""))
+        compare.append((table, f"{len(own) - len(other)} of {len(own)} layers", "as reported", "the same", ""))
     compare = pd.DataFrame(compare, columns=["table", "what", "paper", "ours", "difference"])
     named = {f"table{number}": only(layers, table=number).drop(columns="table") for number in PRINTED}
     return {"tidy": stats, "stats": stats, "compare": compare, **named, "_facts": facts, "_layers": layers,
@@ -63,7 +63,7 @@ def same_layers(number: int):
         other = layers[layers["verdict"] != "same"]
         return "; ".join(f"layer {row.layer}: {row.verdict}" for row in other.itertuples())
 
-    return every_row("_layers", lambda t: t["verdict"] == "same", "printed layers", others, table=number)
+    return every_row("_layers", lambda t: t["verdict"] == "same", "reported layers", others, table=number)
 
 
 def only_the_stem_differs(tables) -> Verdict:
@@ -76,8 +76,8 @@ def only_the_stem_differs(tables) -> Verdict:
 
 ITEM = Item(
     title="pFedSim Tables 4, 5 and 9: the data and the networks",
-    claim="The printed data sets and networks are the public ones, up to a handful of misprints.",
-    smaller="fewer draws of the partition; EMNIST's clients only where the data set is prepared",
+    claim="The reported data sets and networks are the public ones, up to a handful of misprints.",
+    smaller="fewer partition seeds; EMNIST's clients only where the data set is prepared",
     settings=per_profile(datasets=DATA, seeds=[2, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     analyse=analyse,
@@ -87,10 +87,10 @@ ITEM = Item(
     claims=(
         client_sizes.FACTS,
         *client_sizes.OF_TABLE_4,
-        Claim("LeNet5 has the printed layers (Table 5).", same_layers(5)),
-        Claim("MobileNetV2, torchvision's as the text says, has the printed layers (Table 9).", same_layers(9)),
+        Claim("LeNet5 has the reported layers (Table 5).", same_layers(5)),
+        Claim("MobileNetV2, torchvision's as the text says, has the reported layers (Table 9).", same_layers(9)),
         *client_sizes.MORE,
-        ours("All printed layers but the first of MobileNetV2 are ours or could not be built as printed.",
+        ours("All reported layers but the first of MobileNetV2 are ours, or could not be built as reported.",
              only_the_stem_differs),
     ),
 )  # fmt: skip

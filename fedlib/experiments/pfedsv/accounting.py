@@ -1,6 +1,7 @@
-"""What noise guarantees: the budgets of Tables 3 and 4, and which accounting yields those that Table 4 prints."""
+"""What noise guarantees: budgets of tables of runs and how they grow, those of Tables 3 and 4, and which accounting
+yields those that Table 4 prints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import ceil
 
@@ -8,8 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from fedlib.analysis.budgets import largest
+from fedlib.analysis.tables import only
 from fedlib.claims import Verdict, not_tested
+from fedlib.engine.privacy_budget import budgets
 from fedlib.engine.result import RunResult
 from fedlib.privacy.accounting import epsilon
 
@@ -33,6 +35,46 @@ def update_noise(s: dict, sigma: float) -> dict:
     return {"privacy": "client", "noise_sigma": round(level, 3), "noise_clip": s["client_clip"]}
 
 
+def spent(runs: Mapping[tuple[str, str, int], RunResult], delta: float) -> pd.DataFrame:
+    """ε of runs by row, column and seed: column, row, seed, epsilon (mean over clients), epsilon_max.
+
+    Local training releases nothing. Needs no data set: finished runs know how many samples their clients have.
+    """
+    lines = []
+    for (row, column, seed), r in runs.items():
+        local = r.spec.method == "local"
+        each = np.zeros(1) if local else budgets(r.spec, delta, samples=r.arrays["counts"].sum(1))
+        lines.append((column, row, seed, float(each.mean()), float(each.max())))
+    return pd.DataFrame(lines, columns=["column", "row", "seed", "epsilon", "epsilon_max"])
+
+
+def largest(budgets: pd.DataFrame) -> pd.Series:
+    """The largest ε of a client, by row of a table."""
+    return budgets.groupby("row", sort=False)["epsilon_max"].max()
+
+
+def in_words(budgets: pd.DataFrame, **where) -> str:
+    """ε as text: mean over clients and seeds, and the largest; "" where no run has one."""
+    own = only(budgets, **where)
+    if own.empty:
+        return ""
+    mean, most = own["epsilon"].mean(), own["epsilon_max"].max()
+    return "∞" if np.isinf(most) else f"{mean:.2f} (max {most:.2f})"
+
+
+def by_round(
+    ways: Mapping[str, tuple[float, int, str]], sigmas: Iterable[float], rounds: Iterable[int], delta: float
+) -> pd.DataFrame:
+    """ε after so many rounds: setting, sigma, round, epsilon. ways: by name sampling rate, steps a round, and bound."""
+    lines = [
+        (name, sigma, t, epsilon(sigma, rate, t * steps, delta, bound))
+        for name, (rate, steps, bound) in ways.items()
+        for sigma in sigmas
+        for t in rounds
+    ]
+    return pd.DataFrame(lines, columns=["setting", "sigma", "round", "epsilon"])
+
+
 def of_budgets(needs: Sequence[str], judge: Callable[[pd.Series], Verdict]):
     """A check of the largest ε of a client, by row of the table: judge(series), not tested without a row of `needs`."""
 
@@ -50,8 +92,8 @@ def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
     steps = spec.local_epochs * ceil(size / spec.batch_size)
     return {
         f"this run: {spec.batch_size} of {size} records a step": (min(1.0, spec.batch_size / size), steps, "rdp"),
-        "100 of 5,000 records a step": (0.02, 250, "rdp"),
-        "one release of all records a round": (1.0, 1, "exact"),
+        "100 of 5,000 records per step": (0.02, 250, "rdp"),
+        "one release of all records per round": (1.0, 1, "exact"),
     }
 
 
@@ -65,10 +107,10 @@ ACCOUNTINGS = {
     f"batches of 100 of 5,000 records, {STATED}, rdp": (0.02, 5000, "rdp"),
     f"batches of 100 of 5,000 records, {STATED}, prv": (0.02, 5000, "prv"),
     f"batches of 128 of 5,000 records, {STATED}, prv": (128 / 5000, 4000, "prv"),
-    "a tenth of the records a step, 20 epochs, rdp": (0.1, 200, "rdp"),
-    "a tenth of the records a step, 10 epochs, rdp": (0.1, 100, "rdp"),
-    "a tenth of the records a step, 5 epochs, rdp": (0.1, 50, "rdp"),
-    "one release a round, all records, exact": (1.0, 20, "exact"),
+    "a tenth of the records per step, 20 epochs, rdp": (0.1, 200, "rdp"),
+    "a tenth of the records per step, 10 epochs, rdp": (0.1, 100, "rdp"),
+    "a tenth of the records per step, 5 epochs, rdp": (0.1, 50, "rdp"),
+    "one release per round, all records, exact": (1.0, 20, "exact"),
 }
 # (mean, ±) that can be read in the table: σ = 1, then σ = 2. Where a method has two values for σ = 1 their columns are
 # lost.

@@ -8,12 +8,12 @@ from fedlib.analysis.tables import by_pair, described, mean_std, named, only, ro
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import SETTINGS, SMALLER_OVERNIGHT, task_spec
+from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, task_spec
 
 # A, B and C as printed; the others' labels are unstated and continue the ring, in which each label has two owners.
 LABELS = ([0, 1], [1, 2], [0, 3], [2, 4], [4, 5], [5, 6], [6, 7], [7, 8], [8, 9], [9, 3])
 NAMES = dict(enumerate("ABCDEFGHIJ"))
-TRAININGS = {"local": "each client alone", "fedavg": "FedAvg"}  # the paper does not say how the models were trained
+TRAININGS = {"local": "local-only training", "fedavg": "FedAvg"}  # the paper does not say how the models were trained
 EARLIER = (1, 5)  # rounds after which is measured, besides the last; each is a run of its own
 MEASURES = {
     "squared_distance": "distance of models",
@@ -72,7 +72,7 @@ def compared(tidy: pd.DataFrame, nearest: pd.DataFrame) -> pd.DataFrame:
         return only(t, client="A").groupby("other")["squared_distance"].mean()
 
     return described(tidy, KEY[:2], **{
-        "paper (no numbers printed)": lambda t: "B and C are not the two nearest to A",
+        "paper (no numbers reported)": lambda t: "B and C are not the two nearest to A",
         "ours: B and C are": lambda t: f"in {clients(t, client='A').sum()} of {len(clients(t, client='A'))} seeds",
         "squared distance to B, C": lambda t: f"{from_a(t)['B']:.3g}, {from_a(t)['C']:.3g}",
         "to the seven others": lambda t: "{:.3g} to {:.3g}".format(*from_a(t).drop(["B", "C"]).agg(["min", "max"])),
@@ -98,7 +98,7 @@ def answer(tables) -> str:
     for measure in (DISTANCE, COSINE):
         means = only(last, measure=measure).groupby("training", sort=False)["auc"].mean()
         parts.append(f"the {measure} with {named(means, '.2f')}")
-    return f"Who shares a label is found by {' and by '.join(parts)}, in AUC (guessing: 0.5)."
+    return f"Clients that share a label are identified by {' and by '.join(parts)}, in AUC (guessing: 0.5)."
 
 
 ITEM = Item(
@@ -106,9 +106,11 @@ ITEM = Item(
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training "
     "images per client instead of 4,800",
-    smaller_overnight=SMALLER_OVERNIGHT,
-    settings=per_profile(SETTINGS, rounds=[None, 5, None], seeds=[1, 3, 5], overnight={"seeds": 3}),
-    minutes={"smoke": 0.1, "quick": 0.3, "overnight": 5, "paper": 120},
+    smaller_reduced=RING_REDUCED,
+    settings=per_profile(
+        RING, rounds=[None, 5, None], seeds=[1, 3, 5], reduced={"seeds": 3},
+    ),
+    minutes={"smoke": 0.1, "quick": 0.3, "reduced": 40, "paper": 120},
     runs=runs,
     analyse=analyse,
     answer=answer,
@@ -116,10 +118,12 @@ ITEM = Item(
     claims=(
         Claim("B and C, who share a label with A, are not the two clients whose models are nearest to A's.",
               nearest_in_few(client="A")),
-        ours("The same is true of most clients in A's place.", nearest_in_few()),
-        ours("The distance hardly tells shared labels at all: AUC below 0.6.",
+        ours("For most clients, the two that share a label with them are not the two with the nearest models.",
+             nearest_in_few()),
+        ours("The distance hardly identifies shared labels: AUC below 0.6.",
              auc(beyond(DISTANCE, 0.6, -1, ".2f"), measure=DISTANCE)),
-        ours("The cosine of the classifiers (pFedSim's measure) tells them better than the distance of the models.",
+        ours("The cosine of the classifiers (pFedSim's measure) identifies them better than the distance of the "
+             "models.",
              auc(under([DISTANCE], [COSINE], form=".2f"))),
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     stats = statistics_by_title(drawn, s["dataset"], CLIENTS, range(s["seeds"]))
     tidy = drawn_counts({title: drawn[title] for title in PICTURED}, s["dataset"], CLIENTS)
     compare = described(stats, "partition", **{
-        "paper (in words; no numbers printed)": lambda t: "the smaller alpha, the more skew",
+        "paper (in words; no numbers reported)": lambda t: "the smaller alpha, the more skew",
         "ours: classes per client": lambda t: span(t["mean_classes"], ".1f"),
         "label entropy": lambda t: span(t["label_entropy"], ".2f"),
         "mean label cosine of two clients": lambda t: span(t["label_cosine"], ".2f"),
@@ -38,15 +38,15 @@ def rises(value: str, form: str):
 ITEM = Item(
     title="pFedSV Figure 6: Dirichlet partitions of MNIST",
     claim="The smaller alpha, the more skewed are the clients' labels.",
-    smaller="fewer draws of the partition; nothing else, since a partition needs only the sizes of the classes",
+    smaller="fewer partition seeds; nothing else, since a partition needs only the sizes of the classes",
     settings=per_profile(dataset="mnist", seeds=[3, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 0.1},
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
-        Claim("The smaller alpha, the fewer classes a client has.", rises("mean_classes", ".1f")),
-        Claim("The smaller alpha, the less even are a client's classes.", rises("label_entropy", ".2f")),
-        ours("The smaller alpha, the less alike are two clients.", rises("label_cosine", ".2f")),
+        Claim("The smaller alpha, the fewer classes per client.", rises("mean_classes", ".1f")),
+        Claim("The smaller alpha, the more unequal are the class sizes of a client.", rises("label_entropy", ".2f")),
+        ours("The smaller alpha, the less similar are two clients.", rises("label_cosine", ".2f")),
         ours("The smaller alpha, the more unequal are the clients' sizes.",
              over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f"))),
         ours("At the largest alpha clients have nearly the same labels: 95 % of the largest possible entropy.",

@@ -9,7 +9,7 @@ from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, Verdict, beyond, close, every_row, ours, over_seeds, under, verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, SMALLER_OVERNIGHT, ring_spec
+from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, SMALLER_ON_MNIST, ring_spec
 
 K = 5  # downloads at most, for both methods
 FEDFOMO, PFEDSV, EXACT = "FedFomo", "pFedSV", "pFedSV, exact values"
@@ -49,7 +49,7 @@ def compared(by_run: pd.DataFrame, search: pd.DataFrame) -> pd.DataFrame:
         when = f"never in {never} of {len(clients)} clients" if never else last
         lines.append({
             "learned by": name,
-            "paper (no numbers printed)": said,
+            "paper (no numbers reported)": said,
             "ours: AUC": mean_std(own["auc"]),
             f"wrong signs, of {PAIRS} pairs": mean_std(own["wrong"]),
             "of these, relevant ones missed": mean_std(own["missed"]),
@@ -69,14 +69,14 @@ def of_runs(value: str, judge):
 
 def nothing_wrong(tables) -> Verdict:
     own = only(tables["runs"], learner=PFEDSV)
-    missed = f"{own['missed'].sum()} of them relevant clients that were given up"
+    missed = f"{own['missed'].sum()} of them relevant clients that were dropped"
     evidence = f"{own['wrong'].sum()} of {len(own) * PAIRS} signs are wrong ({missed})"
     right = own["wrong"] == 0
     return verdict(right.all(), f"{evidence}; none in {right.sum()} of {len(own)} seeds")
 
 
 def one_sided(runs: pd.DataFrame) -> str:
-    return f"pairs that only one side holds to be relevant: {mean_std(runs['one_sided'])} a seed"
+    return f"pairs that only one of the two clients rates as relevant: {mean_std(runs['one_sided'])} per seed"
 
 
 def answer(tables) -> str:
@@ -84,7 +84,7 @@ def answer(tables) -> str:
     m = tables["runs"].groupby("learner")[["auc", "wrong"]].mean()
     auc, wrong = m["auc"], m["wrong"]
     return (
-        f"Who shares a label is found with an AUC of {auc[PFEDSV]:.2f} by pFedSV's Shapley values and of "
+        f"Clients that share a label are identified with an AUC of {auc[PFEDSV]:.2f} by pFedSV's Shapley values and of "
         f"{auc[FEDFOMO]:.2f} by FedFomo's losses (guessing: 0.5); of {PAIRS} signs {wrong[PFEDSV]:.1f} and "
         f"{wrong[FEDFOMO]:.1f} are wrong."
     )
@@ -92,28 +92,29 @@ def answer(tables) -> str:
 
 ITEM = Item(
     title="pFedSV Figure 7: the relevance that clients learn",
-    claim="pFedSV's clients find out exactly who shares a label with them; FedFomo's do not.",
+    claim="pFedSV's clients identify exactly the clients that share a label with them; FedFomo's do not.",
     smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of "
     "5; 72 training and 18 validation images per client instead of 4,480 and 1,120",
-    smaller_overnight=SMALLER_OVERNIGHT,
-    settings=per_profile({**SETTINGS, "paper": MNIST}, seeds=[1, 3, 5], overnight={"seeds": 3}),
-    minutes={"smoke": 0.1, "quick": 0.5, "overnight": 8, "paper": 500},
+    smaller_reduced=SMALLER_ON_MNIST,
+    settings=per_profile(ON_MNIST, seeds=[1, 3, 5], reduced={"seeds": 3}),
+    minutes={"smoke": 0.1, "quick": 0.5, "reduced": 45, "paper": 500},
     runs=runs,
     analyse=analyse,
     made_of=lambda table, key: table != "cost",
     figure=lambda tables: figures.relevance_matrices(tables["tidy"], tables["labels"]),
     answer=answer,
     claims=(
-        Claim("pFedSV's relevance is positive for the clients that share a label, and for nobody else.", nothing_wrong),
+        Claim("pFedSV's relevance is positive for the clients that share a label, and for no other client.",
+              nothing_wrong),
         Claim("FedFomo's relevance is not: it has wrong signs.", of_runs("wrong", beyond(FEDFOMO, 0))),
-        Claim("Who is relevant to whom is symmetric in what pFedSV learns.",
+        Claim("The relevance that pFedSV learns is symmetric.",
               every_row("runs", lambda t: t["one_sided"] == 0, "seeds", one_sided, learner=PFEDSV)),
         Claim("Every client has downloaded all relevant others within ⌈(n-m-1)/k⌉ + 1 rounds (m < k).",
               every_row("search", lambda t: ~t["late"], "clients", lambda t: f"at most {t['bound'].max()} rounds",
                         learner=PFEDSV)),
-        ours("In the end every client downloads all relevant others and nobody else.",
+        ours("In the end every client downloads all relevant others, and no other client.",
              every_row("search", lambda t: t["only_relevant"], "clients", learner=PFEDSV)),
-        ours("pFedSV tells relevant from irrelevant others better than FedFomo, by AUC.",
+        ours("pFedSV separates relevant from irrelevant clients better than FedFomo, by AUC.",
              of_runs("auc", under([FEDFOMO], [PFEDSV], form=".2f"))),
         ours("Values estimated from permutations find relevant others as well as exact ones (AUC within 0.02).",
              of_runs("auc", close((PFEDSV, EXACT), 0.02, ".3f"))),

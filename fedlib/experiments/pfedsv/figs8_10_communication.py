@@ -20,11 +20,11 @@ from fedlib.claims import (
     over_seeds,
 )
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import ALWAYS, Item, Runs, per_profile
 from fedlib.experiments.pfedsv import fig7_relevance
-from fedlib.experiments.pfedsv.ring import CLIENTS, MNIST, SETTINGS, ring_spec
+from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, ring_spec
 
-PRINTED, ALL, LAST = READINGS = ("printed share", "all linear layers", "last layer")  # what a classifier is
+PRINTED, ALL, LAST = READINGS = ("reported share", "all linear layers", "last layer")  # what a classifier is
 NETWORKS = {  # by figure: network, input, its options, and the classifier's share of its parameters, as printed
     "LeNet-5": ("lenet5", (3, 32, 32), {"linear_layers": 3}, 0.4957),
     "ResNet-34": ("resnet34", (3, 224, 224), {}, 0.023),
@@ -77,7 +77,7 @@ def compared(tidy: pd.DataFrame) -> pd.DataFrame:
     """The paper shows bars without numbers; ours as multiples of FedAvg's."""
     lines, means = [], tidy.groupby(["reading", "method", "network"])[["total", "total_ratio"]].mean()
     for method, said in PAPER.items():
-        line = {"method": method, "paper (no numbers printed)": said}
+        line = {"method": method, "paper (no numbers reported)": said}
         for network in NETWORKS:
             total, ratio = means.loc[PRINTED, method, network]
             last = means["total_ratio"][LAST, method, network]
@@ -103,17 +103,17 @@ def printed_shares(tables) -> Verdict:
         nearest = readings.loc[(readings["share"] - readings[PRINTED]).abs().idxmin()]
         fits.append(abs(nearest["share"] - nearest[PRINTED]) < 0.01)
         how = f"{nearest['share']:.2%} ({nearest['kind']}, {nearest['classes']} classes)"
-        parts.append(f"{network}: printed {nearest[PRINTED]:.2%}, nearest {how}")
+        parts.append(f"{network}: reported {nearest[PRINTED]:.2%}, nearest {how}")
     return fact(all(fits), "; ".join(parts))
 
 
 ITEM = Item(
-    title="pFedSV Figures 8 to 10: what travels, for LeNet-5, ResNet-34 and VGG-19",
-    claim="Dropping irrelevant clients and sharing the extractor bring pFedSV's traffic from FedFomo's towards "
-    "FedAvg's.",
+    title="pFedSV Figures 8 to 10: communication cost with LeNet-5, ResNet-34 and VGG-19",
+    claim="Dropping irrelevant clients and sharing the extractor reduce pFedSV's communication from FedFomo's "
+          "towards FedAvg's.",
     smaller="whose models are downloaded is learned on digits (16x16) with LeNet-5 instead of an unstated data set, in "
     "10 rounds of 3 epochs instead of 20 of 5; networks and their parameters are the paper's",
-    settings=per_profile({name: SETTINGS[name] for name in ("smoke", "quick")} | {"paper": MNIST}, seeds=[1, 3, 5]),
+    settings=per_profile({name: ON_MNIST[name] for name in ALWAYS}, seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 500},
     runs=runs,
     analyse=analyse,
@@ -123,18 +123,19 @@ ITEM = Item(
         Claim("FedFomo sends most, for each network.", sent(first(FOMO, ".2f"))),
         Claim("The dynamic choice (D) lowers the downloads, the common extractor (C) lowers them further.",
               sent(in_order([FOMO, DYNAMIC, BOTH], ".2f"), "down_ratio")),
-        implementation("FedAMP sends as much as FedAvg, and nobody sends less.",
+        implementation("FedAMP sends as much as FedAvg, and no method sends less.",
                        both(every_row("tidy", lambda t: t["total_ratio"] == 1, "totals", method=AMP),
                             every_row("tidy", lambda t: t["total_ratio"] >= 1, "totals"))),
         Claim("For ResNet-34, pFedSV (D+C) sends nearly as little as FedAvg (within 5 %).",
               sent(beyond(BOTH, 1.05, -1, ".3f"), network="ResNet-34")),
-        Claim("The common extractor saves least for VGG-19, with the printed shares.",
+        Claim("The common extractor saves least for VGG-19, with the reported shares.",
               over_seeds("saved", "share", "network", at_place("VGG-19", -1), 100, reading=PRINTED)),
-        Claim("The printed classifier shares are those of the networks, by some reading, within a point.",
+        Claim("The reported classifier shares are those of the networks, by at least one interpretation, within a "
+              "point.",
               printed_shares),
         ours("If only the last layer is personal, D+C sends nearly as little as FedAvg for each network (within 5 %).",
              sent(beyond(BOTH, 1.05, -1, ".3f"), reading=LAST)),
-        implementation("What the engine counted is what the downloads and the parameters give, to the last number.",
+        implementation("The engine's count equals the one from downloads and parameters, to the last parameter.",
                        every_row("counter", lambda t: t["engine"] == t["downloads"], "runs")),
     ),
 )  # fmt: skip

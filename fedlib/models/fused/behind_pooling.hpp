@@ -18,7 +18,7 @@ static void add_stretches(const Entry* entries, int count, const float* from, fl
   for (int k = 0; k < count; k++) {
     const vec slope = all(entries[k].slope), *x = (const vec*)(from + entries[k].at);
 #pragma GCC unroll 16
-    for (int j = 0; j < V; j++) a[j] += slope * x[j];
+    for (int j = 0; j < V; j++) a[j] = fma(slope, x[j], a[j]);
   }
   for (int j = 0; j < V; j++) ((vec*)to)[j] = a[j];
 }
@@ -50,7 +50,7 @@ struct Sparse {  // sizes of a block, and where its numbers lie in an array; wit
   int64_t used = 0;
 
   static bool fits(const Block& b) {  // where it pays, too: many channels
-    return b.pool && !b.norm && b.kernel > 1 && b.channels % LANES == 0 && b.channels * b.kernel * b.kernel >= 400;
+    return b.pool && !b.norm && b.kernel > 1 && b.channels % BLOCK == 0 && b.channels * b.kernel * b.kernel >= 400;
   }
 
   Sparse(const Block& b, int batch, long lanes, char* start) {

@@ -17,10 +17,11 @@ from pathlib import Path
 from filelock import FileLock
 
 from fedlib.base.files import cache_root, write_atomically
+from fedlib.data.download import checksum
 
 SOURCE = Path(__file__).with_name("network.cpp")
 INCLUDED = Path(__file__).with_name("behind_pooling.hpp")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 LONGEST = 300  # seconds that a compiler may take
 
 
@@ -36,7 +37,8 @@ def library() -> ctypes.CDLL | None:
     except (NoCompiler, OSError) as problem:
         if "FEDLIB_TOLD" not in os.environ:  # worker processes inherit it: the line is said once
             os.environ["FEDLIB_TOLD"] = "1"
-            print(f"training steps are PyTorch's, which are slower than compiled ones: {problem}", file=sys.stderr)
+            what = "training steps are PyTorch's, slower than compiled ones and with other last digits"
+            print(f"{what}: {problem}", file=sys.stderr)
         return None
 
 
@@ -52,15 +54,23 @@ def compiled(flags: tuple[str, ...]) -> Path:
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("FEDLIB_COMPILED") or cache_root() / "compiled").expanduser()
     path = folder / f"network-{name}.so"
-    if path.exists():
+    if _is_whole(path):
         return path
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"), tempfile.TemporaryDirectory(prefix="fedlib-") as place:
-        if not path.exists():
+        if not _is_whole(path):
             made = Path(place) / "network.so"
             _output([compiler, *flags, str(SOURCE), "-o", str(made)])
+            write_atomically(path.with_suffix(".sha256"), checksum(made).encode())
             write_atomically(path, made.read_bytes())
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library is there as it was made: one that is cut short would end the process that loads it."""
+    with contextlib.suppress(OSError):
+        return checksum(path) == path.with_suffix(".sha256").read_text()
+    return False
 
 
 def load(path: Path) -> ctypes.CDLL:

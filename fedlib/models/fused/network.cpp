@@ -5,11 +5,16 @@
 // A linear layer is a 1x1 convolution of a 1x1 image, so that there is one kind of block only.
 //
 // Layout. Weights and their gradients are in PyTorch's layout. Between the layers numbers lie as [channel][row][column]
-// [sample]: the batch is innermost, so that a vector operation does the same for 4 (SSE, NEON), 8 (AVX2) or 16
-// (AVX-512) samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's
-// sums and have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by
-// one pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but the
+// [sample]: the batch is innermost, so that a vector operation does the same for 4 (NEON), 8 (AVX2) or 16 (AVX-512)
+// samples. The batch is rounded up to whole vectors; lanes that hold no sample are left out of batch norm's sums and
+// have gradient 0. A row of an image is `width * n` vectors without gaps, n vectors a pixel: shifting a row by one
+// pixel is adding n to a pointer. One routine, `convolve`, computes all matrix products (see `Product`) but the
 // gradient of a convolution's weights, `weight_gradient`, and what is behind pooling, `behind_pooling`.
+//
+// The same bits on every CPU. Sums over samples are 16 partial sums, one for every sample of a block of 16, however many
+// vectors make a block, and these are added in order at the end. What is multiplied and added with one rounding says so (`fma`), for
+// compilers choose as their CPU likes; nothing else is contracted (-ffp-contract=off). exp is taken in double precision
+// and rounded, so that libraries agree.
 //
 // Built by build.py, called by network.py, which checks all sizes, types and addresses before.
 #include <algorithm>
@@ -19,25 +24,44 @@
 #include <limits>
 #include <utility>
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 constexpr int BYTES = 64, REGISTERS = 32;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && defined(__FMA__)
 constexpr int BYTES = 32, REGISTERS = 16;
 #elif defined(__aarch64__)
 constexpr int BYTES = 16, REGISTERS = 32;
 #else
-constexpr int BYTES = 16, REGISTERS = 16;
+#error "compiled steps need AVX2 with FMA, AVX-512 or NEON"
 #endif
-constexpr int LANES = BYTES / 4;
+constexpr int LANES = BYTES / 4, BLOCK = 16, SPLIT = BLOCK / LANES;  // samples in a vector, in a block; vectors in it
 constexpr int NEAR = 16 << 10, MIDDLE = 192 << 10;  // bytes that surely fit into first and second-level caches
 typedef float vec __attribute__((vector_size(BYTES)));
 typedef float loose_vec __attribute__((vector_size(BYTES), aligned(4)));  // at any address
 typedef int32_t ivec __attribute__((vector_size(BYTES)));
 
 static inline vec all(float a) { return a - vec{}; }  // not vec{} + a, which is an addition: -0 would become 0
-static inline float sum(vec a) {
-  float total = 0;
+static inline vec fma(vec a, vec b, vec c) {  // a * b + c, rounded once
+#if defined(__AVX512F__)
+  return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+  return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+  return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#endif
+}
+static inline float sum(vec a, float total = 0) {
   for (int i = 0; i < LANES; i++) total += a[i];
+  return total;
+}
+static inline float sum_of_block(const vec* a) {
+  float total = 0;
+  for (int g = 0; g < SPLIT; g++) total = sum(a[g], total);
   return total;
 }
 
@@ -97,7 +121,7 @@ static void tile(const Product& p, const Part& t, const vec* x, const float* w, 
         for (int o = 0; o < R; o++) {
           const vec factor = all(weight[o * p.by_out]);
 #pragma GCC unroll 4
-          for (int k = 0; k < N; k++) a[o][k] += factor * b[k];
+          for (int k = 0; k < N; k++) a[o][k] = fma(factor, b[k], a[o][k]);
         }
       }
     }
@@ -146,33 +170,53 @@ static void convolve(const Product& p, const vec* x, const float* w, const float
 
 // Gradient of one kernel row of R output channels and one input channel: sums over the image and the batch.
 // x: the plane's first row under this kernel row, `stride` vectors a row; d: gradients of the output, planes `plane`.
-// With `squares` (one vector a pixel) their squares are added there instead, each sample's apart. N: vectors a pixel if
+// With `squares` (one block a pixel) their squares are added there instead, each sample's apart. N: vectors a pixel if
 // that is known here, else 0; what is known takes no registers for addresses (a quarter of the time).
 template <int K, int R, int N>
 static void kernel_row(const vec* x, long stride, const vec* d, long plane, int rows, long length, long vectors,
                        float* to, long by_out, vec* squares) {
   const long n = N ? N : vectors;
-  vec a[R][K];
-  for (int o = 0; o < R; o++)
-    for (int s = 0; s < K; s++) a[o][s] = vec{};
-  for (int h = 0; h < rows; h++)
-    for (long v = 0; v < length; v++) {
-      vec b[K];
+  vec sums[SPLIT][R][K]{};
+  for (int first = 0, last; first < rows; first = last) {
+    last = SPLIT == 1 ? rows : first + 1;  // so few at a time that they are still near for the next part of a block
+    for (int g = 0; g < SPLIT && g < n; g++) {
+      vec a[R][K];
+      for (int o = 0; o < R; o++)
+        for (int s = 0; s < K; s++) a[o][s] = sums[g][o][s];
+      auto add = [&](const vec* from, const vec* slopes) {
+        vec b[K];
 #pragma GCC unroll 8
-      for (int s = 0; s < K; s++) b[s] = x[h * stride + v + s * n];
+        for (int s = 0; s < K; s++) b[s] = from[s * n];
 #pragma GCC unroll 8
-      for (int o = 0; o < R; o++) {
-        vec t = d[o * plane + h * length + v];
+        for (int o = 0; o < R; o++) {
+          vec t = slopes[o * plane];
 #pragma GCC unroll 8
-        for (int s = 0; s < K; s++) a[o][s] += t * b[s];
+          for (int s = 0; s < K; s++) a[o][s] = fma(t, b[s], a[o][s]);
+        }
+      };
+      for (int h = first; h < last; h++) {
+        const vec *from = x + h * stride, *slopes = d + h * length;
+        if (n % SPLIT == 0)
+          for (long v = g; v < length; v += SPLIT) add(from + v, slopes + v);
+        else
+          for (long pixel = 0; pixel < length; pixel += n)
+            for (long v = pixel + g; v < pixel + n; v += SPLIT) add(from + v, slopes + v);
       }
+      for (int o = 0; o < R; o++)
+        for (int s = 0; s < K; s++) sums[g][o][s] = a[o][s];
     }
+  }
   for (int o = 0; o < R; o++)
     for (int s = 0; s < K; s++) {
-      if (squares)
-        *squares += a[o][s] * a[o][s];
-      else
-        to[o * by_out + s] = sum(a[o][s]);
+      float total = 0;
+      for (int g = 0; g < SPLIT && g < n; g++) {
+        const vec a = sums[g][o][s];
+        if (squares)
+          squares[g] = fma(a, a, squares[g]);
+        else
+          total = sum(a, total);
+      }
+      if (!squares) to[o * by_out + s] = total;
     }
 }
 
@@ -182,8 +226,9 @@ typedef void (*KernelRow)(const vec*, long, const vec*, long, int, long, long, f
 template <int K, int... R>
 static KernelRow kernel_row_of(int channels, long n, std::integer_sequence<int, R...>) {
   static constexpr KernelRow table[][sizeof...(R)] = {
-      {kernel_row<K, R + 1, 0>...}, {kernel_row<K, R + 1, 1>...}, {kernel_row<K, R + 1, 2>...}};
-  return table[n <= 2 ? n : 0][channels - 1];
+      {kernel_row<K, R + 1, 0>...}, {kernel_row<K, R + 1, 1>...}, {kernel_row<K, R + 1, 2>...},
+      {kernel_row<K, R + 1, 2 * SPLIT>...}};
+  return table[n <= 2 ? n : n == 2 * SPLIT ? 3 : 0][channels - 1];
 }
 
 // d_weight[o][i][r][s] of a convolution; padded: room for one plane of x with its border.
@@ -263,12 +308,6 @@ static void transpose(const float* from, long stride, int rows, long count, floa
 
 // Inputs ------------------------------------------------------------------------------------------------------------
 
-#if defined(__clang__)
-#define ROUNDED_TWICE
-#else
-#define ROUNDED_TWICE __attribute__((optimize("fp-contract=off")))
-#endif
-
 struct Images {  // the same fields, in this order, in network.py; either x or the others
   const float* x;        // [batch, channels, height, width]
   const uint8_t* bytes;  // [count, height, width, channels]
@@ -286,10 +325,7 @@ struct Images {  // the same fields, in this order, in network.py; either x or t
 // `numbers` an image to [channel][pixel][size], where batch <= size and the rest is zeros. The channels are the images'
 // own: a linear layer, if it is the first, sees 1x1 with as many channels as there are numbers. As in PyTorch the product
 // is rounded before the sum: the numbers are the same.
-ROUNDED_TWICE static void look_up(const Images& m, long numbers, int batch, vec* to, long size) {
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
+static void look_up(const Images& m, long numbers, int batch, vec* to, long size) {
   const long pixels = numbers / m.channels, n = size / LANES;
   for (long v = 0; v < n; v++) {
     const uint8_t* from[LANES];
@@ -400,11 +436,12 @@ template <int N>
 static void pool_rows(const Block& b, const vec* upper, const vec* lower, long vectors, float scale, float shift,
                       vec floor, vec* out, ivec* chosen) {
   const long n = N ? N : vectors;
+  const vec by = all(scale), plus = all(shift);
   for (int w = 0; w < b.columns() / 2; w++, upper += 2 * n, lower += 2 * n)
     for (long k = 0; k < n; k++) {
-      vec best = upper[k] * scale + shift;
+      vec best = fma(upper[k], by, plus);
       ivec which{};
-      const vec others[] = {upper[n + k] * scale + shift, lower[k] * scale + shift, lower[n + k] * scale + shift};
+      const vec others[] = {fma(upper[n + k], by, plus), fma(lower[k], by, plus), fma(lower[n + k], by, plus)};
 #pragma GCC unroll 3
       for (int i = 0; i < 3; i++) {
         const ivec larger = others[i] > best;  // of equal numbers the first is chosen
@@ -423,24 +460,26 @@ static float batch_statistics(const Block& b, int c, int batch, const Plan& p, c
   const double count = (double)b.pixels() * batch;
   double total = 0, square = 0;
   for (int h = 0; h < b.rows(); h++) {
-    vec s{};
+    vec s[SPLIT]{};
     for (long v = h * width; v < (h + 1) * width; v += n)
-      for (long k = 0; k < n; k++) s += z[v + k] * p.mask[k];
-    total += sum(s);
+      for (int g = 0; g < SPLIT; g++)
+        for (long k = g; k < n; k += SPLIT) s[g] = fma(z[v + k], p.mask[k], s[g]);
+    total += sum_of_block(s);
   }
   const float mean = (float)(total / count);
   for (int h = 0; h < b.rows(); h++) {
-    vec s{};
+    vec s[SPLIT]{};
     for (long v = h * width; v < (h + 1) * width; v += n)
-      for (long k = 0; k < n; k++) {
-        const vec away = (z[v + k] - mean) * p.mask[k];
-        s += away * away;
-      }
-    square += sum(s);
+      for (int g = 0; g < SPLIT; g++)
+        for (long k = g; k < n; k += SPLIT) {
+          const vec away = (z[v + k] - mean) * p.mask[k];
+          s[g] = fma(away, away, s[g]);
+        }
+    square += sum_of_block(s);
   }
   const float unbiased = count > 1 ? (float)(square / (count - 1)) : b.var[c];
-  b.new_mean[c] = (1 - b.momentum) * b.mean[c] + b.momentum * mean;
-  b.new_var[c] = (1 - b.momentum) * b.var[c] + b.momentum * unbiased;
+  b.new_mean[c] = std::fma(b.momentum, mean, (1 - b.momentum) * b.mean[c]);
+  b.new_var[c] = std::fma(b.momentum, unbiased, (1 - b.momentum) * b.var[c]);
   *spread = (float)(1 / std::sqrt(square / count + b.eps));
   return mean;
 }
@@ -456,7 +495,7 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
     scale = b.scale[c], shift = b.shift[c];
   } else if (b.norm == 2) {
     u.spread[c] = 1 / std::sqrt(b.var[c] + b.eps);
-    scale = b.scale[c] * u.spread[c], shift = b.shift[c] - b.mean[c] * scale;
+    scale = b.scale[c] * u.spread[c], shift = std::fma(-b.mean[c], scale, b.shift[c]);
   }
   const vec floor = all(b.relu ? 0 : -std::numeric_limits<float>::infinity());
   for (int h = 0; h < b.rows(); h++) {
@@ -469,7 +508,7 @@ static void finish_channel(const Block& b, int c, int batch, const Plan& p, cons
     }
     vec* out = u.out + c * size + h * width;
     for (long v = 0; v < width && !b.pool; v++) {
-      const vec y = row[v] * scale + shift;
+      const vec y = fma(row[v], all(scale), all(shift));
       out[v] = floor > y ? floor : y;  // so that NaN stays NaN
     }
   }
@@ -501,28 +540,37 @@ static void finish_channel_backwards(const Block& b, int c, int batch, const Pla
   vec* dz = p.dz + c * size;
   double by_shift = 0, by_scale = 0, by_bias = 0;
   for (int h = 0; h < b.rows(); h++) {
-    vec *row = dz + h * width, s{}, t{};
+    vec *row = dz + h * width, s[SPLIT]{}, t[SPLIT]{};
     row_before_pooling<N>(b, h, p.d + given, u.chosen + given, u.out + given, n, row);
     if (b.norm != 1) continue;
-    for (long v = 0; v < width; v++) s += row[v], t += row[v] * z[h * width + v];
-    by_shift += sum(s), by_scale += sum(t);
+    for (long v = 0; v < width; v += n)
+      for (int g = 0; g < SPLIT; g++)
+        for (long k = v + g; k < v + n; k += SPLIT) {
+          s[g] += row[k];
+          t[g] = fma(row[k], z[h * width + k], t[g]);
+        }
+    by_shift += sum_of_block(s), by_scale += sum_of_block(t);
   }
   if (b.norm == 1 && b.d_shift) b.d_shift[c] = (float)by_shift;
   if (b.norm == 1 && b.d_scale) b.d_scale[c] = (float)by_scale;
   const double count = (double)b.pixels() * batch;
   const float mean = (float)(by_shift / count), slope = (float)(by_scale / count);
   const float factor = b.norm ? b.scale[c] * u.spread[c] : 1;
-  vec each{};
+  vec each[SPLIT]{};
   for (int h = 0; h < b.rows(); h++) {
-    vec *row = dz + h * width, s{};
+    vec *row = dz + h * width, s[SPLIT]{};
     for (long v = 0; v < width && b.norm == 1; v += n)
-      for (long k = 0; k < n; k++) row[v + k] = factor * (row[v + k] - mean - z[h * width + v + k] * slope) * p.mask[k];
+      for (long k = 0; k < n; k++)
+        row[v + k] = factor * fma(z[h * width + v + k], all(-slope), row[v + k] - mean) * p.mask[k];
     for (long v = 0; v < width && b.norm == 2; v++) row[v] *= factor;
-    for (long v = 0; v < width && b.d_bias; v++) s += row[v];
-    by_bias += sum(s), each += s;
+    for (long v = 0; v < width && b.d_bias; v += n)
+      for (int g = 0; g < SPLIT; g++)
+        for (long k = v + g; k < v + n; k += SPLIT) s[g] += row[k];
+    by_bias += sum_of_block(s);
+    for (int g = 0; g < SPLIT; g++) each[g] += s[g];
   }
   if (b.d_bias && squares)
-    *squares += each * each;
+    for (int g = 0; g < n; g++) squares[g] = fma(each[g], each[g], squares[g]);
   else if (b.d_bias)
     b.d_bias[c] = (float)by_bias;
 }
@@ -540,10 +588,12 @@ static void linear_weight_gradient(const Block& b, int batch, const Plan& p, con
 
 // A sample's gradient is dz x': its square is that of dz times that of x.
 static void linear_squares(const Block& b, const Plan& p, const vec* x, vec* squares) {
-  vec of_x{}, of_dz{};
-  for (int i = 0; i < b.channels; i++) of_x += x[i] * x[i];
-  for (int o = 0; o < b.out; o++) of_dz += p.dz[o] * p.dz[o];
-  *squares += of_x * of_dz;
+  for (long g = 0; g < p.n; g++) {
+    vec of_x{}, of_dz{};
+    for (long i = g; i < b.channels * p.n; i += p.n) of_x = fma(x[i], x[i], of_x);
+    for (long o = g; o < b.out * p.n; o += p.n) of_dz = fma(p.dz[o], p.dz[o], of_dz);
+    squares[g] = fma(of_x, of_dz, squares[g]);
+  }
 }
 
 // What Python calls -------------------------------------------------------------------------------------------------
@@ -562,7 +612,10 @@ static bool forward(const Block* blocks, int count, int batch, const Images* ima
     transpose(images->x, numbers, batch, numbers, (float*)p.x, p.n * LANES);
   else
     look_up(*images, numbers, batch, p.x, p.n * LANES);
-  const auto finish = p.n == 1 ? finish_channel<1> : p.n == 2 ? finish_channel<2> : finish_channel<0>;
+  const auto finish = p.n == 1           ? finish_channel<1>
+                      : p.n == 2         ? finish_channel<2>
+                      : p.n == 2 * SPLIT ? finish_channel<2 * SPLIT>
+                                         : finish_channel<0>;
   const vec* from = p.x;
   for (int k = 0; k < count; k++) {
     const Block& b = blocks[k];
@@ -598,16 +651,17 @@ extern "C" bool forward_in_parts(const Block* blocks, int count, int batch, cons
 }
 
 // Gradients of everything that is asked for, from that of the output, d_out [batch, numbers]; after `forward`. With
-// `out` [batch], for at most one vector of samples and no batch norm, only the square of every sample's own gradient.
+// `out` [batch], for at most one block of samples and no batch norm, only the square of every sample's own gradient.
 extern "C" void backward(const Block* blocks, int count, int batch, const float* d_out, void* work, float* out) {
   const Plan p(blocks, count, batch, work);
-  vec total{}, *squares = out ? &total : nullptr;
+  vec total[SPLIT]{}, *squares = out ? total : nullptr;
   const Block& last = blocks[count - 1];
   const long n = p.n, made = last.out * last.pooled();
   transpose(d_out, made, batch, made, (float*)p.d, n * LANES);
-  const auto finish = n == 1   ? finish_channel_backwards<1>
-                      : n == 2 ? finish_channel_backwards<2>
-                               : finish_channel_backwards<0>;
+  const auto finish = n == 1           ? finish_channel_backwards<1>
+                      : n == 2         ? finish_channel_backwards<2>
+                      : n == 2 * SPLIT ? finish_channel_backwards<2 * SPLIT>
+                                       : finish_channel_backwards<0>;
   int lowest = 0;
   while (!blocks[lowest].trained()) lowest++;
   for (int k = count - 1; k >= lowest; k--) {
@@ -636,7 +690,7 @@ extern "C" void backward(const Block* blocks, int count, int batch, const float*
                     b.channels * area, -side, -1, b.pixels() * n, (long)b.height * b.width * n};
     convolve(q, p.dz, b.weight + area - 1, nullptr, (loose_vec*)p.d);
   }
-  if (out) std::memcpy(out, &total, batch * sizeof(float));
+  if (out) std::memcpy(out, total, batch * sizeof(float));
 }
 
 // Gradient of the mean cross-entropy with respect to the scores, both [batch, classes] and maybe the same array; labels
@@ -645,13 +699,13 @@ extern "C" void entropy_slope(int batch, int classes, const float* scores, const
   for (int s = 0; s < batch; s++, scores += classes, slopes += classes) {
     const float largest = *std::max_element(scores, scores + classes);
     float total = 0;
-    for (int c = 0; c < classes; c++) total += slopes[c] = std::exp(scores[c] - largest);
+    for (int c = 0; c < classes; c++) total += slopes[c] = (float)std::exp((double)scores[c] - largest);
     for (int c = 0; c < classes; c++) slopes[c] = (slopes[c] / total - (c == labels[s])) / batch;
   }
 }
 
 static void descend(const float* from, long count, float rate, float* slopes) {  // slopes become the new weights
-  for (long i = 0; slopes && i < count; i++) slopes[i] = from[i] - rate * slopes[i];
+  for (long i = 0; slopes && i < count; i++) slopes[i] = std::fma(-rate, slopes[i], from[i]);
 }
 
 // A step of gradient descent on the mean cross-entropy: where `backward` writes gradients, the parameters' new values
@@ -670,5 +724,3 @@ extern "C" bool entropy_step(const Block* blocks, int count, int batch, const Im
   }
   return true;
 }
-
-extern "C" int lanes() { return LANES; }

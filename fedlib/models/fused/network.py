@@ -15,19 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.base import tree
+from fedlib.base.same_bits import square_root
 from fedlib.data.batch import StoredImages
 from fedlib.models.fused import build
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead
 from fedlib.models.pool import MaxPool2x2
 
-LARGEST_KERNEL, MOST_BLOCKS = 7, 64  # of network.cpp
+LARGEST_KERNEL, MOST_BLOCKS, BLOCK = 7, 64, 16  # of network.cpp; the last: samples whose sums are kept apart
 MOST_SAMPLES = 4096  # in one batch; the memory of a step grows with it
 CHUNK = 64  # samples at a time where nothing is trained
 
 INPUTS = ("weight", "bias", "scale", "shift", "mean", "var")
 ADDRESSES = (*INPUTS, "new_mean", "new_var", "d_weight", "d_bias", "d_scale", "d_shift")
-WIDE, FULL = 400, 0.6  # inputs of a convolution's output; share of a batch's lanes that must hold samples there
+WIDE, FULL = 400, 0.6  # inputs of a convolution's output; share of a batch's blocks that must hold samples there
 calls = Counter()  # forward passes of training steps in this process: "fused", "torch"
 
 
@@ -152,11 +153,10 @@ class FusedNetwork:
     def pays(self, batch: int) -> bool:
         """Whether compiled code is quicker than PyTorch for batches of this size (measured: `fedlib bench --steps`).
 
-        A batch is rounded up to whole vectors. Convolutions over many channels, which PyTorch does well, leave no room
-        for that.
+        A batch is rounded up to whole blocks. Convolutions over many channels, which PyTorch does well, leave no room
+        for that. The same answer on every CPU, for rounding hangs on it.
         """
-        lanes = self.lanes
-        return self.always_pays or batch >= FULL * lanes * -(-batch // lanes)
+        return self.always_pays or batch >= FULL * BLOCK * -(-batch // BLOCK)
 
     @functools.cached_property
     def always_pays(self) -> bool:
@@ -227,17 +227,12 @@ class FusedNetwork:
         Gradient Clipping", arXiv:2009.03106).
         """
         plan, parts = self.plan(len(self.blocks), x.shape[1:], ()), []
-        for rows, labels in zip(x.split(self.lanes), y.split(self.lanes)):
+        for rows, labels in zip(x.split(BLOCK), y.split(BLOCK)):
             one = Pass(self, plan, theta, rows)
             slopes = _entropy_slopes(one.forward(), labels).mul_(len(rows))
-            norms = one.squares(slopes, part).sqrt_()
+            norms = square_root(one.squares(slopes, part))
             parts.append(one.backward(slopes * (clip / norms).clamp_(max=1)[:, None], part))
         return functools.reduce(lambda a, b: tree.map(torch.add, a, b), parts)
-
-    @property
-    def lanes(self) -> int:
-        """Samples in a vector of this machine."""
-        return build.library().lanes()
 
 
 @dataclass
@@ -333,7 +328,7 @@ class Pass:
 
     def squares(self, d_out: Tensor, part: Collection[str]) -> Tensor:
         """Squared norm of every sample's own gradient with respect to the parameters in `part`, [B]; for at most one
-        vector of samples."""
+        block of samples."""
         found = torch.zeros(self.batch)
         self._backward(d_out, dict.fromkeys(part, 1), found.data_ptr())  # any address: nothing is written there
         return found

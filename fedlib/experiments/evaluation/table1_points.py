@@ -1,0 +1,139 @@
+"""Table 1: every method at every evaluation point, from the same runs. Does the order of methods depend on it?"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedlib import algorithms, figures
+from fedlib.analysis import points
+from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes, shared_seeds
+from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
+from fedlib.claims.judges import each_apart
+from fedlib.experiments.evaluation.task import MANY, SETTINGS, SMALLER, TABLE, another_is_first, changes_little
+
+GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
+
+
+def first_at(tables) -> pd.DataFrame:
+    """The most accurate method at every point: column, point, method, accuracy, and its lead over the next one."""
+    lines = []
+    for point, found in at_points(tables).items():
+        for column in found.columns.unique(0):
+            m = found[column].dropna(axis=1, how="all")
+            order = m.iloc[0].sort_values(ascending=False).index
+            lead = apart(m[order[0]] - m[order[1]]) if len(order) > 1 else ""
+            lines.append((column, point, figures.proper(order[0]), round(m[order[0]].iloc[0], 1), lead))
+    return pd.DataFrame(lines, columns=["column", "point", "first", "accuracy", "lead over the second"])
+
+
+def by_protocol(tables) -> pd.DataFrame:
+    """One row a method, for reviewers: the point at which its own paper or code tests it, its accuracy there, and what
+    it would gain or lose if it were evaluated like the others."""
+    found, lines = at_points(tables), []
+    for row in dict.fromkeys(tables["tidy"]["row"]):
+        own = {code: name for name, code in codes(row).items()}
+        usual = algorithms.make(row).eval_points({})[0]
+        line = {"method": figures.proper(row), "its own point": usual}
+        for column in dict.fromkeys(tables["tidy"]["column"]):
+            cell = {point: m[column, row] for point, m in found.items() if (column, row) in m}
+            base = cell.get(own.get(usual))
+            line[f"{column}: there"] = "" if base is None else f"{base.iloc[0]:.1f}"
+            for point in POINTS:
+                gain = "" if base is None or point not in cell else f"{cell[point].iloc[0] - base.iloc[0]:+.1f}"
+                line[f"{column}: {point}"] = gain
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+    """Besides the table's: first, who leads at each point; flips, how many pairs change their order; protocols, by
+    method; _pairs: every pair."""
+    tables = TABLE.analyse(s, found)
+    changed = points.pairs(tables)
+    more = {"flips": points.flips(changed), "protocols": by_protocol(tables), "_pairs": changed}
+    return {**tables, "first": first_at(tables), **more}
+
+
+def shown(tables) -> pd.DataFrame:
+    """What the figure shows: the accuracies, the methods in the order of the means after local training."""
+    found = points.by_method(tables).query("point in @POINTS").rename(columns={"column": "task", "point": "kind"})
+    trained = found["mean"].where(found["kind"] == TRAINED).groupby(found["row"]).transform("mean")
+    return found.iloc[(-trained).argsort(kind="stable")]
+
+
+# checks ---------------------------------------------------------------------------------------------------------------
+
+
+def another_leads(tables):
+    """In every column the best method before local training is below another one after local training."""
+    found = at_points(tables)
+    if lacks := [point for point in (RECEIVED, TRAINED) if point not in found]:
+        return not_tested(f"without {', '.join(lacks)}")
+    before, then = ({c: found[point][c] for c in found[RECEIVED].columns.unique(0)} for point in (RECEIVED, TRAINED))
+    return another_is_first(before, then, " before local training; after local training")
+
+
+def one_model_gains(tables):
+    """Methods with a single global model gain more than GAIN points at Dir(0.1) by local training before the test."""
+    found = changes(tables, "point", RECEIVED, TRAINED)
+    gains = {row: gain for (column, row), gain in found.items() if column == "Dir(0.1)" and row in MANY}
+    text = f"{each_apart(gains)}; threshold of {GAIN:g} points, set by us"
+    return decided({row: gain - GAIN for row, gain in gains.items()}, text, unit="points")
+
+
+def epochs_matter_little(tables):
+    """Fine-tuning for five epochs in place of one changes no method by more than NEAR points."""
+    found = {f"{column}: {row}": gain for (column, row), gain in changes(tables, "point", TUNED1, TUNED5).items()}
+    if len(found) < 2:
+        return not_tested("needs two methods that can be fine-tuned")
+    return changes_little(found, NEAR, unit="points")
+
+
+def pairs_change(least: float):
+    """A check that more than this share of all pairs change their order between before and after local training,
+    significantly at both, in every column."""
+
+    def check(tables):
+        counted = before_and_after(tables["flips"])
+        if counted.empty or shared_seeds(tables) < 2:
+            return not_tested("needs two seeds" if len(counted) else "nothing was run")
+        texts = [f"{r.column}: {r.significantly} of {r.pairs} pairs" for r in counted.itertuples()]
+        return verdict((counted["significantly"] > least * counted["pairs"]).all(), "; ".join(texts))
+
+    return check
+
+
+def before_and_after(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of moves on before local training and after local training."""
+    return table[(table["from"] == RECEIVED) & (table["to"] == TRAINED)]
+
+
+ITEM = TABLE.item(
+    title="Evaluation, Table 1: every method at every evaluation point",
+    claim="Which method is the best depends on when it is tested.",
+    smaller=SMALLER,
+    settings=SETTINGS,
+    minutes={"smoke": 0.2, "quick": 1.5, "paper": 700},
+    analyse=analyse,
+    figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.first_ones),
+    shown={
+        "first": "The most accurate method at every evaluation point, and its lead in points",
+        "flips": "Pairs of methods that change their order from one evaluation point to another, and how many of them "
+        "are significantly apart at both",
+        "protocols": "Accuracy where a method's own paper or code tests it, %, and the change in points elsewhere",
+    },
+    claims=(
+        ours("The best method before local training is not the best after it, at either alpha.", another_leads),
+        ours("Methods with a single global model gain more than 10 points at Dir(0.1) by local training before the "
+             "test.",
+             one_model_gains),
+        ours("All fine-tuned for five epochs, no method is more than 2 points above FedAvg.",
+             in_columns(lambda m: under(m.columns.drop("fedavg"), ["fedavg"], -NEAR)(m), ("fedavg",), point=TUNED5)),
+        ours("More than a tenth of all pairs change their order between before and after local training, "
+             "significantly at both.", pairs_change(SHARE)),
+        ours("Fine-tuning for five epochs in place of one changes no method by more than 2 points.",
+             epochs_matter_little),
+        ours("Tested alike, after local training, pFedSim is less than a point above FedPer.",
+             below(["pfedsim"], ["fedper"], by=-1, point=TRAINED)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Accuracy by evaluation point, pairs of methods that change their order, and accuracy by batch-norm statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, headline, key_below, styled
+from fedlib.figures.looks import proper, titled
+
+NO, BY_ESTIMATE, SIGNIFICANT = 0, 1, 2
+
+
+@styled
+def flip_matrix(pairs: pd.DataFrame) -> Figure:
+    """Which pairs of methods change their order between two evaluation points, one panel a column. pairs: column, a, b,
+    changes, significant (apart at both points, by their 95 % intervals)."""
+    columns = list(dict.fromkeys(pairs["column"]))
+    figure, axes = axes_of(4.3, 1, max(1, len(columns)))
+    colours = ListedColormap(["#f2f2f2", "#9ecae1", REFERENCE])
+    for ax, column in zip(axes[0], columns):
+        own = pairs[pairs["column"] == column]
+        names = list(dict.fromkeys([*own["a"], *own["b"]]))
+        place = {name: k for k, name in enumerate(names)}
+        shown = np.full((len(names), len(names)), np.nan)
+        kinds = np.where(own["changes"], np.where(own["significant"], SIGNIFICANT, BY_ESTIMATE), NO)
+        for a, b, kind in zip(own["a"], own["b"], kinds):
+            shown[place[a], place[b]] = shown[place[b], place[a]] = kind
+        ax.imshow(shown, cmap=colours, vmin=NO, vmax=SIGNIFICANT)
+        size = 7 if len(names) < 16 else 5.5
+        ax.set_xticks(range(len(names)), map(proper, names), rotation=90, fontsize=size)
+        ax.set_yticks(range(len(names)), map(proper, names), fontsize=size)
+        ax.set_title(
+            f"{column}: {(kinds > NO).sum()} of {len(kinds)} pairs, {(kinds == SIGNIFICANT).sum()} significant"
+        )
+        ax.spines[:].set_visible(False)
+    words = ("same order", "order changes", "changes, significant at both")
+    patches = [Patch(color=colours(k), label=word) for k, word in enumerate(words)]
+    figure.legend(handles=patches, loc="outside lower center", ncols=3)
+    both = (pairs["changes"] & pairs["significant"]).sum()
+    text = f"{both} of {len(pairs)} pairs of methods change their order significantly"
+    return headline(figure, f"{text} with the evaluation point, {pairs['changes'].sum()} by point estimates")
+
+
+LOOKS = (("D", PAPER), ("o", INK), ("s", REFERENCE), ("^", "#2f8f5b"))  # of kinds: marker and colour
+
+
+@styled
+def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[pd.DataFrame], str]) -> Figure:
+    """Numbers of several kinds side by side with their 95 % intervals, one panel a task. shown: task, row, kind, mean,
+    low, high; label: of the axis; says: the title, of what is shown. A line at 0 where it is in sight."""
+    tasks, rows = list(dict.fromkeys(shown["task"])), list(dict.fromkeys(shown["row"]))
+    figure, axes = axes_of(0.3 * len(rows) + 1.3, 1, max(1, len(tasks)), sharey=True)
+    for ax, task in zip(axes[0], tasks):
+        for shift, name, (marker, colour) in zip(np.linspace(-0.26, 0.26, len(kinds)), kinds, LOOKS):
+            own = shown[(shown["task"] == task) & (shown["kind"] == name)]
+            y = np.array([rows.index(row) for row in own["row"]]) + shift
+            ax.hlines(y, own["low"], own["high"], color=colour, linewidth=1.2)
+            ax.plot(own["mean"], y, marker, color=colour, markersize=4, linestyle="", label=name)
+        ends = shown.loc[shown["task"] == task, "mean"]
+        low, high = ends.min() - 4, ends.max() + 4
+        ax.hlines(range(len(rows)), low, high, color="#eeeeee", zorder=0)
+        if low < 0 < high:
+            ax.axvline(0, color=PAPER, linewidth=0.8, zorder=0)
+        known = (shown["low"] < shown["high"]).any()
+        ax.set(title=task, xlabel=label if known else f"{label} (one seed)", xlim=(low, high))
+    axes[0, 0].set_yticks(range(len(rows)), [titled(proper(row)) for row in rows])
+    axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
+    key_below(figure, axes[0, 0])
+    return headline(figure, says(shown))
+
+
+def first_ones(shown: pd.DataFrame) -> str:
+    """How many rows are first for some task and kind, and where significantly, in a sentence; shown: as in `dots`."""
+    keys = ["task", "kind"]
+    seen = shown.dropna(subset=["mean"]).reset_index(drop=True)
+    first = seen.loc[seen.groupby(keys)["mean"].idxmax()] if len(seen) else seen
+    clear = int(first.set_index(keys)["low"].gt(seen.drop(first.index).groupby(keys)["high"].max()).sum())
+    text = f"{first['row'].nunique()} different methods are first in {len(first)} pairs of task and evaluation point"
+    return f"{text}, {clear or 'none'} significantly"
+
+
+def leads_left(shown: pd.DataFrame) -> str:
+    """In how many rows each kind of number is above 0, in a sentence; shown: as in `dots`."""
+    above = (shown["mean"] > 0).groupby(shown["kind"], sort=False).agg(["sum", "size"])
+    parts = [f"{own['sum']} of {own['size']} {kind}" for kind, own in above.iterrows()]
+    return f"The paper's method is ahead of its best competitor in {', '.join(parts)}"
+
+
+def largest_gap(shown: pd.DataFrame) -> str:
+    """Between which kinds of one row, without that of another network ("none"), the largest difference is, in a
+    sentence; shown: as in `dots`."""
+    wide = shown[shown["kind"] != "none"].pivot_table(index=["task", "row"], columns="kind", values="mean")
+    if not len(wide):
+        return "Nothing was run yet"
+    gaps = wide.max(axis=1) - wide.min(axis=1)
+    place, gap = gaps.argmax(), gaps.max()
+    row, own = gaps.index[place][-1], wide.iloc[place]
+    low, high = own.idxmin(), own.idxmax()
+    return f"Whose statistics are used changes {proper(row)}'s accuracy by up to {gap:.1f} points: {high}, not {low}"

@@ -1,0 +1,116 @@
+"""The front page of the results: what became of each paper's claims, in one table, a paragraph and a figure a paper."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib import experiments
+from fedlib.base.files import home, write_atomically
+from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNTESTABLE
+from fedlib.experiments.item import stand_in
+from fedlib.reports.report import SCALES, data_of, largest_of, markdown, picture, saved_by_scale, saved_items, so_far
+
+ROWS = re.compile(r"^\| paper \| items run \|.*(\n\|.*)+", re.MULTILINE)
+AT = {"paper": "paper's settings", "reduced": "reduced"}
+
+TOP = """# Results
+
+What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
+stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: the
+interval, corrected for multiplicity, includes the threshold. *Untestable*: these runs would probably miss even a true
+claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds, then a smaller network),
+and claims that need no data. Other data (digits, PACS) cannot refute a paper and are not counted; neither are claims
+with one seed. The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
+
+END = """## All results
+
+* [Scoreboard](scoreboard.md): every table and figure, with its verdicts by scale
+* [Distances](distances.md) from the reported accuracies
+* [Evaluation](evaluation.md): when a personalised model is tested, and with whose batch-norm statistics
+* [Head to head](head_to_head.md): the four methods and simple ones on the four papers' tasks; on digits so far
+* Every number: [at the papers' settings](paper/report.md), [reduced](reduced/report.md), [on digits](quick/report.md)
+
+To cite fedlib or a paper: [CITATION.cff](../CITATION.cff). `fedlib report --scoreboard` writes this page from the
+stored results, and `fedlib why ITEM` says where a number comes from."""
+
+
+def table(to_results: str = "") -> str:
+    """One row a paper, in Markdown: how much was run, how many of its claims got which verdict, and what became of the
+    headline; to_results: the way from the page to results/."""
+    rows = []
+    for paper in papers():
+        items = largest_of(saved_by_scale(paper))
+        counts, main = _counted(items), items[f"{paper}/{_declared(paper).SHOWN[0]}"]
+        claim = next(claim for claim in main["claims"] if claim["kind"] == "paper")
+        on = f", on {data_of(main)[0]}" if main["profile"] == "quick" else ""
+        row = {"paper": f"[{experiments.about(paper)[0]}]({to_results}{paper}.md)", "items run": _scale(paper, items)}
+        row |= {status: counts[status] for status in STATUSES if status in DECIDED}
+        row |= {"inconclusive or untestable": counts[INCONCLUSIVE] + counts[UNTESTABLE]}
+        rows.append(row | {"main claim": f"{claim['claim'].rstrip('.')}: **{claim['verdict']}**{on}"})
+    return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
+
+
+def papers() -> list[str]:
+    """The folders of items that belong to a paper, if what the page shows of it is saved; most verdicts first."""
+    found = {}
+    for paper in dict.fromkeys(name.split("/")[0] for name in experiments.names()):
+        items = largest_of(saved_by_scale(paper))
+        if experiments.about(paper)[2] and {f"{paper}/{name}" for name in _declared(paper).SHOWN} <= set(items):
+            found[paper] = _counted(items).total()
+    return sorted(found, key=lambda paper: -found[paper])
+
+
+def _counted(items: dict[str, dict]) -> Counter:
+    """How many claims of a paper got which verdict, without those on data that only stand in for the paper's."""
+    return Counter(
+        claim["status"]
+        for item in items.values()
+        for claim in item["claims"]
+        if claim["kind"] == "paper"
+        and (claim["verdict"] in DECIDED or item["profile"] != "quick" and not stand_in(item["settings"]))
+    )
+
+
+def page() -> str:
+    """The page results/README.md."""
+    parts = [TOP, table()]
+    for paper in papers():
+        name, title, place = experiments.about(paper)
+        declared = _declared(paper)
+        item = [i for profile in SCALES for i in saved_items(profile, f"{paper}/{declared.SHOWN[1]}")][-1]
+        parts += [
+            f"## {name}",
+            f"*{title}.* {place}.",
+            f"{' '.join(declared.IN_SHORT.split())} [All about {name}]({paper}.md).",
+            picture(item, "../"),
+            f"*From {item['title']}; {SCALES[item['profile']]}, {', '.join(data_of(item))}{so_far(item)}.*",
+        ]
+    return "\n\n".join([*parts, END]) + "\n"
+
+
+def write() -> Path:
+    """Write `page` as results/README.md, and its table to the project's README, if that is there."""
+    path, readme = home() / "results" / "README.md", home() / "README.md"
+    write_atomically(path, page().encode())
+    if readme.exists():
+        write_atomically(readme, ROWS.sub(lambda _: table("results/"), readme.read_text("utf-8")).encode())
+    return path
+
+
+def _declared(paper: str):
+    """The folder of a paper's items. SHOWN: the item whose first claim stands for the paper, and the one whose figure
+    is shown; IN_SHORT: what was found, with no decimal that results do not have (`tests/test_prose.py`)."""
+    return import_module(f"fedlib.experiments.{paper}")
+
+
+def _scale(paper: str, items: dict[str, dict]) -> str:
+    """At which scales a paper's items were run, in words."""
+    counts = Counter(item["profile"] for item in items.values())
+    every = sum(name.startswith(f"{paper}/") for name in experiments.names())
+    told = [f"{where}: {counts[p]} of {every}" for p, where in AT.items() if counts[p]]
+    return ", ".join(told) or "digits only"

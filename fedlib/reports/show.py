@@ -1,0 +1,116 @@
+"""What an item's notebook shows: what was found at the largest scale that was run and how certain it is, a figure, a
+table, verdicts. Of an item that nothing is stored of (`stored` gives None) nothing is shown."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedlib import figures
+from fedlib.base.errors import choose
+from fedlib.experiments import OpenItem, find, names
+from fedlib.experiments.item import duration, stand_in
+from fedlib.reports.report import SCALES, diverged, largest, margin, markdown, saved_items, tally, than_in
+
+IN = {
+    "quick": "on small data, in minutes",
+    "reduced": "on the paper's images and clients, with fewer rounds or a smaller network",
+    "paper": "settings of the paper",
+}
+
+
+def show_status(name: str) -> None:
+    """Display `status` of an item."""
+    from IPython.display import Markdown, display
+
+    display(Markdown(status(name)))
+
+
+def show_figure(item: OpenItem | None) -> None:
+    """Display an item's figure."""
+    if item:
+        figures.show(item.figure())
+
+
+def show_table(item: OpenItem | None, *tables: str) -> None:
+    """Display tables of an item by their names; without a name, ours beside what the paper reports."""
+    from IPython.display import display
+
+    for table in [item.tables[name] for name in tables] or [item.compare()] if item else ():
+        display(table)
+
+
+def show_verdicts(item: OpenItem | None) -> None:
+    """Print the verdict on every claim of an item, with its evidence."""
+    for text, v in item.verdicts() if item else ():
+        print(f"{v.status.upper()}: {text}\n    {v.evidence}")
+
+
+def status(name: str) -> str:
+    """What the saved results of an item say, in Markdown: scale, data, every verdict with what its interval is over,
+    the command that checks it, and what larger scales cost where none is stored.
+
+    Raises BadValue for an unknown item.
+    """
+    paper, stem = choose("item", name, names()).split("/")
+    saved = {p: {i["item"]: i for i in saved_items(p, f"{paper}/{stem}")} for p in SCALES}
+    item = largest({profile: own[name] for profile, own in saved.items() if name in own})
+    if item is None:
+        nothing = f"Nothing was found yet: `fedlib reproduce {name}` runs the quick profile."
+        return f"{nothing}\n\n{_not_yet(name)}".strip()
+    lines = [
+        (claim["verdict"], claim["claim"], margin(claim).replace("[", "\\["), claim.get("over", ""))
+        for claim in item["claims"]
+        if claim["kind"] != "check"
+    ]
+    table = pd.DataFrame(lines, columns=["verdict", "claim", "effect relative to the threshold", "95 % CI over"])
+    table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
+    explained = (
+        "Positive values support the claim. Each row shows its weakest comparison, with an uncorrected CI. A claim is "
+        "refuted if a CI that is corrected for all its comparisons lies below 0. The guide [Reading a "
+        "claim](../guides/reading_a_claim.ipynb) explains the words."
+    )
+    finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
+    check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
+    partly = {p: own[name] for p, own in saved.items() if p != "quick" and name in own}
+    not_yet = _not_yet(name, partly) if item["profile"] == "quick" else ""
+    parts = [
+        head(item),
+        markdown(table) if lines else "",
+        explained if len(table.columns) > 2 else "",
+        not_yet,
+        check if item["runs"] else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
+    """That no result of a larger scale is stored, or what part, and what each would cost; "" for items without one."""
+    minutes = find(name).minutes
+    scales = [profile for profile in ("reduced", "paper") if profile in minutes]
+    cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.0f} core-hours) at `{p}`" for p in scales)
+    stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
+    done = {p: (len(i["runs"]) - len(i.get("missing") or ()), len(i["runs"])) for p, i in (partly or {}).items()}
+    parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)
+    stored += f" There are {parts}." if parts else ""
+    example = f"`fedlib reproduce {name} --profile {scales[0]}`" if scales else ""
+    return f"{stored} Estimated on two cores: {cost}. {example} runs it." if scales else ""
+
+
+def head(item: dict) -> str:
+    """What was found, in a few words of Markdown: scale, how many runs, what became of the paper's first claim, all
+    verdicts, and what a shrunk scale cannot say."""
+    missing, needed = len(item.get("missing") or ()), len(item["runs"])
+    so_far = f", {needed - missing} of {needed} runs so far" if missing else ""
+    other = item["profile"] == "reduced" and stand_in(item["settings"])
+    where = "on other images than the paper's" if other else IN[item["profile"]]
+    found = f"**Found so far, profile `{item['profile']}`** ({where}{so_far})"
+    first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
+    main = f"The paper's main claim: **{first['verdict']}**." if first else ""
+    return " ".join(filter(None, [f"{found}: {tally(item['claims'])}.", main, diverged(item), _shrunk(item)]))
+
+
+def _shrunk(item: dict) -> str:
+    """In what runs are smaller than the paper's, and what follows where they use its images."""
+    what = find(item["item"]).smaller_at(item["profile"]) if item["item"] in names() else ""
+    shrunk = "Shrunk runs cannot refute the paper at its own settings: " if item["profile"] == "reduced" else ""
+    return f"{shrunk or than_in(item['item']) + ': '}{what}." if what else ""
