@@ -170,11 +170,11 @@ with stopped_after(0.2, table):
 time.sleep(0.5)
 print("then")
 with stopped_after(0.2, table):
-    table.check("endless", "", lambda: time.sleep(60))
+    table.check("endless", "", lambda: time.sleep(600))
 print("it went on")
 """
     started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", hangs], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1 and time.monotonic() - started < 50
+    done = subprocess.run([sys.executable, "-c", hangs], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 1 and time.monotonic() - started < 500
     assert done.stdout.startswith("then\n") and "as it should be" in done.stdout
     assert "stopped after 0 s" in done.stdout and "it went on" not in done.stdout

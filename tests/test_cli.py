@@ -291,13 +291,15 @@ def test_interrupted_main_job_continues_with_identical_numbers(tmp_path, how, ti
     environment = {name: value for name, value in os.environ.items() if name != "FEDLIB_PROFILE"} | places
     moments = random.Random(int(how))
     for interruption in range(times):
-        job = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(moments.uniform(4, 8))
+        job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert job.stdout.readline()  # it has begun, however slow this machine is
+        time.sleep(moments.uniform(0, 5))
         job.send_signal(how)
-        status = job.wait(timeout=60)
+        job.communicate(timeout=600)
+        status = job.returncode
         ends = (0, -signal.SIGKILL) if how is signal.SIGKILL else (0, 130)
         assert status in ends, f"interruption {interruption}: status {status}"
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
     alone = smoke_item("pfedsim/table6_rho")
     alone.run()
     found, wanted = results_of(tmp_path), results_of(alone.root)

@@ -113,7 +113,7 @@ class Machines:
         ]
 
 
-def wait_for(condition, seconds: float = 180):
+def wait_for(condition, seconds: float = 600):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
@@ -144,7 +144,7 @@ def in_the_background(*steps) -> threading.Thread:
     thread.error, plain = None, thread.join
 
     def join():
-        plain(timeout=60)
+        plain(timeout=600)
         assert thread.error is None and not thread.is_alive(), thread.error
 
     thread.join = join
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_is_finished(machines
     stop.join()
     assert store.get(finished).status == "finished" and store.get(endless) is None
     with distributed.Client(machines.address, set_as_default=False) as client:
-        wait_for(lambda: not any(client.run(busy).values()), seconds=10)
+        wait_for(lambda: not any(client.run(busy).values()), seconds=120)
 
 
 def busy(dask_worker) -> int:

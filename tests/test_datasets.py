@@ -399,7 +399,7 @@ def test_real_cifar10_loads_quickly_and_within_its_bytes(cifar_folder):
         "before, clock = kilo(), time.process_time()\ncifar = data.load('cifar10')\ncifar.channel_stats\n"
         "print(time.process_time() - clock, (kilo() - before) * 1024 / cifar.images.numel())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     seconds, share = map(float, done.stdout.split())
     assert seconds < 2 and share < 1.1
 

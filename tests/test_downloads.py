@@ -1205,12 +1205,12 @@ def test_killed_preparation_and_two_processes_at_once(offer, root, tmp_path):
     files, images, _ = mnist_files()
     server, log = offer("mnist", files), tmp_path / "log"
     children = [start(server, how, log) for how in ("kill", "wait", "wait")]
-    children[0].communicate("go\n", timeout=60)
+    children[0].communicate("go\n", timeout=600)
     assert children[0].returncode == -9 and (root / ".mnist.tmp").exists() and data.available() == [*EMBEDDED]
     for child in children[1:]:
         child.stdin.write("go\n")
         child.stdin.flush()
-    answers = [child.communicate(timeout=60) for child in children[1:]]
+    answers = [child.communicate(timeout=600) for child in children[1:]]
     assert [out for out, _ in answers] == [hashlib.sha256(images.tobytes()).hexdigest() + "\n"] * 2, answers
     assert log.read_text() == "built\n" * 2
     nothing_but(root, "mnist")

@@ -672,7 +672,7 @@ def test_a_notebook_starts_while_the_next_item_is_still_made_and_none_after_an_i
 
     def made(interrupted):
         yield first
-        assert begun.wait(timeout=30), "the first notebook waits for the second item"
+        assert begun.wait(timeout=600), "the first notebook waits for the second item"
         if interrupted:
             raise KeyboardInterrupt
         yield second

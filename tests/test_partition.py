@@ -305,7 +305,7 @@ def test_same_seed_same_partition_in_a_fresh_process():
         "    out[scheme] = [p.checksum, [own.tolist() for own in p.clients]]\nprint(json.dumps(out))"
     )
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONHASHSEED": "1"}
-    told = dict(input=json.dumps(CASES), env=environment, capture_output=True, text=True, timeout=120, check=True)
+    told = dict(input=json.dumps(CASES), env=environment, capture_output=True, text=True, timeout=600, check=True)
     done = subprocess.run(command, **told)
     here = {scheme: [parts(scheme, 5).checksum, [own.tolist() for own in parts(scheme, 5).clients]] for scheme in CASES}
     assert json.loads(done.stdout) == here

@@ -369,7 +369,7 @@ def test_two_processes_do_a_run_once(tmp_path):
     spec = tiny("local", rounds=4)
     command = [sys.executable, "-c", CHILD, json.dumps(spec.to_dict()), str(tmp_path)]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    (rounds_a, history_a), (rounds_b, history_b) = (json.loads(child.communicate(timeout=120)[0]) for child in children)
+    (rounds_a, history_a), (rounds_b, history_b) = (json.loads(child.communicate(timeout=600)[0]) for child in children)
     assert sorted([rounds_a, rounds_b]) == [[], [0, 1, 2, 3, 4]] and history_a == history_b
 
 
