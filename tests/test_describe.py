@@ -106,7 +106,7 @@ def test_panels_wrap_and_classes_are_named():
 
 def test_similarity_matrices():
     tables = describe(make_partition(LABELS, 3, "manual", 0, label_sets=SETS))
-    figure = figures.label_similarity({"by hand": tables["similarity"], "again": np.eye(60)})
+    figure = figures.client_matrices({"by hand": tables["similarity"], "again": np.eye(60)}, "cosine of the labels")
     assert np.array_equal(figure.axes[0].images[0].get_array(), tables["similarity"])
     assert [ax.get_title() for ax in figure.axes[:2]] == ["by hand", "again"] and len(figure.axes[1].get_xticks()) <= 12
     assert len(picture(figure)) > 1000

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from fedlib import algorithms, figures
+from fedlib.analysis.names import proper, proper_name, titled
 from fedlib.figures import lessons
 from fedlib.figures.accuracy import leaders
-from fedlib.figures.base import APART, COLUMN, SHARP, axes_of, headline, png
-from fedlib.figures.looks import HOME, looks, proper, proper_name, titled
+from fedlib.figures.base import APART, COLUMN, HOME, SHARP, axes_of, headline, looks, png
 
 METHODS = [name for name in algorithms.names() if name != "pfedsv_known"]  # which asks a question about pFedSV
 

@@ -51,7 +51,7 @@ def specs(name: str, profile: str = "paper") -> list:
     [
         ("pfedsim/table3_accuracy", "pfedsim/table6_rho", 18),  # Local, FedPer, and pFedSim at rho = 0.5
         ("pfedsim/table3_accuracy", "pfedsim/notes", 72),
-        ("pfedsim/table3_accuracy", "pfedsim/table3_own_clients", 72),  # its proper reading
+        ("pfedsim/table3_accuracy", "pfedsim/table3_own_clients", 72),  # with normalised inputs
         ("pfedsim/table2_similarity_metrics", "pfedsim/fig1_cka", 5),
         ("pfedsim/table2_similarity_metrics", "pfedsim/fig2_classifier_similarity", 5),
         ("pfedsv/fig7_relevance", "pfedsv/figs8_10_communication", 10),  # pFedSV and FedFomo, five seeds
@@ -80,7 +80,7 @@ def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
         return made_up(spec, {point: value + 0.01 * spec.seed for point, value in own.items()})
 
     tables = analysed(name, make, methods=(*points, "fedavg"), seeds=3, closest=3, search=False, mixing=())
-    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"]["reference, Dir(0.1)"]
+    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"]["original inputs, Dir(0.1)"]
     assert leads["fedper"].tolist() == approx([10, -2]) and leads["local"].tolist() == approx([1, 1])
     assert leads["fedavg"].tolist() == approx([60])
     figure = find(name).figure(tables)

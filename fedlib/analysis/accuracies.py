@@ -120,7 +120,8 @@ def compared(
         for column in columns:
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
             if column in printed:
-                line[f"{column}: paper, {data[0]}"] = with_std(paper.mean, paper.std) if paper else ""
+                std = f" ({paper.std:.2f})" if paper and paper.std == paper.std else ""
+                line[f"{column}: paper, {data[0]}"] = f"{paper.mean:.2f}{std}" if paper else ""
             line[f"{column}: ours, {data[1]}"] = in_cell(ours) or why_none(row, column)
             if column in printed and data[1] in (data[0], "the same"):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
@@ -142,11 +143,6 @@ def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
     said = ", ".join(f"{dataset} ({'; '.join(columns)})" for dataset, columns in needs.items())
     row = dict.fromkeys(kept, "") | {kept[0]: f"{NOT_RUN}needs {said}"}
     return pd.concat([compare[kept], pd.DataFrame([row])], ignore_index=True)
-
-
-def with_std(value: float, std: float) -> str:
-    """ "84.30 (0.81)", as printed."""
-    return f"{value:.2f}" + (f" ({std:.2f})" if std == std else "")
 
 
 def in_cell(cell) -> str:

@@ -24,6 +24,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import Interval, simultaneous
 
 REPRODUCED, NOT_REPRODUCED, EQUAL = "reproduced", "not reproduced", "practically equal"
@@ -160,7 +161,7 @@ class Claim:
         over = (v.over or over) if known else ""
         about = [f"95 % CI over {over}"] if over else []
         about += [] if v.power is None else [f"power {100 * v.power:.0f} %, false refutations {100 * v.chance:.0f} %"]
-        evidence = f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence
+        evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence)
         words = in_words(v.status, self.kind, *(("", "") if v.anywhere else (elsewhere, scale)))
         return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=words, evidence=evidence, over=over)
 

@@ -15,6 +15,7 @@ from importlib import import_module
 import pandas as pd
 
 from fedlib import algorithms
+from fedlib.analysis.names import proper_name
 from fedlib.base.errors import choose, require
 from fedlib.experiments.item import PROFILES, Item, OpenItem
 from fedlib.experiments.paper_numbers import paper_table
@@ -59,8 +60,6 @@ def about(folder: str) -> tuple[str, str, str]:
     """(name, title, place of publication) of a folder of items: of the paper, or of a comparison of our own, which has
     no place."""
     if folder in algorithms.of_fedlib():
-        from fedlib.figures.looks import proper_name  # here, because matplotlib takes a second
-
         place, title = algorithms.citation(folder)
         return proper_name(folder), title, place
     title = import_module(f"{__name__}.{folder}").__doc__.strip().rstrip(".")

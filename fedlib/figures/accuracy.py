@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.figures.base import INK, OTHERS, axes_of, headline, key_below, styled
-from fedlib.figures.looks import PAPERS, proper, titled
+from fedlib.analysis.names import proper, titled
+from fedlib.figures.base import INK, OTHERS, PAPERS, axes_of, headline, key_below, styled
 
 SERIES = (("o", 4.5), ("s", 3), ("^", 3))  # ours, one after the other: marker and size
 ABREAST = 4  # most panels side by side
@@ -94,12 +94,8 @@ def leaders(cells: pd.DataFrame, about: str = "") -> str:
         paper = f" (in the paper {proper(about)} in {printed[about]} of {printed.total()})"
         return text + paper if printed else text
     text = f"Highest mean accuracy{of}: {_listed(count)}"
-    return f"{text} (the paper: {_listed(printed)})" if printed and 2 * len(printed_rows(cells)) > len(there) else text
-
-
-def printed_rows(cells: pd.DataFrame) -> set[str]:
-    """Rows of which the paper has numbers."""
-    return set(cells.loc[cells["series"] == "paper", "row"])
+    rows = cells.loc[cells["series"] == "paper", "row"].nunique()  # of which the paper has numbers
+    return f"{text} (the paper: {_listed(printed)})" if printed and 2 * rows > len(there) else text
 
 
 def _listed(count: Counter) -> str:

@@ -1,8 +1,9 @@
-"""What all figures share: style, colours, axes."""
+"""What all figures share: style, colours of methods, axes."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 import textwrap
@@ -13,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from fedlib.analysis.names import proper_name
 from fedlib.base.errors import choose
 from fedlib.base.files import SHIPPED
 
@@ -31,6 +33,20 @@ OTHERS = "#8c8c8c"  # what it is compared with
 PAPER = "#777777"
 REFERENCE = "#c0504d"
 APART = ("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9")
+MARKERS = "osD^vP*Xh<>dp"
+PAPERS = ("pfedsim", "fedsimsup", "pfedcs", "pfedsv")  # the methods of our four papers
+HOME = (
+    ("fedavg", "fedamp", "ffedap"),
+    ("fedper", "fedpac", "ifca"),
+    ("fedrep", "fedrod", "pfedsv"),
+    ("pfedsim", "fedgh", "pfedhn"),
+    ("fedsimsup", "fedbabu", "fesem", "fedem", "fedgen"),
+    ("perfedavg", "feddyn", "fedavg_ft"),
+    ("fedproto", "fedbn", "pfedme"),
+    ("local", "clusterfl"),
+    ("fedfomo",),
+    ("pfedcs", "fedprox"),
+)  # of the colours of APART; methods that a paper compares share as few as possible, and markers tell those apart
 
 
 def colours(number: int) -> list[tuple[float, float, float]]:
@@ -193,3 +209,27 @@ def drawn(figure: Figure) -> str:
     numbers = np.concatenate([np.ravel(np.asarray(a, float)) for a in arrays if a is not None] or [[]])
     text = " ".join([*words, *(f"{x:.6g}" for x in numbers + 0.0)])
     return f"picture of {len(numbers):,} numbers, digest {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@functools.cache
+def colour_of(name: str) -> str | None:
+    """The colour of the method with this code or proper name, None if there is no such method."""
+    for colour, methods in zip(APART, HOME):
+        if any(name in (method, proper_name(method)) for method in methods):
+            return colour
+    return None
+
+
+def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of every row. A method has its own colour, and its variants too; rows that share a colour have
+    different markers; what is no method gets a colour that no other row has, as long as there are any."""
+    home = {method: colour for colour, methods in zip(APART, HOME) for method in methods}
+    own = {row: home.get(re.match(r"\w*", row)[0]) for row in rows}
+    free = [colour for colour in APART if colour not in own.values()] or list(APART)
+    found, used = {}, {}
+    for k, row in enumerate(row for row in rows if own[row] is None):
+        own[row] = free[k % len(free)]
+    for row in rows:
+        number = used[own[row]] = used.get(own[row], -1) + 1
+        found[row] = (own[row], MARKERS[(APART.index(own[row]) + 5 * number) % len(MARKERS)])
+    return found

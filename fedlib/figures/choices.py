@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import Interval
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, OTHERS, REFERENCE, axes_of, headline, key_below, styled
-from fedlib.figures.looks import proper
 
 ROW = 0.25  # inches of a choice
 

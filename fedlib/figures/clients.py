@@ -88,15 +88,10 @@ def _round_down(value: float) -> int:
     return int(max(step * unit for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if step * unit <= max(value, 1)))
 
 
-def label_similarity(panels: dict[str, np.ndarray]) -> Figure:
-    """How alike the clients' labels are: matrices in [0, 1] by title,
-    such as `describe(partition)["similarity"]` [N, N]."""
-    return client_matrices(panels, "cosine of the labels")
-
-
 @styled
 def client_matrices(panels: dict[str, np.ndarray], label: str, low: float = 0, high: float = 1) -> Figure:
-    """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white."""
+    """A number for every pair of clients: matrices [N, N] by title, on one scale of colours; NaN stays white. For
+    example how alike their labels are, `describe(partition)["similarity"]`."""
     return _matrices(panels, low, high, "mako", "client", label)
 
 

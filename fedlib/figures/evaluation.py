@@ -10,8 +10,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fedlib.analysis.names import proper, titled
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, headline, key_below, styled
-from fedlib.figures.looks import proper, titled
 
 NO, BY_ESTIMATE, SIGNIFICANT = 0, 1, 2
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import counted
 from fedlib.figures.base import INK, REFERENCE, axes_of, colour_map, headline, styled, thinned
-from fedlib.figures.looks import counted
 
 MOST_WAITS = 20  # idle rounds shown
 MOST_NAMES = 16  # idle clients, all of which are named

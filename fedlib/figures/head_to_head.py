@@ -7,9 +7,21 @@ from collections import Counter
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import proper
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import OTHERS, axes_of, colours, headline, key_below, logarithmic, name_lines, styled, tiles
-from fedlib.figures.looks import MARKERS, colour_of, proper
+from fedlib.figures.base import (
+    MARKERS,
+    OTHERS,
+    axes_of,
+    colour_of,
+    colours,
+    headline,
+    key_below,
+    logarithmic,
+    name_lines,
+    styled,
+    tiles,
+)
 
 SHOWN = ("pfedsim", "fedsimsup", "pfedcs", "pfedsv", "fedavg_ft")  # with a colour; the others are grey
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from fedlib.analysis.names import proper
 from fedlib.figures.base import APART, as_everywhere, axes_of
-from fedlib.figures.looks import proper
 
 BLUE, ORANGE, GREEN, RED, PINK, GREY = (APART[k] for k in (0, 1, 2, 3, 4, 7))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import proper, titled
 from fedlib.figures.base import (
     APART,
     COLUMN,
@@ -16,15 +17,16 @@ from fedlib.figures.base import (
     PAPER,
     REFERENCE,
     axes_of,
+    colour_of,
     colours,
     headline,
     logarithmic,
+    looks,
     name_lines,
     styled,
     thinned,
     tiles,
 )  # fmt: skip
-from fedlib.figures.looks import colour_of, looks, proper, titled
 
 LONG = 25  # letters of a name that needs the width of a page
 Curve = tuple[Sequence[int], Sequence[float]]  # rounds and accuracies as fractions, what `RunResult.curve` returns

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.analysis.names import counted, proper
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import (
@@ -25,7 +26,6 @@ from fedlib.figures.base import (
     styled,
     thinned,
 )  # fmt: skip
-from fedlib.figures.looks import counted, proper
 
 
 @styled

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import counted, proper, titled
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval, leaders
 from fedlib.figures.base import (
@@ -20,7 +21,6 @@ from fedlib.figures.base import (
     styled,
 )  # fmt: skip
 from fedlib.figures.choices import ROW, beyond_seeds, effects_of_choices
-from fedlib.figures.looks import counted, proper, titled
 
 
 @styled

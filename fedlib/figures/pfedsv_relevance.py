@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from fedlib.analysis.names import counted
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.base import INK, PAPER, REFERENCE, SIZE, axes_of, colour_map, headline, key_below, styled
-from fedlib.figures.looks import counted
 
 COLOURS = ("#1b6ca8", "#c0504d", "#e08e2b", "#6a9a3b", "#8064a2", "#4bacc6", "#777777")
 

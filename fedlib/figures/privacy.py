@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.analysis.names import proper
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, OTHERS, PAGE, PAPER, REFERENCE, axes_of, colours, headline, pixels, styled
-from fedlib.figures.looks import proper
 
 NOISED = {"pfedsv, client": ", noise on updates"}  # where else than in every step
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from fedlib.analysis.names import proper, titled
 from fedlib.analysis.uncertainty import units
 from fedlib.experiments import OpenItem
-from fedlib.figures.looks import proper, titled
 from fedlib.reports.report import than_in
 
 SPECIAL = str.maketrans(

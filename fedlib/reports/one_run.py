@@ -9,11 +9,11 @@ import pandas as pd
 from tqdm import tqdm
 
 from fedlib import algorithms
+from fedlib.analysis.names import counted
 from fedlib.base.errors import choose, require
 from fedlib.checks.contract import CHECKS, check
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
-from fedlib.figures.looks import counted
 from fedlib.runs.keep import differing, find_run, train_and_export
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec

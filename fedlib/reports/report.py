@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedlib.analysis.names import proper
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 from fedlib.claims import DECIDED, INCONCLUSIVE, UNTESTABLE
 from fedlib.experiments import OpenItem, about, find, names, reading_order
-from fedlib.figures.looks import PAPERS
+from fedlib.figures.base import PAPERS
 
 SCOREBOARD = """# Scoreboard
 
@@ -201,17 +202,17 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     if frame.empty:
         return ["None."]
-    shown = markdown(side_by_side(few_decimals(frame)))
+    shown = markdown(for_readers(side_by_side(frame.drop(columns=COLUMN, errors="ignore").map(_short))))
     if COLUMN not in frame or not frame[COLUMN].any():
         return [shown]
-    ask = f"fedlib why {item['item']} ROW --profile {place_of_saved(item)}"
     file = path.relative_to(home()).as_posix()
+    ask = f"fedlib why {item['item']} ROW --profile {file.removeprefix('results/').partition('/' + item['item'])[0]}"
     return [shown, f"<sub>The runs behind a row: `{ask}`; their ids: [{path.name}]({to_home}{file})</sub>"]
 
 
-def few_decimals(frame: pd.DataFrame) -> pd.DataFrame:
-    """A saved table of texts as it is shown: numbers with few decimals, and without its column of runs."""
-    return frame.drop(columns=COLUMN, errors="ignore").map(_short)
+def for_readers(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table as it is shown: methods, networks and data sets have their proper names."""
+    return frame.rename(index=proper, columns=proper).map(proper)
 
 
 PAIR = re.compile(r"(?P<column>.+): (?P<what>paper|ours|difference)(?:, (?P<data>.+))?")
@@ -247,11 +248,6 @@ def _each_run(item: dict, to_home: str) -> str:
     """Where the runs are listed one by one, if they are."""
     path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
     return f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
-
-
-def place_of_saved(item: dict) -> str:
-    """The folder under results/ in which a summary lies: "paper", "own/quick"."""
-    return item["path"].parent.parent.relative_to(home() / "results").as_posix()
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,7 @@ from fedlib import figures
 from fedlib.base.errors import choose
 from fedlib.experiments import OpenItem, find, names
 from fedlib.experiments.item import duration, stand_in
-from fedlib.reports.report import SCALES, diverged, largest, margin, markdown, saved_items, tally, than_in
+from fedlib.reports.report import SCALES, diverged, for_readers, largest, margin, markdown, saved_items, tally, than_in
 
 IN = {
     "quick": "on small data, in minutes",
@@ -36,7 +36,7 @@ def show_table(item: OpenItem | None, *tables: str) -> None:
     from IPython.display import display
 
     for table in [item.tables[name] for name in tables] or [item.compare()] if item else ():
-        display(table)
+        display(for_readers(table))
 
 
 def show_verdicts(item: OpenItem | None) -> None:

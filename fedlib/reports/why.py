@@ -18,12 +18,13 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype
 
 from fedlib import algorithms
+from fedlib.analysis.names import counted, proper
 from fedlib.analysis.run_ids import COLUMN, DIGITS, NESTED, ORIGINS, PRINTED, labels
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home
 from fedlib.data import available, load
 from fedlib.experiments import OpenItem, find, full_name
-from fedlib.figures.looks import counted
+from fedlib.experiments.item import duration
 from fedlib.reports.report import SCALES, largest, origin, saved_items
 from fedlib.reports.saved import OWN, runs_of
 from fedlib.runs.store import Spec
@@ -130,8 +131,9 @@ def asked(of: Saved, texts: Sequence[str]) -> pd.DataFrame:
 def _hits(rows: pd.DataFrame, text: str) -> pd.Series:
     """Which rows contain a text, in the strictest way in which one does."""
     wanted = text.casefold()
-    equal = rows["cells"].map(lambda cells: wanted in (cell.casefold() for cell in cells.values())).astype(bool)
-    part = rows["cells"].map(lambda cells: any(wanted in cell.casefold() for cell in cells.values())).astype(bool)
+    called = rows["cells"].map(lambda cells: [name.casefold() for c in cells.values() for name in (c, proper(c))])
+    equal = called.map(lambda names: wanted in names).astype(bool)
+    part = called.map(lambda names: any(wanted in name for name in names)).astype(bool)
     short = wanted[:DIGITS] if re.fullmatch(r"[0-9a-f]{4,16}", wanted) else None
     ids = rows["ids"].map(lambda ids: short is not None and any(id.startswith(short) for id in ids)).astype(bool)
     return next((hit for hit in (equal, ids, part) if hit.any()), part)
@@ -267,7 +269,7 @@ def _run(row: pd.Series) -> list[str]:
     text, points = f"  run {row['run']}, seed {row['seed']}", _points(row.get("pooled", ""))
     for name, title in (("partition", "partition"), ("data", "data"), ("date", "done"), ("status", "")):
         text += f", {title} {row[name]}".replace(",  ", ", ") if row.get(name) else ""
-    text += f", {_duration(float(row['seconds']))}" if row.get("seconds") else ""
+    text += f", {duration(float(row['seconds']) / 60)}" if row.get("seconds") else ""
     if not points:
         return [text]
     (t, last), (best_t, best) = points[-1], max(points, key=lambda point: point[1])
@@ -281,10 +283,6 @@ def _run(row: pd.Series) -> list[str]:
         f"best round {best:.2f} % (round {best_t})",
         f"    {sparkline([percent for _, percent in points])}  by round: {numbers}",
     ]
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def sparkline(values: Sequence[float]) -> str:

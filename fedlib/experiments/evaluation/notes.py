@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedlib import algorithms, figures
 from fedlib.analysis.accuracies import differences, in_common, means
+from fedlib.analysis.names import proper
 from fedlib.analysis.points import RECEIVED, TRAINED, codes
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds
@@ -117,8 +118,8 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
 
 
 def _line(paper: str, column: str, kind: str, other: str, lead: pd.Series) -> tuple:
-    said = f"{apart(lead)} over {figures.proper(other)}"
-    return "", f"{figures.proper(paper)}: {column}", kind, *Interval.of(lead).drawn, said
+    said = f"{apart(lead)} over {proper(other)}"
+    return "", f"{proper(paper)}: {column}", kind, *Interval.of(lead).drawn, said
 
 
 def smaller_when_alike(tables):

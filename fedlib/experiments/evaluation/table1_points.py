@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedlib import algorithms, figures
 from fedlib.analysis import points
+from fedlib.analysis.names import proper
 from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes, shared_seeds
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
@@ -22,7 +23,7 @@ def first_at(tables) -> pd.DataFrame:
             m = found[column].dropna(axis=1, how="all")
             order = m.iloc[0].sort_values(ascending=False).index
             lead = apart(m[order[0]] - m[order[1]]) if len(order) > 1 else ""
-            lines.append((column, point, figures.proper(order[0]), round(m[order[0]].iloc[0], 1), lead))
+            lines.append((column, point, proper(order[0]), round(m[order[0]].iloc[0], 1), lead))
     return pd.DataFrame(lines, columns=["column", "point", "first", "accuracy", "lead over the second"])
 
 
@@ -33,7 +34,7 @@ def by_protocol(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         own = {code: name for name, code in codes(row).items()}
         usual = algorithms.make(row).eval_points({})[0]
-        line = {"method": figures.proper(row), "its own point": usual}
+        line = {"method": proper(row), "its own point": usual}
         for column in dict.fromkeys(tables["tidy"]["column"]):
             cell = {point: m[column, row] for point, m in found.items() if (column, row) in m}
             base = cell.get(own.get(usual))
@@ -133,7 +134,7 @@ ITEM = TABLE.item(
              "significantly at both.", pairs_change(SHARE)),
         ours("Fine-tuning for five epochs in place of one changes no method by more than 2 points.",
              epochs_matter_little),
-        ours("Tested alike, after local training, pFedSim is less than a point above FedPer.",
+        ours("Both evaluated after local training, pFedSim is less than a point above FedPer.",
              below(["pfedsim"], ["fedper"], by=-1, point=TRAINED)),
     ),
 )  # fmt: skip

@@ -128,10 +128,10 @@ ITEM = Item(
         Claim("The supervisor looks at the whole object: the area of half its map covers more of it.",
               differs("covered")),
         ours("More of the supervisor's map lies on the object.", differs("on_object")),
-        ours("That its maps have more entropy is more than the architecture: the difference is larger than between "
-             "the two networks with local-only training, and than between the two untrained.",
+        ours("That the supervisor's maps have more entropy is more than the architecture: the difference is larger "
+             "than between the two networks with local-only training, and than between the two untrained.",
              more_than_architecture("entropy")),
-        ours("That they cover more of the object is more than the architecture, too.",
+        ours("That the supervisor's maps cover more of the object is more than the architecture, too.",
              more_than_architecture("covered")),
         ours("What it learns from others narrows the personalised model: the entropy is below that of LeNet-5 trained "
              "by Local.", differs("entropy", ALONE, MODEL)),

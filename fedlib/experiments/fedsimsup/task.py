@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import without
+from fedlib.analysis.names import proper, titled
 from fedlib.analysis.readings import BESIDE, Read, last_round
 from fedlib.analysis.uncertainty import Interval
 from fedlib.claims import Claim, Verdict, below, best, decided, gap, like_the_paper, not_tested, ours
@@ -182,6 +183,6 @@ def picture(tables: Mapping[str, pd.DataFrame], about: str):
     means = end.groupby(["column", "row"], sort=False).mean()
     rank = means.groupby("column", sort=False).rank(ascending=False).unstack()
     ranked = rank.iterrows() if about in rank else ()
-    said = [f"{own[about]:.0f} of {own.count()} ({figures.titled(column)})" for column, own in ranked]
-    title = f"Rank of {figures.proper(about)} in the last round: {', '.join(said) or 'not run yet'}"
+    said = [f"{own[about]:.0f} of {own.count()} ({titled(column)})" for column, own in ranked]
+    title = f"Rank of {proper(about)} in the last round: {', '.join(said) or 'not run yet'}"
     return figures.accuracy_by_round(panels, about=about, says=title)

@@ -7,6 +7,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import columns_read, differences
+from fedlib.analysis.names import proper
 from fedlib.claims import below, ours
 from fedlib.claims.checks import changes, gap
 from fedlib.engine.result import RunResult
@@ -52,11 +53,9 @@ def pays(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         line = {"method": row}
         for base in BASES:
-            line[f"above {figures.proper(base)} up to"] = (
-                "" if row == base else _up_to(differences(tables, row, base)[0])
-            )
+            line[f"above {proper(base)} up to"] = "" if row == base else _up_to(differences(tables, row, base)[0])
         lines.append(line)
-    return pd.DataFrame(lines, columns=["method", *(f"above {figures.proper(base)} up to" for base in BASES)])
+    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)} up to" for base in BASES)])
 
 
 def _up_to(found: pd.DataFrame) -> str:

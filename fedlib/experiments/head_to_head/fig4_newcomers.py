@@ -51,9 +51,9 @@ ITEM = TABLE.item(
     claims=(
         ours("After one local epoch a new client is most accurate with FedAvg's model, of those that take new clients.",
              best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
-        ours("After one epoch it is more accurate with each of the four that take them than with local-only training.",
+        ours("After one epoch, for a new client, each of the four that take one is above local-only training.",
              below(["local"], TAKING, **AFTER)),
-        ours("Before any training it is more accurate with the best of these than with FedAvg's model.",
+        ours("Before any training, for a new client, the best of these is above FedAvg's model.",
              in_columns(best_of(TAKING, ["fedavg"]), (*TAKING, "fedavg"), **BEFORE)),
     ),
 )  # fmt: skip

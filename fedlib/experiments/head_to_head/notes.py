@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib import figures
+from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import units
 from fedlib.claims import Verdict, across_columns, apart, below, best, each_apart, in_columns, ours
 from fedlib.claims.verdicts import in_words
@@ -84,8 +85,8 @@ def at_a_glance(tables) -> pd.DataFrame:
             ("accuracy", "accuracy", {}), ("with FedAvg's bytes", "bytes", {}), ("the bottom 10 %", "worst", WORST),
         ):  # fmt: skip
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
-            line[f"{title}, above {figures.proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
-        beaten = [name for name in ahead.columns if figures.proper("local") in name]
+            line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
+        beaten = [name for name in ahead.columns if proper("local") in name]
         line["above local-only training up to"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
         line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
         lines.append(line)

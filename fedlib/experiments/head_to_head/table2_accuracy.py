@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from fedlib import figures
 from fedlib.analysis.accuracies import columns_read, differences, without
+from fedlib.analysis.names import proper
 from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.engine.result import RunResult
@@ -50,9 +50,9 @@ def leads(tables) -> pd.DataFrame:
         line = {"method": row}
         for other in ("fedavg_ft", "local"):
             margin, _ = average_lead(tables, row, other)
-            line[f"above {figures.proper(other)}"] = "" if margin is None or row == other else apart(margin)
+            line[f"above {proper(other)}"] = "" if margin is None or row == other else apart(margin)
         lines.append(line)
-    titles = ["method", *(f"above {figures.proper(other)}" for other in ("fedavg_ft", "local"))]
+    titles = ["method", *(f"above {proper(other)}" for other in ("fedavg_ft", "local"))]
     return pd.DataFrame(lines, columns=titles if columns else ["method"])
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import differences
+from fedlib.analysis.names import proper
 from fedlib.analysis.partitions import beside_draws
 from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
@@ -199,7 +200,7 @@ def answer(tables) -> str:
     """Does pFedSim outperform the baselines, and which unpublished choice matters most? From the numbers."""
     sentences, found, near = [], tables["leads"], tables["fit"]
     for r in only(found, rule=next(iter(RULES))).itertuples():
-        lead = f"{Interval(r.lead, r.low, r.high).text()} points relative to {figures.proper(r[5])}"
+        lead = f"{Interval(r.lead, r.low, r.high).text()} points relative to {proper(r[5])}"
         sentences.append(f"At {r.column} pFedSim has rank {r.place} with {r.pfedsim:.1f} %, {lead}.")
     if len(found):
         cases = f"{(found['place'] == 1).sum()} of {len(found)} cases"

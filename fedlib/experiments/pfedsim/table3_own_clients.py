@@ -20,16 +20,16 @@ from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
 
-REFERENCE, PROPER = "reference", "proper"
+ORIGINAL, NORMALISED = "original inputs", "normalised inputs"
 # pixels from 0 to 255 with the statistics of scaled ones, batches always in the same order, FedProx's mean uniform
 CODES = {"pixels": "reference", "batch_order": "fixed", "rows": {"fedprox": {"weights": "uniform"}}}
-READINGS = {REFERENCE: lambda s: CODES, PROPER: lambda s: {}}
+READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
-    "reference pixels alone": lambda s: {"pixels": "reference"},
-    "reference batches alone": lambda s: {"batch_order": "fixed"},
-    "reference, the other number of pools": lambda s: CODES | {"pools": 3 - s["pools"]},
-    "reference, other images of the same classes": lambda s: CODES | {"class_order": 1},
-    "reference, tested before the last round": lambda s: CODES | {
+    "original pixels alone": lambda s: {"pixels": "reference"},
+    "original batches alone": lambda s: {"batch_order": "fixed"},
+    "original inputs, the other number of pools": lambda s: CODES | {"pools": 3 - s["pools"]},
+    "original inputs, other images of the same classes": lambda s: CODES | {"class_order": 1},
+    "original inputs, tested before the last round": lambda s: CODES | {
         "rounds": s["rounds"] - 1, "eval_every": s["rounds"] - 1,
         "rows": {"pfedsim": {"rho": s["rounds"] // 2 / (s["rounds"] - 1)}},
     },
@@ -37,7 +37,7 @@ SEARCH = {
 COLUMNS = {
     f"{reading}, {title}": (reading, alpha) for reading in READINGS | SEARCH for title, alpha in DIRICHLET.items()
 }
-READINGS_IN_WORDS = {REFERENCE: "the authors' input pipeline", PROPER: "correctly normalised inputs"}
+READINGS_IN_WORDS = {ORIGINAL: "the authors' input pipeline", NORMALISED: "correctly normalised inputs"}
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
@@ -50,7 +50,7 @@ MIXING = {
 }
 CLOSEST = ("pfedsim", "fedper", "fedrep", "fedbn", "fedavg", "ffedap", "local", *MIXING)  # more seeds in paper
 SEARCHED = ("pfedsim", "fedper", "fedavg")
-TESTED_AT = {"ffedap": "agg"}  # the reference code tests it as freshly mixed; the other methods as they are everywhere
+TESTED_AT = {"ffedap": "agg"}  # the authors' code tests it as freshly mixed; the other methods as they are everywhere
 PERSONAL = ("local", "fedbn", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")  # a client has a model of its own
 
 
@@ -72,14 +72,14 @@ def seeds(s: dict, row: str, column: str) -> int:
 
 
 def as_tested(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
-    """With the reference code's evaluation point as the headline."""
+    """With the authors' code's evaluation point as the headline."""
     point = TESTED_AT.get(row)
     return [replace(one, headline=one.point == point) for one in read] if point else read
 
 
 def column_of(cell) -> str:
-    """A printed cell stands beside the reference reading, which is nearest to what was printed."""
-    return f"{REFERENCE}, {partition_of(cell)}"
+    """A printed cell stands beside the original inputs, which is nearest to what was printed."""
+    return f"{ORIGINAL}, {partition_of(cell)}"
 
 
 TABLE = AccuracyTable(
@@ -87,15 +87,15 @@ TABLE = AccuracyTable(
 )
 
 
-ONCE = [column for column in MAIN if COLUMNS[column][0] == REFERENCE]
+ONCE = [column for column in MAIN if COLUMNS[column][0] == ORIGINAL]
 # evaluation points, and the columns that lend each other their variances, as in the claims on them
 PROTOCOLS = {
     "each evaluated at its code's point": ({}, ONCE),
     "all evaluated after local training": ({"point": "post"}, MAIN),
 }
 INPUTS = {
-    PROPER: "normalised pixels, shuffled batches", "reference pixels alone": "the authors' pixels, shuffled batches",
-    "reference batches alone": "normalised pixels, fixed batches", REFERENCE: "the authors' pixels, fixed batches",
+    NORMALISED: "normalised pixels, shuffled batches", "original pixels alone": "the authors' pixels, shuffled batches",
+    "original batches alone": "normalised pixels, fixed batches", ORIGINAL: "the authors' pixels, fixed batches",
 }  # fmt: skip
 TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
 
@@ -141,7 +141,7 @@ def only_rows(table: pd.DataFrame, rows) -> pd.DataFrame:
 
 
 def protocols(tables) -> pd.DataFrame:
-    """pFedSim's lead over every other method with the reference code's inputs, in points, in two ways to evaluate them:
+    """pFedSim's lead over every other method with the authors' code's inputs, in points, in two ways to evaluate them:
     column, row, protocol, mean, low, high."""
     found = []
     for name, (where, columns) in PROTOCOLS.items():
@@ -168,8 +168,8 @@ def inputs(tables) -> pd.DataFrame:
             own = own[own["seed"].isin(shared)]
             m = 100 * draws(own, "accuracy", ["column"])
             for column, name in columns.items():
-                away = Interval.of(m[column] - m[f"{PROPER}, {title}"]).text()
-                beside = "" if name == INPUTS[PROPER] else f", {away}"
+                away = Interval.of(m[column] - m[f"{NORMALISED}, {title}"]).text()
+                beside = "" if name == INPUTS[NORMALISED] else f", {away}"
                 line[name][f"{row}, {point} (n={len(shared)})"] = f"{m[column].iloc[0]:.1f}{beside}"
         lines += line.values()
     return pd.DataFrame(lines)
@@ -234,14 +234,14 @@ ITEM = TABLE.item(
                      "difference from correctly normalised inputs, points"},
     claims=(
         Claim("With the authors' input pipeline pFedSim is the most accurate of all twelve methods at both alphas.",
-              most_accurate(REFERENCE)),
+              most_accurate(ORIGINAL)),
         Claim("With correctly normalised inputs pFedSim is the most accurate of all twelve methods at both alphas.",
-              most_accurate(PROPER)),
+              most_accurate(NORMALISED)),
         ours("pFedSim after local training is above FedPer before local training, at both alphas with either inputs.",
              below(["fedper"], ["pfedsim"], **ON)),
         ours("pFedSim is above FedPer where both are evaluated after local training.",
              below(["fedper"], ["pfedsim"], point="post", **ON)),
-        ours("It is the most accurate of the personalised methods, all evaluated after local training.",
+        ours("pFedSim is the most accurate of the personalised methods, all evaluated after local training.",
              above_each("pfedsim", PERSONAL, MAIN, ("fedbn", "fedper"), point="post")),
         ours("No single change gives it the reported lead over FedPer after local training.",
              nothing_lifts),

@@ -79,9 +79,9 @@ ITEM = Item(
     analyse=analyse,
     figure=lambda tables: figures.domain_curves(tables["tidy"], list(SCENARIOS)),
     claims=(
-        Claim("A ends with a lower accuracy if D and E, which share no label with it, are averaged too.",
+        Claim("Client A ends with a lower accuracy if D and E, which share no label with it, are averaged too.",
               ends("all five", RELEVANT)),
-        Claim("Without D and E, A's accuracy rises in fewer rounds.", ends(RELEVANT, "all five", "fast", 1)),
-        ours("Averaging with B and C, A is more accurate than with local-only training.", ends("A alone", RELEVANT)),
+        Claim("Without D and E, client A's accuracy rises in fewer rounds.", ends(RELEVANT, "all five", "fast", 1)),
+        ours("Averaging with B and C, client A is above local-only training.", ends("A alone", RELEVANT)),
     ),
 )  # fmt: skip

@@ -116,7 +116,7 @@ ITEM = Item(
     answer=answer,
     figure=lambda tables: figures.distances_to_a(tables["tidy"], tables["aucs"], dict(zip(NAMES.values(), LABELS))),
     claims=(
-        Claim("B and C, who share a label with A, are not the two clients whose models are nearest to A's.",
+        Claim("Clients B and C, who share a label with A, are not the two clients whose models are nearest to A's.",
               nearest_in_few(client="A")),
         ours("For most clients, the two that share a label with them are not the two with the nearest models.",
              nearest_in_few()),

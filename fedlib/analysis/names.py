@@ -1,0 +1,56 @@
+"""How methods, networks and data sets are called where somebody reads: as their papers write them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+METHODS = Path(__file__).parents[1] / "algorithms"
+OTHERS = {
+    "pfedsv_dp": "pFedSV, noise in every step", "pfedsv_dp, client": "pFedSV, noise on updates",
+    "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "gmm": "Gaussian mixture", "kmeans": "k-means",
+    "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
+    "mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet", "cifar100": "CIFAR-100",
+    "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
+    "emnist": "EMNIST",
+}  # rows of tables that are no method's file, networks, data sets  # fmt: skip
+
+
+@functools.cache
+def proper_name(method: str) -> str:
+    """A method's name as its paper writes it, which its file begins with; what is no method stays as it is."""
+    file = METHODS / f"{method}.py"
+    if not re.fullmatch(r"\w+", method) or not file.exists():
+        return method
+    with file.open(encoding="utf-8") as lines:
+        found = re.match(r'"""([\w+-]+)( \(\w+\))?(:| training)', next(lines))
+    return found[1] if found else method
+
+
+@functools.cache
+def _written() -> tuple[Mapping[str, str], re.Pattern]:
+    """Proper names, and what finds the internal ones in a text: not in paths and commands, nor "local" as a word."""
+    names = {file.stem: proper_name(file.stem) for file in METHODS.glob("*.py")}
+    names = {name: proper for name, proper in names.items() if proper != name} | OTHERS
+    longest = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    return names, re.compile(rf"(?<![\w`/.-])(?:{longest})(?![\w`/(=-])(?<!local(?= [a-z]))")
+
+
+def proper(text):
+    """A text in which methods, networks and data sets have their proper names: "pFedSim, rho = 0" for "pfedsim, rho =
+    0"; what is no text stays as it is."""
+    names, internal = _written()
+    return internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
+
+
+def titled(column: str) -> str:
+    """A column of a table as the title of a panel: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few
+    clients" for "few"."""
+    return re.sub(r"(\b(?:few|many)|, \d+)$", r"\1 clients", proper(column))
+
+
+def counted(number: int, of: str) -> str:
+    """ "1 seed", "3 seeds"."""
+    return f"{number} {of}{'' if number == 1 else 's'}"
