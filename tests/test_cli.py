@@ -49,7 +49,7 @@ def test_main_job_leaves_figures_tables_claims_and_a_report(home):
         assert summary["claims"] and summary["provenance"][0]["versions"]["torch"]
     report = (home / "results/own/smoke/report.md").read_text()
     assert "not tested" in report and "| pair |" in report
-    assert report.count("**Smaller than in the paper:** as little as shows that everything runs.") == 2
+    assert report.count("**Scaled down from the paper:** as little as shows that everything runs.") == 2
 
 
 def test_a_budget_stops_training_and_the_same_command_continues(home):

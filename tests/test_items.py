@@ -481,7 +481,7 @@ def test_a_page_says_what_is_missing_and_smaller_and_the_picture_does_not(tmp_pa
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     page, drawn = report.write_report("own/smoke"), tmp_path / f"figures/own/smoke/{name}.svg"
     assert f"**{len(part.specs) - 3} of {len(part.specs)} runs are missing.**" in page.read_text()
-    assert "Smaller than in the paper:" in page.read_text() and "Smaller" not in drawn.read_text()
+    assert "Scaled down from the paper:" in page.read_text() and "Scaled" not in drawn.read_text()
 
 
 def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column_only_is_decided():
@@ -820,11 +820,11 @@ def test_status_box(monkeypatch, tmp_path):
     """What the largest scale says, a verdict a line; checks of the code are left out; nothing run yet is said."""
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     box, saved = status("pfedsim/table6_rho"), report.saved_items("paper", "pfedsim/table6_rho")[0]
-    assert box.startswith("**Found so far, profile `paper`** (settings of the paper): ")
+    assert box.startswith("**Results so far, profile `paper`** (the paper's settings): ")
     assert f"The paper's main claim: **{saved['claims'][0]['verdict']}**." in box and "cannot refute" not in box
     assert all(f"| {claim['verdict']} | {claim['claim']} |" in box for claim in saved["claims"])
-    same = [claim for claim in saved["claims"] if claim["over"] == "3 seeds on the same clients"]
-    assert box.count("| 3 seeds on the same clients |") == len(same) > 3
+    same = [claim for claim in saved["claims"] if claim["over"] == "3 seeds, same partition"]
+    assert box.count("| 3 seeds, same partition |") == len(same) > 3
     assert "fedlib reproduce pfedsim/table6_rho --profile paper --finished" in box
     assert "is stored yet" not in box
     small = status("pfedcs/table1_pathological")

@@ -39,8 +39,7 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 
 def proper(text):
-    """A text in which methods, networks and data sets have their proper names: "pFedSim, rho = 0" for "pfedsim, rho =
-    0"; what is no text stays as it is."""
+    """A text with the proper names of methods, networks and data sets; what is no text stays as it is."""
     names, internal = _written()
     return internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
 

@@ -85,7 +85,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 RULES: dict[str, Read] = {
     "headline: pooled, last round": at("pooled"),
     "mean over clients": at("client_mean"),
-    "classes weighted equally": balanced,
+    "balanced accuracy": balanced,
     "best round": of_curve(max),
     "mean of the last 2 evaluations": of_curve(lambda curve: np.mean(curve[-2:])),
     "after local training, where possible": at("pooled", "post"),

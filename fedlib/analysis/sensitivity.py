@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.accuracies import in_common
+from fedlib.analysis.names import proper
 from fedlib.analysis.tables import Found, only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.engine.result import RunResult
@@ -225,9 +226,11 @@ def ends_of_training(found: pd.DataFrame) -> str:
     """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
     said, reached = [], "of all test images, %"
     for rate, own in found.groupby("rate", sort=False):
+        own = own.assign(method=own["method"].map(proper))
         lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
         ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
-        few, whole = own["of them diverged"].sum(), own["runs"].sum()
-        gone = f"{few} of {whole} runs diverge" + (f" ({', '.join(lost)})" if lost else "")
-        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images right.")
+        gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverge" + (
+            f" ({', '.join(lost)})" if lost else ""
+        )
+        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct.")
     return " ".join(said)

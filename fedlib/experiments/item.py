@@ -312,11 +312,11 @@ class OpenItem:
 
     @property
     def over(self) -> str:
-        """What intervals are over: "3 seeds with new partitions", "5 seeds on the same clients", "3 seeds"."""
+        """What intervals are over: "3 seeds, each with its own partition", "5 seeds, same partition", "3 seeds"."""
         seeds, partitions = units(self.tables), {s.partition_seed for s in self.specs if isinstance(s, RunSpec)}
         if not seeds or seeds == "one seed" or not partitions:
             return seeds
-        return f"{seeds} {'with new partitions' if len(partitions) > 1 else 'on the same clients'}"
+        return f"{seeds}, {'each with its own partition' if len(partitions) > 1 else 'same partition'}"
 
     def claims(self) -> pd.DataFrame:
         """The verdicts as a table."""

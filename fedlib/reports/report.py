@@ -39,7 +39,7 @@ POINTS = (
     "`post` is the model after local training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; a "
     "comparison of methods uses only the seeds that all of them have, so a mean in a claim can differ from that in the "
     "table. Confidence intervals borrow strength from the other rows and columns of their table, so the same runs can "
-    "have other intervals in another table. They are not cut off at 100 %."
+    "have other intervals in another table. They are not truncated at 100 %."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -81,10 +81,10 @@ def largest_of(saved: dict[str, list[dict]]) -> dict[str, dict]:
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 inconclusive (additional questions: 1 holds; checks: 2 passed)":
-    claims of the paper, and apart from them our additional questions and checks of the implementation."""
+    """For example "3 reproduced, 1 inconclusive (additional claims: 1 holds; checks: 2 passed)":
+    claims of the paper, and apart from them our additional claims and checks of the implementation."""
     texts = {}
-    for kind, title in (("paper", ""), ("own", "additional questions: "), ("check", "checks: ")):
+    for kind, title in (("paper", ""), ("own", "additional claims: "), ("check", "checks: ")):
         counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
             said = {v: v if n == 1 else v.replace("does", "do").replace("holds", "hold") for v, n in counts.items()}
@@ -157,7 +157,7 @@ def smaller(item: dict) -> str:
 
 def than_in(name: str) -> str:
     """What is smaller is so beside its paper; items that are ours have none."""
-    return "Smaller than " + ("in the paper" if name.partition("/")[0] in PAPERS else "at `--profile paper`")
+    return "Scaled down from " + ("the paper" if name.partition("/")[0] in PAPERS else "`--profile paper`")
 
 
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
@@ -293,7 +293,7 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         " ".join(getattr(import_module(f"fedlib.experiments.{paper}"), "IN_SHORT", "").split()),
         summed_up(items),
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
-        'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Ours)" marks additional questions, '
+        'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Ours)" marks additional claims, '
         'which are not in the paper; "(Check)" marks implementation checks, which only test this code.',
         POINTS,
         *_answers(telling),
@@ -311,7 +311,7 @@ def summed_up(items: list[dict]) -> str:
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
     parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
     if claims["reduced"]:
-        less = "**Reduced: the paper's images, clients and rates, in fewer rounds or with a smaller network**"
+        less = "**Reduced: the paper's data, clients and participation, with fewer rounds or with a smaller network**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
         why = "**Only in the quick profile**, on digits, where the paper's numbers cannot be expected:"

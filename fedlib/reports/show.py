@@ -14,7 +14,7 @@ from fedlib.reports.report import SCALES, diverged, for_readers, largest, margin
 IN = {
     "quick": "on small data, in minutes",
     "reduced": "on the paper's images and clients, with fewer rounds or a smaller network",
-    "paper": "settings of the paper",
+    "paper": "the paper's settings",
 }
 
 
@@ -66,7 +66,7 @@ def status(name: str) -> str:
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
         "Positive values support the claim. Each row shows its weakest comparison, with an uncorrected CI. A claim is "
-        "refuted if a CI that is corrected for all its comparisons lies below 0. The guide [Reading a "
+        "not reproduced if a CI that is corrected for all its comparisons lies below 0. The guide [Reading a "
         "claim](../guides/reading_a_claim.ipynb) explains the words."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
@@ -103,7 +103,7 @@ def head(item: dict) -> str:
     so_far = f", {needed - missing} of {needed} runs so far" if missing else ""
     other = item["profile"] == "reduced" and stand_in(item["settings"])
     where = "on other images than the paper's" if other else IN[item["profile"]]
-    found = f"**Found so far, profile `{item['profile']}`** ({where}{so_far})"
+    found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"
     first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
     main = f"The paper's main claim: **{first['verdict']}**." if first else ""
     return " ".join(filter(None, [f"{found}: {tally(item['claims'])}.", main, diverged(item), _shrunk(item)]))
@@ -112,5 +112,5 @@ def head(item: dict) -> str:
 def _shrunk(item: dict) -> str:
     """In what runs are smaller than the paper's, and what follows where they use its images."""
     what = find(item["item"]).smaller_at(item["profile"]) if item["item"] in names() else ""
-    shrunk = "Shrunk runs cannot refute the paper at its own settings: " if item["profile"] == "reduced" else ""
+    shrunk = "Smaller runs cannot contradict the paper at its own settings: " if item["profile"] == "reduced" else ""
     return f"{shrunk or than_in(item['item']) + ': '}{what}." if what else ""

@@ -240,7 +240,7 @@ def _setting(of: Saved, specs: list[Spec], read: list[str], whole: bool) -> str:
     """Everything about the runs of one setting, which differ in their seeds; read: readings that are its own."""
     first, known = specs[0], _known(of, specs)
     settings = (
-        f"all settings: {_listed(first.to_dict())}" if whole else f"not the default: {_listed(differences(first))}"
+        f"all settings: {_listed(first.to_dict())}" if whole else f"non-default settings: {_listed(differences(first))}"
     )
     lines = [_title(first), f"  {settings}", *read, *(f"  made by: {text}" for text in dict.fromkeys(known["origin"]))]
     absent = known[known["source"] != "file"]

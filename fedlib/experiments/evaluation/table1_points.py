@@ -24,7 +24,7 @@ def first_at(tables) -> pd.DataFrame:
             order = m.iloc[0].sort_values(ascending=False).index
             lead = apart(m[order[0]] - m[order[1]]) if len(order) > 1 else ""
             lines.append((column, point, proper(order[0]), round(m[order[0]].iloc[0], 1), lead))
-    return pd.DataFrame(lines, columns=["column", "point", "first", "accuracy", "lead over the second"])
+    return pd.DataFrame(lines, columns=["column", "point", "first", "accuracy", "lead over the runner-up"])
 
 
 def by_protocol(tables) -> pd.DataFrame:

@@ -6,4 +6,4 @@ SHOWN = ("table1_dirichlet", "table1_dirichlet")  # on the front page: the headl
 IN_SHORT = """At the reported learning rate 10 of 15 runs diverge. With pixels from -1 to 1 and half of that learning
 rate, one seed of the same code ends on CIFAR-10, Dir(0.1), 100 clients at 88.4 % (FedRep) and 89.3 % (FedSimSup) of all
 test images; the paper reports 88.43 and 89.73. These inputs were chosen because they come near the reported level, and
-one seed gives no verdict. Table 1 was run in part, with these inputs and 200 of the 1,000 rounds."""
+one seed gives no verdict. Part of Table 1 was run, with these inputs and 200 of the 1,000 rounds."""

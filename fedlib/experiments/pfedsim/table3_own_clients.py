@@ -237,7 +237,7 @@ ITEM = TABLE.item(
               most_accurate(ORIGINAL)),
         Claim("With correctly normalised inputs pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(NORMALISED)),
-        ours("pFedSim after local training is above FedPer before local training, at both alphas with either inputs.",
+        ours("pFedSim after local training is above FedPer before local training, at both alphas with both inputs.",
              below(["fedper"], ["pfedsim"], **ON)),
         ours("pFedSim is above FedPer where both are evaluated after local training.",
              below(["fedper"], ["pfedsim"], point="post", **ON)),
@@ -245,8 +245,8 @@ ITEM = TABLE.item(
              above_each("pfedsim", PERSONAL, MAIN, ("fedbn", "fedper"), point="post")),
         ours("No single change gives it the reported lead over FedPer after local training.",
              nothing_lifts),
-        ours("Aggregating extractors helps: pFedSim is above itself without aggregation, at both alphas with either "
-             "inputs.",
+        ours("Aggregating extractors helps: pFedSim is above its ablation without aggregation, at both alphas with "
+             "both inputs.",
              below([f"pfedsim, {ALONE}"], ["pfedsim"], **ON)),
         ours("With shared running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
              below([f"pfedsim, {SHARED}, {ALONE}"], [f"pfedsim, {SHARED}"], point="agg", **ON)),

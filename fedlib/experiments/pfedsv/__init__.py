@@ -3,12 +3,12 @@
 DATA = ("mnist", "fmnist", "cifar10", "cifar100")  # the paper's
 
 SHOWN = ("table1_pathological", "fig11_inversion")  # on the front page: the headline's item, and the figure
-IN_SHORT = """Figure 11 was run on CIFAR-10; the paper states neither attack nor network. From one of two untrained
-networks the best of three attacks recovers all 48 images of three seeds; with noise of level 1 none recovers any. At a
-hundredth of that noise no image is recovered with the attacks that were tried there; on digits, an attacker who knows
-the noise or sees several uploads recovers most. Two reported quantities do not follow from what the paper states: the
-privacy budgets of Table 4, and the classifiers' shares of Figures 8 to 10. Figure 2 was run on MNIST, with LeNet-5 in
-place of the paper's CNN. Client A ends 2.3 points [2.1, 2.4] lower if two clients that share no label with it are
-averaged, too. Whether it also needs more rounds is inconclusive, and so is whether A gains from the two clients that do
-share its labels (0.0 points [-0.1, 0.1] over local-only training). The tables of accuracies were run on digits only,
-with one seed."""
+IN_SHORT = """The attacks of Figure 11 were run on CIFAR-10; the paper states neither attack nor network. For one of two
+untrained networks the best of three attacks recovers all 48 images of three seeds; with noise of σ = 1 none recovers
+any. At a hundredth of that noise no image is recovered with the attacks that were tried there; on digits, an attacker
+who knows the noise or sees several uploads recovers most. Two reported quantities do not follow from what the paper
+states: the privacy budgets of Table 4, and the classifier's share of the parameters (Figures 8 to 10). The experiment
+of Figure 2 was run on MNIST, with LeNet-5 in place of the paper's CNN. Client A ends 2.3 points [2.1, 2.4] lower if two
+clients that share no label with it are averaged, too. Whether it also needs more rounds is inconclusive, and so is
+whether A gains from the two clients that do share its labels (0.0 points [-0.1, 0.1] over local-only training). The
+accuracy tables were run on digits only, with one seed."""
