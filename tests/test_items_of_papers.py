@@ -84,7 +84,7 @@ def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
     assert leads["fedper"].tolist() == approx([10, -2]) and leads["local"].tolist() == approx([1, 1])
     assert leads["fedavg"].tolist() == approx([60])
     figure = find(name).figure(tables)
-    title = "In both panels pFedSim is significantly ahead of 3 of 3 methods, each evaluated at its code's point, "
+    title = "At both alphas pFedSim is significantly ahead of 3 of 3 methods, each evaluated as in the authors' code, "
     title += "but of 1 of 2 methods, "
     assert figure.get_suptitle().replace("\n", " ") == title + "all evaluated after local training"
     assert "+60.0 \N{RIGHTWARDS ARROW}" in [text.get_text() for text in figure.axes[0].texts]

@@ -12,15 +12,15 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
 
 Readings of what the paper leaves open (each an option):
-- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference" is what the authors'
-  code does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ never below
-  phi_cap. Only the second keeps Φ in [0, 1] as the text says.
+- phi="eq3" is Eq. 3 as printed, the mean over classes of -ln(1 - max(0, cos)); phi="reference", the default, is what
+  the authors' code does: the mean cosine, cut off at 0, is stored, and -ln(1 - Φ) is taken when aggregating, 1 - Φ
+  never below phi_cap. Only the second keeps Φ in [0, 1] as the text says.
 - phi_self, the weight of the own extractor: None is the identity's 1 under the chosen phi's transform (1 for
   "eq3", -ln(phi_cap) = 9.21 for "reference"); "eq3" is Eq. 3 at i = j, about -ln(eps) = 18.4 (for class
   vectors of norm 1); or a number.
 - phi_refresh: the pairs whose similarity is renewed after a round: "cosampled" (Alg. 2: both took part), "one_fresh"
   (at least one took part) or "all" (the server has every classifier anyway).
-- max_age: leave out clients that last trained more than this many rounds ago (None: leave out none).
+- max_age: leave out clients that last trained more than this many rounds ago (None: none, 0: all others).
 - phi_bias: count the bias as one more component of a class vector.
 - A client that does not take part keeps ω_i, its last upload (the phase's ω if there is none), as it keeps φ_i.
 - Which θ_i is evaluated: "post", after local training (primary); "agg", Eq. 4 applied once more.

@@ -229,8 +229,7 @@ def ends_of_training(found: pd.DataFrame) -> str:
         own = own.assign(method=own["method"].map(proper))
         lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
         ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
-        gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverge" + (
-            f" ({', '.join(lost)})" if lost else ""
-        )
+        which = f" ({', '.join(lost)})" if lost else ""
+        gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverge{which}"
         said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct.")
     return " ".join(said)

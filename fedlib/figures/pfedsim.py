@@ -297,7 +297,7 @@ def leads_by_protocol(found: pd.DataFrame) -> Figure:
         ahead = found.assign(ahead=found["low"] > 0).groupby(["protocol", "row"], sort=False)["ahead"].all()
         parts = [f"{own.sum()} of {len(own)} methods, {name}" for name, own in ahead.groupby("protocol", sort=False)]
         where = "both" if len(panels) == 2 else "all"
-        text = f"In {where} panels pFedSim is significantly ahead of {', but of '.join(parts)}"
+        text = f"At {where} alphas pFedSim is significantly ahead of {', but of '.join(parts)}"
     else:
         first = (found["mean"] > 0).groupby(found["protocol"], sort=False).agg(["sum", "size"])
         parts = [f"{own['sum']} of {own['size']} differences, {name}" for name, own in first.iterrows()]

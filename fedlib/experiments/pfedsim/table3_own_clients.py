@@ -90,7 +90,7 @@ TABLE = AccuracyTable(
 ONCE = [column for column in MAIN if COLUMNS[column][0] == ORIGINAL]
 # evaluation points, and the columns that lend each other their variances, as in the claims on them
 PROTOCOLS = {
-    "each evaluated at its code's point": ({}, ONCE),
+    "each evaluated as in the authors' code": ({}, ONCE),
     "all evaluated after local training": ({"point": "post"}, MAIN),
 }
 INPUTS = {
