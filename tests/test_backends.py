@@ -84,6 +84,25 @@ def test_a_worker_killed_while_it_sends_a_result_holds_up_nobody(monkeypatch, tm
     assert (tmp_path / "died").exists()
 
 
+def dead_at_once(folder, number, large):
+    """The first time it dies, while the next job, which no pipe holds, is on its way."""
+    if not (folder / "died").exists():
+        (folder / "died").touch()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_killed_before_it_has_read_its_next_job_holds_up_nobody(tmp_path):
+    workers = WorkerProcesses(1)
+    try:
+        jobs = {i: (tmp_path, i, bytes(10_000_000)) for i in range(4)}
+        assert workers.map(dead_at_once, jobs) == {i: i for i in range(4)}
+    finally:
+        workers.stop()
+    assert (tmp_path / "died").exists()
+
+
 def test_a_killed_worker_is_replaced_and_its_clients_are_done_again(monkeypatch):
     """SIGKILL to a worker in the middle of round 2, when half of its jobs are handed out; the numbers are those of an
     undisturbed run."""

@@ -440,6 +440,17 @@ def numbers_of(result: RunResult) -> list:
     return [result.status, result.history, result.partition, result.communication, arrays]
 
 
+def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
+    saved = checkpoint.Checkpoint("finished")
+    saved.path.parent.mkdir(parents=True, exist_ok=True)
+    half, other = (saved.path.with_name(f".{name}.1.tmp") for name in (saved.path.name, "other.pt"))
+    for path in (saved.path, half, other):
+        path.write_bytes(b"half")
+    saved.remove()
+    assert not saved.path.exists() and not half.exists() and other.exists()
+    other.unlink()
+
+
 @forks
 def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
     """SIGKILL three times, or Ctrl-C, at random moments of different rounds; every restart goes on where a checkpoint

@@ -69,9 +69,10 @@ class Checkpoint:
         self.cost = self.saved_at - start
 
     def remove(self) -> None:
-        """Delete the saved state."""
-        with contextlib.suppress(OSError):
-            self.path.unlink()
+        """Delete the saved state, and what is left of one that a process was killed while it wrote."""
+        for leftover in (self.path, *self.path.parent.glob(f".{self.path.name}.*.tmp")):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
 
 
 def _full(error: RuntimeError) -> bool:
@@ -97,6 +98,6 @@ def group_id(specs: Sequence[RunSpec]) -> str:
 
 def remove_checkpoints(specs: Sequence[RunSpec]) -> None:
     """Delete what is left of finished runs."""
-    for leftover in (cache_root() / "checkpoints").glob(f"{group_id(specs)}-*"):
+    for leftover in (cache_root() / "checkpoints").glob(f"*{group_id(specs)}-*"):
         with contextlib.suppress(OSError):
             leftover.unlink()

@@ -143,6 +143,8 @@ class WorkerProcesses:
         for process in list((pool._processes or {}).values()):
             with contextlib.suppress(OSError, ValueError):
                 process.kill()
+        if sys.version_info < (3, 11, 5):  # who still writes a job for them would wait for ever (CPython's gh-94777)
+            pool._call_queue._reader.close()
         pool.shutdown(wait=True, cancel_futures=True)
 
 

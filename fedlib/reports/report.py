@@ -183,11 +183,12 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     for name, caption in item.get("shown", {}).items():
         parts += [f"**{caption}**", *_table(item, name, to_home)]
     there = f"{len(item['runs']) - len(missing)} of {len(item['runs'])}" if missing else str(len(item["runs"]))
+    path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
+    each = f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
     return [
         *parts,
         markdown(pd.DataFrame(item["claims"], columns=["claim", "verdict", "evidence"])),
-        f"<sub>{there} runs{_each_run(item, to_home)}. "
-        f"{' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
+        f"<sub>{there} runs{each}. {' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
     ]
 
 
@@ -242,12 +243,6 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     for column in columns:
         made[f"{column} ({ours})" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
     return made
-
-
-def _each_run(item: dict, to_home: str) -> str:
-    """Where the runs are listed one by one, if they are."""
-    path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
-    return f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
 
 
 def _short(text: str) -> str:

@@ -53,6 +53,9 @@ def write_sources(book: Path) -> None:
     JSON is a part."""
     for path, notebook in handed_out().items():
         (book / path).parent.mkdir(parents=True, exist_ok=True)
+        outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+        for shown in (output.data for output in outputs if "text/markdown" in output.get("data", ())):
+            shown["text/markdown"] = shown["text/markdown"].replace(".ipynb)", ".html)")  # as in Markdown cells
         nbformat.write(notebook, book / path)
     shutil.copytree(SHIPPED / "figures", book / "figures")
     shutil.copytree(SHIPPED / "results", book / "results", ignore=shutil.ignore_patterns("runs", "own", "*.json"))
