@@ -16,6 +16,7 @@ OTHERS = {
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
     "emnist": "EMNIST",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
+WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
 
 @functools.cache
@@ -32,10 +33,9 @@ def proper_name(method: str) -> str:
 @functools.cache
 def _written() -> tuple[Mapping[str, str], re.Pattern]:
     """Proper names, and what finds the internal ones in a text: not in paths and commands, nor "local" as a word."""
-    names = {file.stem: proper_name(file.stem) for file in METHODS.glob("*.py")}
-    names = {name: proper for name, proper in names.items() if proper != name} | OTHERS
+    names = {f.stem: proper_name(f.stem) for f in METHODS.glob("*.py") if proper_name(f.stem) != f.stem} | OTHERS
     longest = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    return names, re.compile(rf"(?<![\w`/.-])(?:{longest})(?![\w`/(=-])(?<!local(?= [a-z]))")
+    return names, re.compile(rf"(?<![\w`/.-])(?:{longest})(?![\w`/(=-])(?<!local(?= (?:{WORDS})))")
 
 
 def proper(text):

@@ -15,6 +15,7 @@ import pandas as pd
 
 from fedlib import algorithms
 from fedlib.analysis.accuracies import folded
+from fedlib.analysis.names import proper
 from fedlib.analysis.run_ids import run_ids
 from fedlib.analysis.tables import Found
 from fedlib.analysis.uncertainty import units
@@ -272,7 +273,7 @@ class OpenItem:
 
     def answer(self) -> str:
         """What the tables say in sentences, for items that give an answer; else an empty text."""
-        return self.item.answer(self.tables) if self.item.answer else ""
+        return proper(self.item.answer(self.tables)) if self.item.answer else ""
 
     @functools.cached_property
     def checked(self) -> list[tuple[Claim, Verdict]]:
