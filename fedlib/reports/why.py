@@ -83,16 +83,12 @@ def _rows(summary: dict, opened: OpenItem) -> pd.DataFrame:
     for file in sorted(path.parent.glob(f"{path.stem}.*csv")):
         frame = pd.read_csv(file, dtype={COLUMN: str})
         if COLUMN in frame and file.name != f"{path.stem}.{ORIGINS}.csv":
-            shown = [name for name in labels(frame, opened.runs) if name != COLUMN and _tells(frame[name], name)]
+            shown = [name for name in labels(frame, opened.runs) if name != COLUMN and not is_bool_dtype(frame[name])]
+            shown = [name for name in shown if frame[name].dtype.kind not in "iu" or name == "seed"]  # texts, settings
             ids = frame[COLUMN].fillna("").str.split()
             cells = frame[shown].fillna("").astype(str).to_dict("records")
             lines += [(file.name, row, tuple(own)) for row, own in zip(cells, ids)]
     return pd.DataFrame(lines, columns=["table", "cells", "ids"])
-
-
-def _tells(values: pd.Series, name: str) -> bool:
-    """Whether a column can be asked for: texts, seeds, and numbers that are settings."""
-    return not is_bool_dtype(values) and (values.dtype.kind not in "iu" or name == "seed")
 
 
 # which rows ----------------------------------------------------------------------------------------------------------
