@@ -146,7 +146,7 @@ def graded(tmp_path_factory):
             put(course, strange, json.dumps(nbformat.v4.new_notebook()) if "other" in strange else json.dumps(lab()))
         for system in (".DS_Store", "__MACOSX/._lab1 - Ben.ipynb", f"exits/{LAB}/.ipynb_checkpoints/{LAB}.ipynb"):
             put(course, system, "")
-        result = call("labs", "grade", str(course), "--seconds", "10")
+        result = call("labs", "grade", str(course), "--seconds", "20")
         assert result.exit_code == 1, result.output
         yield course, pd.read_csv(course / "points.csv", keep_default_na=False).set_index("student"), result.output
 

@@ -30,7 +30,7 @@ MOUNT_SETATTR, HERE, ALSO_BELOW = 442, -100, 0x8000  # the call's number is the 
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 0x1  # of network devices
 END_WITH_PARENT, KILL = 1, 9
 MEMORY, FILE = 4 << 30, 1 << 30  # bytes that a process may hold, and that a file may have
-OUTPUT, STOPS = 2 << 20, 10  # bytes that a cell may show, and seconds in which it must stop if it shows more
+OUTPUT, STOPS = 2 << 20, 60  # bytes that a cell may show, and seconds in which it must stop if it shows more
 
 
 def shut_in(scratch: str, hidden: list[str]) -> None:
