@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-METHODS = Path(__file__).parents[1] / "algorithms"
+from fedlib import algorithms
+
 OTHERS = {
     "pfedsv_dp": "pFedSV, noise in every step", "pfedsv_dp, client": "pFedSV, noise on updates",
     "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "gmm": "Gaussian mixture", "kmeans": "k-means",
@@ -22,18 +22,16 @@ WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before th
 @functools.cache
 def proper_name(method: str) -> str:
     """A method's name as its paper writes it, which its file begins with; what is no method stays as it is."""
-    file = METHODS / f"{method}.py"
-    if not re.fullmatch(r"\w+", method) or not file.exists():
+    if method not in algorithms.of_fedlib():
         return method
-    with file.open(encoding="utf-8") as lines:
-        found = re.match(r'"""([\w+-]+)( \(\w+\))?(:| training)', next(lines))
+    found = re.match(r"([\w+-]+)( \(\w+\))?(:| training)", algorithms.text(method))
     return found[1] if found else method
 
 
 @functools.cache
 def _written() -> tuple[Mapping[str, str], re.Pattern]:
     """Proper names, and what finds the internal ones in a text: not in paths and commands, nor "local" as a word."""
-    names = {f.stem: proper_name(f.stem) for f in METHODS.glob("*.py") if proper_name(f.stem) != f.stem} | OTHERS
+    names = {method: proper_name(method) for method in algorithms.of_fedlib()} | OTHERS
     longest = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     return names, re.compile(rf"(?<![\w`/.-])(?:{longest})(?![\w`/(=-])(?<!local(?= (?:{WORDS})))")
 

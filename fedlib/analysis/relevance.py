@@ -33,14 +33,10 @@ def mean_auc(scores: np.ndarray, relevant: np.ndarray) -> float:
     Both [N, N]. 1 is perfect, 0.5 is guessing. Clients to whom all others are relevant, or none, are left out;
     NaN if nobody is left.
     """
+    from sklearn.metrics import roc_auc_score  # here, because it takes a second that most commands need not wait
+
     rows = [(truth, row) for truth, row in zip(others(relevant), others(scores)) if truth.any() and not truth.all()]
-    return float(np.mean([_auc(row[truth], row[~truth]) for truth, row in rows])) if rows else float("nan")
-
-
-def _auc(above: np.ndarray, below: np.ndarray) -> float:
-    """Share of the pairs in which a number of the first kind is higher than one of the second."""
-    gaps = above[:, None] - below
-    return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
+    return float(np.mean([roc_auc_score(truth, row) for truth, row in rows])) if rows else float("nan")
 
 
 def signs(score: np.ndarray, relevant: np.ndarray) -> dict[str, int]:

@@ -23,9 +23,11 @@ def compare(place: str, names: Sequence[str] = ()) -> Compared:
     """The items, all or these, that are there both in results/<place> and in results/own/<place>."""
     published, own = ({i["item"]: i for i in saved_items(p)} for p in (place, f"{OWN}/{place}"))
     both = [name for name in published if name in own and (not names or name in names)]
-    said = {name: zip(_said(published[name]), _said(own[name])) for name in both}
-    beside = lambda then, now: {at: (then.get(at, "-"), now.get(at, "-")) for at in {**then, **now}}  # noqa: E731
-    return {name: tuple(beside(*two) for two in pairs) for name, pairs in said.items()}
+    return {name: tuple(map(_paired, _said(published[name]), _said(own[name]))) for name in both}
+
+
+def _paired(then: dict[str, str], now: dict[str, str]) -> Pairs:
+    return {where: (then.get(where, "-"), now.get(where, "-")) for where in {**then, **now}}
 
 
 def _said(item: dict) -> tuple[dict[str, str], dict[str, str]]:

@@ -117,14 +117,16 @@ def runs_of(results: Sequence[RunResult]) -> pd.DataFrame:
             "date": r.provenance.get("date", ""),
             "load": r.provenance.get("load", ""),
             "seconds": r.seconds.get("wall", ""),
-            **{
-                metric: " ".join(f"{t}:{100 * accuracy:.2f}" for t, accuracy in zip(*curve(metric)))
-                for metric in ("pooled", "client_mean")
-            },
+            **{metric: _curve(r, metric) for metric in ("pooled", "client_mean")},
         }
         for r in results
-        for curve in [r.curve if isinstance(r.spec, RunSpec) else lambda metric: ((), ())]
     )
+
+
+def _curve(r: RunResult, metric: str) -> str:
+    """The accuracy over the rounds as text, empty for an attack."""
+    points = zip(*r.curve(metric)) if isinstance(r.spec, RunSpec) else ()
+    return " ".join(f"{t}:{100 * accuracy:.2f}" for t, accuracy in points)
 
 
 def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:

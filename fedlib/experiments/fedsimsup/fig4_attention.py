@@ -133,7 +133,7 @@ ITEM = Item(
              more_than_architecture("entropy")),
         ours("That the supervisor's maps cover more of the object is more than the architecture, too.",
              more_than_architecture("covered")),
-        ours("What it learns from others narrows the personalised model: the entropy is below that of LeNet-5 trained "
-             "by Local.", differs("entropy", ALONE, MODEL)),
+        ours("The personalised model's maps have less entropy than those of LeNet-5 with local-only training.",
+             differs("entropy", ALONE, MODEL)),
     ),
 )  # fmt: skip
