@@ -381,7 +381,8 @@ def test_missing_cuda_is_an_error(monkeypatch):
 def test_a_cuda_device_beyond_the_last_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert find_device("auto") == torch.device("cuda") and find_device("cuda:0") == torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert find_device("auto") == find_device("cuda") == find_device("cuda:0") == torch.device("cuda:0")
     with pytest.raises(BadValue, match="cuda:1"):
         find_device("cuda:1")
 

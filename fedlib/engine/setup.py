@@ -245,6 +245,8 @@ def find_device(name: str) -> torch.device:
         )
     if device.type != "cpu" and not devices.is_gpu(device):
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and device.index is None:  # what tensors call it, and what recordings are kept under
+        return torch.device("cuda", torch.cuda.current_device())
     return device
 
 

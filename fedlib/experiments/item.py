@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,6 +121,15 @@ def part(found: Found, kind: Hashable) -> Found:
     return own
 
 
+def kinds_of_arithmetic(results: Iterable[RunResult]) -> list[Counter]:
+    """How many runs have which arithmetic, task by task: data and partition, whatever its seed."""
+    tasks = defaultdict(Counter)
+    for r in results:
+        task = (r.spec.dataset, {**r.spec.division, "seed": 0}) if isinstance(r.spec, RunSpec) else ""
+        tasks[str(task)][of_run(r.provenance)] += 1
+    return list(tasks.values())
+
+
 def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
     """Settings by profile without these settings and profiles, which an item has no use for."""
     kept = {profile: own for profile, own in settings.items() if profile not in names}
@@ -217,11 +226,11 @@ class OpenItem:
             if isinstance(result, FedlibError) or (result.status != "finished" and not self.item.partial):
                 why = result if isinstance(result, FedlibError) else result.error
                 raise FedlibError(f"{self.item.name}: run {spec.label} failed: {why}")
-        kinds = Counter(of_run(results[spec.id].provenance) for spec in specs)
-        if len(kinds) > 1:
-            found = " and ".join(f"{count} with {kind}" for kind, count in kinds.most_common())
-            again = f"`fedlib sweep {self.item.name} --profile {self.profile} --renew` does the others again"
-            raise FedlibError(f"{self.item.name}: of its runs {found} arithmetic, which are not compared; {again}")
+        for kinds in kinds_of_arithmetic(results[spec.id] for spec in specs):
+            if len(kinds) > 1:
+                found = " and ".join(f"{count} with {kind}" for kind, count in kinds.most_common())
+                again = f"`fedlib sweep {self.item.name} --profile {self.profile} --renew` does the others again"
+                raise FedlibError(f"{self.item.name}: of its runs {found} arithmetic, which are not compared; {again}")
         self.diverged = [spec for spec in specs if results[spec.id].status != "finished"]
         return [results[s.id] for s in specs if self.item.diverging or results[s.id].status == "finished"]
 
