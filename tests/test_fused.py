@@ -21,11 +21,11 @@ from fedlib.data.batch import Batch, StoredImages
 from fedlib.engine.batches import DeviceData
 from fedlib.engine.simulate import simulate
 from fedlib.models import Model, build
-from fedlib.models.faster import MaxPool2x2
 from fedlib.models.fused import build as compiling
 from fedlib.models.fused import calls, network
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead
+from fedlib.models.pool import MaxPool2x2
 
 pytestmark = pytest.mark.skipif(compiling.library() is None, reason="NO C++ COMPILER: compiled steps were NOT tested")
 CPU = torch.device("cpu")

@@ -129,9 +129,6 @@ def test_a_rate_that_diverged_is_none_and_an_unfinished_grid_decides_nothing():
 
     tables = analysed("head_to_head/table1_rates", without)
     assert len(tables["_missing"]) == 1 and signs("head_to_head/table1_rates", tables) == "..."
-    settings = find("head_to_head/table1_rates").settings["quick"]
-    with pytest.raises(AssertionError):
-        table1_rates.write_down(settings, tables)
 
     def with_one_diverged(key, spec):
         diverged = RunResult(spec, "diverged", error="made up")
@@ -149,22 +146,6 @@ def test_a_cell_without_a_number_says_whether_the_method_applies():
     tables = table.analyse(s, {key: made_up(spec, dict.fromkeys(spec.eval_points, 0.5)) for key, spec in runs.items()})
     cells = tables["compare"].set_index("method")[f"{task.CS}: ours, digits"]
     assert cells[["fedbn", "fedrep"]].tolist() == ["does not apply", "not run"]
-
-
-def test_chosen_rates_are_written_down(tmp_path, monkeypatch):
-    before = dict(task.chosen_rates())
-    monkeypatch.setattr(task, "RATES", tmp_path / "rates.csv")
-    tables = analysed("head_to_head/table1_rates", made({}, {"pfedcs": 0.3}))
-    table1_rates.write_down(find("head_to_head/table1_rates").settings["quick"], tables)
-    task.chosen_rates.cache_clear()
-    try:
-        found = task.chosen_rates()
-        assert {row for (scale, _, row), rate in found.items() if rate == 0.3 and scale == "quick"} == {"pfedcs"}
-        assert {key: rate for key, rate in found.items() if key[0] != "quick"} == {
-            key: rate for key, rate in before.items() if key[0] != "quick"
-        }
-    finally:
-        task.chosen_rates.cache_clear()
 
 
 def test_bytes_are_those_that_travelled_and_the_accuracy_is_the_last_one_within_fedavgs():

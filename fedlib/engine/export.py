@@ -24,8 +24,8 @@ from fedlib.base.provenance import provenance
 from fedlib.engine.evaluate import evaluate, is_generic, personal_models
 from fedlib.engine.setup import Run, arithmetic
 from fedlib.engine.state import State
-from fedlib.models.faster import Conv2d, MaxPool2x2
 from fedlib.models.norm import BatchNorm2d
+from fedlib.models.pool import MaxPool2x2
 from fedlib.spec import RunSpec
 
 NUMBERS, ABOUT = "models.safetensors", "export.json"
@@ -156,9 +156,6 @@ def ordinary(model: models.Model, theta: dict, dtype: torch.dtype) -> nn.Module:
             network.set_submodule(name, nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum).to(dtype))
         elif isinstance(layer, MaxPool2x2):
             network.set_submodule(name, nn.MaxPool2d(2))
-        elif isinstance(layer, Conv2d):
-            own = layer.in_channels, layer.out_channels, layer.kernel_size, 1, layer.padding
-            network.set_submodule(name, nn.Conv2d(*own).to(dtype))
     network.load_state_dict(theta, strict=False)  # what is missing are counters and index tables
     return network
 

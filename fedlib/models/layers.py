@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fedlib.models.faster import MaxPool2x2
+from fedlib.models.pool import MaxPool2x2
 
 KINDS = {
     nn.Conv2d: "Conv2D",

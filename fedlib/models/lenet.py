@@ -8,9 +8,9 @@ from collections import OrderedDict
 from torch import nn
 
 from fedlib.base.errors import require
-from fedlib.models.faster import Conv2d, MaxPool2x2
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead, num_features
+from fedlib.models.pool import MaxPool2x2
 
 
 def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> ExtractorHead:
@@ -20,11 +20,11 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     both). No padding. With 3x32x32 inputs and 10 classes: 290,530 parameters for pools=1, 62,050 for pools=2.
     """
     require(pools in (1, 2), "pools", pools, "1 (the paper's table) or 2 (the authors' code)")
-    layers = [("conv1", Conv2d(shape[0], 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
+    layers = [("conv1", nn.Conv2d(shape[0], 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
         layers.append(("pool1", MaxPool2x2()))
     layers += [
-        ("conv2", Conv2d(6, 16, 5)),
+        ("conv2", nn.Conv2d(6, 16, 5)),
         ("bn2", BatchNorm2d(16)),
         ("relu2", nn.ReLU()),
         ("pool2", MaxPool2x2()),
@@ -79,10 +79,10 @@ def convolutions(channels: int, first: int, second: int, padding: int = 0) -> Or
     """The lower part of LeNet-5: two 5x5 convolutions to `first` and `second` channels,
     each with ReLU and 2x2 pooling."""
     return OrderedDict(
-        conv1=Conv2d(channels, first, 5, padding=padding),
+        conv1=nn.Conv2d(channels, first, 5, padding=padding),
         relu1=nn.ReLU(),
         pool1=MaxPool2x2(),
-        conv2=Conv2d(first, second, 5, padding=padding),
+        conv2=nn.Conv2d(first, second, 5, padding=padding),
         relu2=nn.ReLU(),
         pool2=MaxPool2x2(),
         flatten=nn.Flatten(),

@@ -1,6 +1,5 @@
 """Table 1: every method's learning rate, chosen from one grid by the validation parts."""
 
-import csv
 from dataclasses import replace
 from functools import wraps
 
@@ -59,16 +58,6 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     losses = pd.DataFrame(losses, columns=["task", "method", "points"])
     missing = pd.DataFrame({"run": [str(key) for key in TABLE.runs(s) if key not in found]})
     return {**tables, "chosen": chosen, "compare": beside_the_papers(chosen), "_losses": losses, "_missing": missing}
-
-
-def write_down(s: dict, tables) -> None:
-    """Put the best rates of a whole grid in place of those in use: after its runs, before those of the other items."""
-    assert not len(tables["_missing"])
-    best = {(s["scale"], line["task"], line["method"]): line["best"] for line in tables["chosen"].to_dict("records")}
-    with task.RATES.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["scale", "column", "row", "rate"])
-        table.writerows((*key, f"{rate:g}") for key, rate in {**task.chosen_rates(), **best}.items())
 
 
 def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:

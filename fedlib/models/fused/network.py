@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from fedlib.base import tree
 from fedlib.base.same_bits import square_root
 from fedlib.data.batch import StoredImages
-from fedlib.models.faster import Conv2d, MaxPool2x2
 from fedlib.models.fused import build
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead
+from fedlib.models.pool import MaxPool2x2
 
 LARGEST_KERNEL, MOST_BLOCKS, BLOCK = 7, 64, 16  # of network.cpp; the last: samples whose sums are kept apart
 MOST_SAMPLES = 4096  # in one batch; the memory of a step grows with it
@@ -124,7 +124,7 @@ class FusedNetwork:
             features = len(blocks)
             if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
                 flat = True
-            elif type(layer) is nn.Linear and flat or type(layer) in (nn.Conv2d, Conv2d) and not flat and _plain(layer):
+            elif type(layer) is nn.Linear and flat or type(layer) is nn.Conv2d and not flat and _plain(layer):
                 blocks.append(Layers(name, layer))
             elif not blocks or not blocks[-1].add(name, layer):
                 return None

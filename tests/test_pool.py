@@ -1,4 +1,4 @@
-"""The quick 2x2 max-pooling is PyTorch's, bit for bit; the convolution of stacked clients is up to rounding."""
+"""The quick 2x2 max-pooling is PyTorch's, bit for bit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedlib.base import devices
-from fedlib.models import faster
-from fedlib.models.faster import Conv2d, MaxPool2x2
+from fedlib.models import pool
+from fedlib.models.pool import MaxPool2x2
 
 
 @pytest.fixture(autouse=True)
 def at_any_size(monkeypatch):
-    monkeypatch.setattr(faster, "WORTH_IT", 0)
+    monkeypatch.setattr(pool, "WORTH_IT", 0)
 
 
 def both(x, function):
@@ -52,32 +51,3 @@ def test_not_a_number_stays_one():
     x = torch.ones(1, 1, 2, 4)
     x[0, 0, 1, 2] = float("nan")
     assert MaxPool2x2()(x).isnan().tolist() == [[[[False, True]]]]
-
-
-@pytest.mark.parametrize("padding", [0, 2])
-@pytest.mark.parametrize("order", [1, 2])
-def test_stacked_convolutions_are_pytorchs(padding, order, monkeypatch):
-    """Three clients, weights and images of their own: outputs, and gradients up to second order."""
-    monkeypatch.setattr(devices, "GPUS", {"cpu"})
-    torch.manual_seed(0)
-    layer = Conv2d(2, 4, 3, padding=padding).double()
-    thetas = [torch.randn(3, *value.shape, dtype=torch.float64) for value in (layer.weight, layer.bias)]
-    images = torch.randn(3, 5, 2, 6, 7, dtype=torch.float64)
-
-    def loss(weight, bias, x):
-        return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, x).sin().square().sum()
-
-    def slope(*given):
-        return sum(part.square().sum() for part in torch.func.grad(loss, (0, 1, 2))(*given))
-
-    wanted = torch.func.vmap(torch.func.grad(loss if order == 1 else slope, (0, 1, 2)))
-    seen = []
-    monkeypatch.setattr(
-        faster.functional, "fold", lambda *a, of=faster.functional.fold, **k: seen.append(1) or of(*a, **k)
-    )
-    theirs = wanted(*thetas, images)
-    assert not seen  # PyTorch's own, where it is not stacked
-    layer.stacked = True
-    for mine, its in zip(wanted(*thetas, images), theirs, strict=True):
-        torch.testing.assert_close(mine, its)
-    assert seen

@@ -1,13 +1,10 @@
-"""Layers that are quicker than PyTorch's own: 2x2 max-pooling on a CPU, where that takes a sixth of a training step of
-LeNet5, and convolutions of stacked clients on a GPU, where cuDNN computes one client after the other."""
+"""2x2 max-pooling that is quick on a CPU, where PyTorch's own kernel takes a sixth of a training step of LeNet5."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from fedlib.base.devices import is_gpu
 
 WORTH_IT = 40_000  # fewest numbers for which it pays, with its gradient (measured)
 
@@ -32,48 +29,6 @@ class MaxPool2x2(nn.Module):
         if even and fits and x.numel() >= WORTH_IT and not self.stacked:
             return _ColumnsThenRows.apply(x)
         return functional.max_pool2d(x, 2)
-
-
-class Conv2d(nn.Conv2d):
-    """nn.Conv2d of stride 1 and given padding; inside torch.func.vmap on a GPU as one matrix product for all clients.
-
-    The same up to rounding. Patches take kernel area times the memory of the images.
-    """
-
-    def __init__(self, channels: int, out: int, kernel: int, padding: int = 0):
-        super().__init__(channels, out, kernel, padding=padding)
-        self.stacked = False  # as above
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not (self.stacked and is_gpu(x.device)):
-            return super().forward(x)
-        patches = _Patches.apply(x, self.kernel_size, self.padding)
-        out = torch.addmm(self.bias[:, None], self.weight.flatten(1), patches)
-        sides = (n + 2 * p - k + 1 for n, p, k in zip(x.shape[2:], self.padding, self.kernel_size))
-        return out.view(len(out), len(x), *sides).transpose(0, 1)
-
-
-class _Patches(torch.autograd.Function):
-    """Images [B, c, h, w] to what a kernel sees at every place, [c * kernel area, B * places]: one copy of a view, and
-    PyTorch's own sum over places as its gradient (its batching rule is quick, that of the view's is a loop)."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, kernel: tuple[int, int], padding: tuple[int, int]) -> Tensor:
-        (height, width), (above, left) = kernel, padding
-        seen = functional.pad(x, (left, left, above, above)).unfold(2, height, 1).unfold(3, width, 1)
-        return seen.permute(1, 4, 5, 0, 2, 3).flatten(3).flatten(0, 2)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        x, ctx.kernel, ctx.padding = inputs
-        ctx.shape = x.shape
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple:
-        by_image = gradient.unflatten(1, (ctx.shape[0], -1)).transpose(0, 1)
-        return functional.fold(by_image, ctx.shape[2:], ctx.kernel, padding=ctx.padding), None, None
 
 
 class _ColumnsThenRows(torch.autograd.Function):
