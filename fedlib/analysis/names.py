@@ -16,6 +16,10 @@ OTHERS = {
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
     "emnist": "EMNIST",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
+POINTS = {
+    "glob": "global model (glob)", "recv": "before training (recv)", "agg": "before training (agg)",
+    "post": "after training (post)",
+}  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
 
@@ -37,9 +41,10 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 
 def proper(text):
-    """A text with the proper names of methods, networks and data sets; what is no text stays as it is."""
+    """A text with the proper names of methods, networks and data sets, or what the code of an evaluation point stands
+    for; what is no text stays as it is."""
     names, internal = _written()
-    return internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
+    return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
 
 
 def titled(column: str) -> str:

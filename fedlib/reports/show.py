@@ -62,12 +62,13 @@ def status(name: str) -> str:
         for claim in item["claims"]
         if claim["kind"] != "check"
     ]
-    table = pd.DataFrame(lines, columns=["verdict", "claim", "effect relative to the threshold", "95 % CI over"])
+    table = pd.DataFrame(lines, columns=["verdict", "claim", "effect beyond the threshold", "95 % CI over"])
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
-        "Positive values support the claim. Each row shows its weakest comparison, with an uncorrected CI. A claim is "
-        "not reproduced if a CI that is corrected for all its comparisons lies below 0. The guide [Reading a "
-        "claim](../guides/reading_a_claim.ipynb) explains the words."
+        "Effects are in the claim's unit, beyond what it asks for (its *threshold*, 0 where it names none): positive "
+        "values support it. Each row shows the weakest comparison, with an uncorrected CI. A claim is not reproduced "
+        "if a CI that is corrected for all its comparisons lies below 0, and untestable if so few runs would have "
+        "missed a true one more often than not ([Reading a claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
