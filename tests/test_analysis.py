@@ -135,7 +135,7 @@ def test_what_was_not_run_and_who_is_first():
     m = accuracies.means(
         {"tidy": accuracy_tables({("x", "a"): [[0.2]], ("x", "b"): [[0.6]], ("y", "a"): [[0.1]]})["tidy"]}
     )
-    assert accuracies.without(m, ["a", "b", "c", "c"], ["x", "y"]) == "without b (y), c"
+    assert accuracies.without(m, ["a", "b", "c", "c"], ["x", "y"]) == "missing runs: b (y), c"
     assert accuracies.without(m, ["a"], ["x", "y"]) == ""
     assert list(accuracies.best_first(m["x"])) == ["b", "a"] and list(accuracies.best_first(m["x"], ["a"])) == ["a"]
 
@@ -369,7 +369,7 @@ def test_effects_are_differences_from_the_run_without_the_choice():
 
 def test_choices_that_were_not_tried_are_named():
     found = effects("shared statistics", "another seed")
-    assert STUDY.missing(found) == "without shared statistics, another seed"
+    assert STUDY.missing(found) == "missing runs: shared statistics, another seed"
     text = STUDY.in_words(found)
     assert "Of 1 choices run so far (of 2)" in text and "that of seeds is not known yet" in text
     none = effects(BASE)  # nothing to compare with
@@ -391,7 +391,7 @@ def test_budgets_of_a_table_of_runs():
     assert own.min() < own.max() < math.inf
     assert accounting.largest(found).to_dict() == {"local": 0, "dp": approx(own.max()), "free": math.inf}
     two = pd.DataFrame({"row": ["a", "a", "b"], "epsilon": [1.0, 3.0, 9.0], "epsilon_max": [2.0, 4.0, math.inf]})
-    assert accounting.in_words(two, row="a") == "2.00 (max 4.00)" and accounting.in_words(two) == "∞"
+    assert accounting.in_words(two, row="a") == "mean 2.00, largest 4.00" and accounting.in_words(two) == "∞"
 
 
 def test_a_budget_grows_with_the_steps():

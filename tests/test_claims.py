@@ -127,16 +127,16 @@ def test_one_seed_gives_numbers_and_no_verdict(check):
 @pytest.mark.parametrize(
     ("check", "lacks"),
     [
-        (best("d"), "without d"),
-        (best("a", ("a", "e")), "without e"),
-        (below(["a"], ["d"]), "without d"),
-        (falls("a", "d"), "without d"),
-        (both(best("a"), place("d", 2)), "without d"),
-        (negated(best("d")), "without d"),
+        (best("d"), "missing runs: d"),
+        (best("a", ("a", "e")), "missing runs: e"),
+        (below(["a"], ["d"]), "missing runs: d"),
+        (falls("a", "d"), "missing runs: d"),
+        (both(best("a"), place("d", 2)), "missing runs: d"),
+        (negated(best("d")), "missing runs: d"),
         (best("a", point="agg"), "nothing was run"),
-        (above_each("a", "abd", ["one", "two"]), "without d"),
-        (above_each("a", "b", ["one"], point="agg"), "without b"),
-        (across_columns(lead_on_average(0), ("a", "d")), "without d"),
+        (above_each("a", "abd", ["one", "two"]), "missing runs: d"),
+        (above_each("a", "b", ["one"], point="agg"), "missing runs: b"),
+        (across_columns(lead_on_average(0), ("a", "d")), "missing runs: d"),
         (across_columns(lead_on_average(0), point="agg"), "nothing was run"),
         (across_columns(lead_on_average(0), two="tasks", point="agg"), "needs two tasks"),
         (like_the_paper(0.8), "fewer than three rows"),
@@ -151,10 +151,10 @@ def test_what_was_not_run_is_named(check, lacks):
 def test_a_row_that_one_column_lacks():
     partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
     v = best("a", ("b",))(partly)
-    assert v.status == NOT_TESTED and v.evidence == "without b (two)"
+    assert v.status == NOT_TESTED and v.evidence == "missing runs: b (two)"
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     v = best("c", ("b",))(partly)
-    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; without b (two)") and "two:" not in v.evidence
+    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (two)") and "two:" not in v.evidence
 
 
 @pytest.mark.parametrize("check", [best("a"), place("a", -1), best("a", among=("a", "d")), like_the_paper(0.8)])
@@ -186,7 +186,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     uneven = {"tidy": pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "accuracy"])}
     first = best("a")(uneven)
     assert first.holds and "a 90.0, +10.0" in first.evidence and first.over == "one seed"
-    assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("the best other, b")
+    assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("the best competitor, b")
     each = above_each("a", "abcd", ["one"], needs="b")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
     assert each.holds and each.evidence.startswith("one: a +10.0 ") and "against b" in each.evidence
@@ -199,7 +199,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
         below(["b"], ["a"]),
         below(["b"], ["a"], columns=["one"]),
     ):  # no seed in common
-        assert check(apart).status == NOT_TESTED and "without" in check(apart).evidence
+        assert check(apart).status == NOT_TESTED and "missing runs" in check(apart).evidence
     order = {"tidy": uneven["tidy"].rename(columns={"row": "method", "accuracy": "value"})}
     v = over_seeds("tidy", "value", "method", lambda m: ({"lead": m["a"] - m["b"]}, "a"), scale=100)(order)
     assert v.holds and v.margins["lead"].value == pytest.approx(10) and v.over == "one seed"
@@ -210,12 +210,12 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best other, b; two:" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best competitor, b; two:" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
-    assert v.evidence.endswith("may be the best: a, b") and v.closest.value == pytest.approx(2.0)
+    assert v.evidence.endswith("not significantly below the best: a, b") and v.closest.value == pytest.approx(2.0)
     assert (
-        'threshold 15, set by us; thresholds below 18.0 would give "reproduced", above 18.0 "not reproduced"'
+        "threshold 15, set by us; with these runs it holds for thresholds below 18.0, not for those above 18.0"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
 
@@ -223,7 +223,7 @@ def test_evidence_names_rival_interval_and_who_may_lead():
 def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
     """c is 40 below a and 35 below b."""
     assert (
-        'thresholds below 35.0 would give "reproduced", above 35.0 "not reproduced"'
+        "with these runs it holds for thresholds below 35.0, not for those above 35.0"
         in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
     )
 

@@ -67,7 +67,7 @@ def test_distances_by_hand(opened):
     assert found["ranks, all"] == found["ranks, personalised"] == "1.00 (1.00 to 1.00)"
     assert (found["runs"], found["diverged"]) == ("8 of 8", "0")
     assert (
-        found["not run"] == "cinic10, tiny_imagenet, emnist"
+        found["not run"] == "CINIC-10, Tiny-ImageNet, EMNIST"
         and found["smaller than in the paper"] == "data sets not run"
     )
 
@@ -119,7 +119,7 @@ def test_nothing_stored_and_other_data(opened):
     other = opened(dataset="digits", num_clients=20, min_size=10, join_ratio=0.5)
     put(other, lambda row, column, seed: 50)
     found = distances.line(other)
-    assert (found["runs"], found["ours"], found["distance"]) == ("8 of 8", "0 (digits, not cifar10)", "")
+    assert (found["runs"], found["ours"], found["distance"]) == ("8 of 8", "0 (digits, not CIFAR-10)", "")
 
 
 # columns that were not run --------------------------------------------------------------------------------------------

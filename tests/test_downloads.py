@@ -1287,7 +1287,7 @@ def test_data_command(offer, root, pets, tmp_path):
     assert shown.exit_code == 0, shown.output
     assert "3 images of (1, 28, 28)" in shown.stdout and "2 groups: w1 2, w2 1" in shown.stdout
     offer("mnist", mnist_files()[0])
-    assert "3 are of the official test part" in call("data", "mnist", "--root", tmp_path / "other", "--keep").stdout
+    assert "3 are in the official test set" in call("data", "mnist", "--root", tmp_path / "other", "--keep").stdout
     assert len(list((tmp_path / "other/_downloads/mnist").iterdir())) == 4
     assert "3 classes" in call("data", f"folder:{pets}@8").stdout
     for listed in (call("data", "--list").stdout, call("data").stdout):

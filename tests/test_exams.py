@@ -41,7 +41,12 @@ VERDICTS = {"reproduced": "supported", "not reproduced": "contradicted", "inconc
 GIVEN = {
     "midterm": (
         *("20, 40, 30, 60 and 50 training samples", "clients 1, 3 and 5 take part", "1.0 (client 1), 2.0 (client 3)"),
-        *("4.0 (client 5)", "60 % of the clients are drawn", "idle in three rounds in a row", "10 samples each"),
+        *(
+            "4.0 (client 5)",
+            "60 % of the clients are sampled",
+            "take no part in three rounds in a row",
+            "10 samples each",
+        ),
         *("are 0.4, 1.4, 0.2 for", "and 0.5, 0.9, 0.5 for", "(20/3)", r"A's loss is $\frac12w^2$", "$(w-6)^2$"),
         *("start at $w=2$", r"learning rate $\frac14$", "5,822 parameters here, of which the head has 1,210"),
         *("Ten clients, of which five take part",),

@@ -225,9 +225,11 @@ def test_at_home_every_method_must_lead_in_its_own_column():
 
 def test_sizes_up_to_which_a_method_pays():
     frame = pd.DataFrame({"column": ["20 images", "50 images", "100 images"], "low": [1.0, 0.5, -1.0]})
-    assert fig2_images._up_to(frame.assign(high=2.0)) == "50 images; inconclusive at 100 images"
-    assert fig2_images._up_to(frame.assign(high=[2.0, 2.0, -0.5])) == "50 images; below it at 100 images"
-    assert fig2_images._up_to(frame[:2].assign(high=2.0)) == "50 images, the most"
+    assert fig2_images._up_to(frame.assign(high=2.0)) == "up to 50 images; inconclusive at 100 images"
+    assert fig2_images._up_to(frame.assign(high=[2.0, 2.0, -0.5])) == "up to 50 images; below it at 100 images"
+    assert fig2_images._up_to(frame[2:].assign(high=2.0)) == "not at 100 images (inconclusive)"
+    assert fig2_images._up_to(frame[:1].assign(low=-np.inf, high=np.inf)) == "no CI (one seed)"
+    assert fig2_images._up_to(frame[:2].assign(high=2.0)) == "up to 50 images, the most"
 
 
 def test_the_worst_tenth_is_of_at_least_one_client_and_below_the_mean():
@@ -247,7 +249,10 @@ def test_newcomers_are_read_after_an_epoch_and_as_they_come():
         assert r.spec.unseen == r.spec.num_clients // 5 >= 1 and r.spec.join_epochs == 1
     tidy = item.tables["tidy"].set_index(["row", "column", "when"])["point"]
     assert tidy["pfedsim", task.SIM, "after an epoch"] == "post"
-    assert tidy["pfedsim", task.SIM, "as it comes"] == "agg" and tidy["local", task.SIM, "as it comes"] == "post"
+    assert (
+        tidy["pfedsim", task.SIM, "before local training"] == "agg"
+        and tidy["local", task.SIM, "before local training"] == "post"
+    )
 
 
 def test_every_sentence_of_the_answer_is_a_claim_with_its_verdict():

@@ -406,7 +406,7 @@ def test_where_runs_are_missing_the_rest_is_shown_and_nothing_is_decided_that_ne
     checked = {claim.text: claim.check(tables) for claim in item.item.claims}
     lacking = [v.evidence for v in checked.values() if v.status == NOT_TESTED]
     assert lacking and all(
-        any(word in why for word in ("without", "need", "fewer", "nothing", "not all", "not DomainNet"))
+        any(word in why for word in ("missing runs", "without", "need", "fewer", "nothing", "not all", "not DomainNet"))
         for why in lacking
     )
     assert "nan" not in (item.item.answer(tables) if item.item.answer else "")
@@ -493,7 +493,7 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
 
     claims, leading = find("pfedsim/table3_accuracy").claims, 0.85
     tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
-    assert claims[0].check(tables).evidence == "without fedbn (Dir(0.5))"
+    assert claims[0].check(tables).evidence == "missing runs: fedbn (Dir(0.5))"
     assert claims[1].check(tables).status != NOT_TESTED
     row = tables["compare"].set_index("method").loc["fedbn"]
     assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 (n=1)")
@@ -551,7 +551,7 @@ def test_verdicts_are_called_by_what_the_data_can_tell():
     found = dict(item.verdicts())
     first = found["Accuracy rises from rho = 0 to the range [0.3, 0.7]."]
     assert first.status == "one seed" and "(one seed)" in first.evidence
-    assert found["A larger model wants a smaller rho."].status == NOT_TESTED
+    assert found["A larger model needs a smaller rho."].status == NOT_TESTED
 
 
 # notebooks, README, pages ---------------------------------------------------------------------------------------------

@@ -180,8 +180,8 @@ def test_claims_of_the_notes():
     open_ones = accuracies(**costs, combine=(lambda s: s.hyper["combine"] == "prob", 0.3))
     assert signs(NOTES, analysed(NOTES, open_ones, seeds=2))[7] == "+"
     some = {key[0] for key in find(NOTES).runs(find(NOTES).settings["paper"])}  # the printed rate, a lower one, inputs
-    lower = {"0.05", "0.05, symmetric pixels"}
-    assert some == {"choice", "part", "rate", "0.1", "0.1, symmetric pixels", *lower}
+    lower = {"0.05", "0.05, pixels scaled to [-1, 1]"}
+    assert some == {"choice", "part", "rate", "0.1", "0.1, pixels scaled to [-1, 1]", *lower}
 
     def without_controls(key, spec):
         return None if spec.hyper.get("supervisors") == "supervisor_none" else accuracies(**costs)(key, spec)
@@ -231,9 +231,9 @@ def test_runs_that_diverge_are_counted():
     assert found.loc[("0.1", "fedavg"), columns].values.tolist() == [[2, 1, "17", "40.0"]] * 2
     assert set(found.loc[("0.1", "local"), "of all test images, %"]) == {"40.0 (40.0, 40.0)"}
     text = notes.ends_of_training(found.reset_index())
-    assert "At the rate 0.1, 6 of 20 runs diverge (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
-    assert "At the rate 0.05, 0 of 20 runs diverge; the others end with Local 40.0 (40.0, 40.0) %" in text
-    for how in ("0.05", "0.1, symmetric pixels"):
+    assert "At the learning rate 0.1, 6 of 20 runs diverge (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
+    assert "At the learning rate 0.05, 0 of 20 runs diverge; the others end with Local 40.0 (40.0, 40.0) %" in text
+    for how in ("0.05", "0.1, pixels scaled to [-1, 1]"):
         assert found.loc[(how, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
 
 

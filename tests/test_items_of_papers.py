@@ -25,8 +25,9 @@ from fedlib.experiments.pfedcs import notes as cs_notes
 from fedlib.experiments.pfedcs import task as cs_task
 from fedlib.experiments.pfedsim import fig4_workflow, table7_overhead, table8_domainnet, tables4_5_9
 from fedlib.experiments.pfedsim import notes as sim_notes
+from fedlib.experiments.pfedsim.table2_similarity_metrics import MEASURES
 from fedlib.experiments.pfedsim.task import METHODS, PAIRS
-from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise
+from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise, table4_dp_budget
 from fedlib.experiments.pfedsv import notes as sv_notes
 from fedlib.experiments.pfedsv import task as sv_task
 from fedlib.models.printed import beside_printed
@@ -80,7 +81,7 @@ def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
         return made_up(spec, {point: value + 0.01 * spec.seed for point, value in own.items()})
 
     tables = analysed(name, make, methods=(*points, "fedavg"), seeds=3, closest=3, search=False, mixing=())
-    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"]["original inputs, Dir(0.1)"]
+    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"]["the authors' inputs, Dir(0.1)"]
     assert leads["fedper"].tolist() == approx([10, -2]) and leads["local"].tolist() == approx([1, 1])
     assert leads["fedavg"].tolist() == approx([60])
     figure = find(name).figure(tables)
@@ -161,9 +162,9 @@ def test_measures_of_similarity_follow_the_data_or_do_not():
     right, wrong = (analysed(name, similarities(follows)) for follows in (True, False))
     assert signs(name, right) == "++++++" and signs(name, wrong) == "------"
     rows = right["compare"].set_index("measure")
-    assert rows.loc["CS", ["i-j paper", "i-j ours"]].tolist() == ["0.53", "0.502 (0.002)"]
-    assert rows.loc["CS", "our order"] == "i-i' > i-j > j-k > i-k"
-    assert rows.loc["LDB", "our order"] == "i-k > j-k > i-j > i-i'"
+    assert rows.loc[MEASURES["cs"], ["i-j paper", "i-j ours"]].tolist() == ["0.53", "0.502 (0.002)"]
+    assert rows.loc[MEASURES["cs"], "our order"] == "i-i' > i-j > j-k > i-k"
+    assert rows.loc[MEASURES["ldb"], "our order"] == "i-k > j-k > i-j > i-i'"
     one_way = right["tidy"].assign(value_other_way=lambda t: t["value"].where(t["measure"] != "ldb", -t["value"]))
     assert signs(name, {**right, "tidy": one_way}) == "++++-+"  # LDB judged on the other client's data
 
@@ -234,7 +235,7 @@ def test_what_personalisation_costs():
     right = analysed(name, make(printed, {"fedavg": 1, "fedfomo": 4.75, "fedgen": 1.1, "pfedsim": 1}))
     assert signs(name, right) == "++++"
     assert right["tidy"].query("method == 'fedavg'")["seconds"].tolist() == approx([1, 2 * 1.001, 3 * 1.002])
-    assert " ".join(right["compare"]["down, ours (models)"]) == "1.00 4.75 1.10 1.00"
+    assert " ".join(right["compare"]["download, ours (models)"]) == "1.00 4.75 1.10 1.00"
     slow = {"fedavg": 1, "fedfomo": 0.9, "fedgen": 0.8, "pfedsim": 1.2}
     assert signs(name, analysed(name, make(slow, dict.fromkeys(printed, 1.5)))) == "----"
     assert signs(name, analysed(name, make({**printed, "pfedsim": 0.9}, dict.fromkeys(printed, 1)))) == "-++-"
@@ -462,7 +463,7 @@ def test_claims_of_pfedsims_notes():
     assert places["place"].tolist() == [1, 2] and places["lead"].tolist() == approx([5, -5])
     assert places["best other"].iloc[1] == "fedbn"
     text = find(NOTES).answer(good)
-    assert "At Dir(0.1) pFedSim has rank 1 with 90.0 %" in text and "Eq. 3 as reported (-20.00" in text
+    assert "At Dir(0.1) pFedSim has rank 1 with 90.0 %" in text and "Eq. 3 as stated (-20.00" in text
     assert "changes accuracy by +10.00" in text and "another seed or partition changes it by 1.00" in text
 
 
@@ -482,7 +483,7 @@ def test_cells_far_from_the_paper_are_on_the_papers_data_only():
     on_cifar, on_digits = notes(low, dataset="cifar10"), notes(low)
     assert on_cifar["cells"][["method", "nearest"]].to_numpy().tolist() == [["fedbn", "post"]] * 2
     assert on_cifar["cells"]["difference"].tolist() == approx([-11, -11])
-    head = on_cifar["fit"].set_index(["rule", "column"]).loc[("headline: pooled, last round", "Dir(0.1)")]
+    head = on_cifar["fit"].set_index(["rule", "column"]).loc[("primary: all test images, last round", "Dir(0.1)")]
     assert head[["cells", "within 3", "mean difference"]].tolist() == approx([12, 11, -(11 + 22) / 12])
     assert "22 of Table 3's cells on cifar10 (24 were run) are within 3 points" in find(NOTES).answer(on_cifar)
     assert on_digits["cells"].empty and on_digits["fit"].empty and len(on_digits["cells"].columns)
@@ -530,7 +531,7 @@ def test_our_partition_beside_other_draws():
     for z, status in (([0.1, -1.9], "reproduced"), ([0.1, -2.1], "not reproduced")):
         assert item.claims[5].check({"draws": found.assign(z=z)}).status == status
     text = item.answer({**notes(strong), "draws": found.assign(z=[2.5, 0.0])})
-    assert "The partition of seed 0 at Dir(0.1) is an easy one" in text and "seed 0 at Dir(0.5)" not in text
+    assert "seed 0 at Dir(0.1) has unusually concentrated labels" in text and "seed 0 at Dir(0.5)" not in text
 
 
 # pFedSV's figures -----------------------------------------------------------------------------------------------------
@@ -552,7 +553,7 @@ def test_irrelevant_collaborators_hurt_or_help():
 
     def make(**ends):
         def result(key, spec):
-            end, rounds = ends[{"all five": "five", "A, B, C": "three", "A alone": "alone"}[key[0]]]
+            end, rounds = ends[{"all five": "five", "A, B, C": "three", "Local": "alone"}[key[0]]]
             curve = np.minimum(np.arange(1, 16) / rounds, 1) * (end + spec.seed / 1000)
             others = np.zeros((15, spec.num_clients - 1))
             return bare(spec, client_accuracy=np.c_[curve, others], counts=np.full((spec.num_clients, 1), 10))
@@ -564,8 +565,8 @@ def test_irrelevant_collaborators_hurt_or_help():
     assert signs(name, right) == "+++"
     assert signs(name, analysed(name, make(five=(0.95, 2), three=(0.9, 10), alone=(0.95, 2)))) == "---"
     ends = right["ends"].query("seed == 0").set_index("scenario")
-    assert ends["end"].to_dict() == approx({"all five": 0.8, "A, B, C": 0.9, "A alone": 0.7})
-    assert ends["fast"].to_dict() == {"all five": 10, "A, B, C": 2, "A alone": 5}
+    assert ends["end"].to_dict() == approx({"all five": 0.8, "A, B, C": 0.9, "Local": 0.7})
+    assert ends["fast"].to_dict() == {"all five": 10, "A, B, C": 2, "Local": 5}
     assert ends["share"].tolist() == approx([0.2, 1 / 3, 1])
 
 
@@ -634,7 +635,8 @@ def test_relevance_is_found_or_not():
     assert signs(name, analysed(name, make(True, estimate_fails=True)))[6] == "-"
     assert len(right["labels"]) == 3 * 20 and "AUC of 1.00 by pFedSV" in find(name).answer(right)
     row = right["compare"].set_index("learned by").loc["pFedSV"]
-    assert row["wrong signs, of 90 pairs"].startswith("0") and row["all relevant ones once downloaded by round"] == "1"
+    assert row["wrong signs, of 90 pairs"].startswith("0")
+    assert row["round by which all relevant clients were downloaded once"] == "1"
 
 
 def traffic_of(found: float):
@@ -779,7 +781,7 @@ def test_budgets_of_the_printed_table():
     """The printed accuracies with our accounting, and with budgets as printed; none yields both methods' as stated."""
     name = "pfedsv/table4_dp_budget"
     printed = find(name).table.printed(find(name).settings["paper"]).set_index("row")["value"] / 100
-    own = {"pfedsv, client, ε of σ = 1": 0.8, "pfedsv, client, ε of σ = 2": 0.7, "local": 0.75}
+    own = dict(zip(table4_dp_budget.ON_UPDATES, (0.8, 0.7))) | {"local": 0.75}
     counts = np.full((10, 10), 18)  # half of them for tests, of the rest a fifth for validation: 72 to train on
 
     def with_accuracies(values):
@@ -795,7 +797,7 @@ def test_budgets_of_the_printed_table():
     as_printed = {"fedavg, σ = 1": 11.28, "fedavg, σ = 2": 3.64, "pfedsv, σ = 1": 8.42, "pfedsv, σ = 2": 1.82}
     spent = tables["budgets"]
     cheaper = spent.assign(epsilon_max=spent["row"].map(as_printed).fillna(inf))
-    fits = tables["readings"].assign(off=0.5, reading=f"batches, {accounting.STATED}, rdp")
+    fits = tables["readings"].assign(**{accounting.OFF: 0.5}, accounting=f"batches, {accounting.STATED}, rdp")
     assert signs(name, {**tables, "budgets": cheaper, "readings": fits}) == "+++++.+"  # our rows have no such ε
     assert signs(name, {**tables, "readings": fits.query("method == 'fedavg'")})[4] == "-"
     dearer = spent.assign(epsilon_max=spent["row"].map({**as_printed, "fedavg, σ = 2": 12.0}).fillna(inf))
@@ -808,17 +810,17 @@ def test_noise_on_updates_guarantees_as_much_as_noise_in_every_step(profile):
     runs = OpenItem(find("pfedsv/table4_dp_budget"), profile).runs
     T, (B, N) = runs["fedavg, σ = 1", "few", 0].rounds, {"quick": (16, 72), "paper": (32, 3840)}[profile]
     for sigma in (1, 2):
-        level = runs[f"pfedsv, client, ε of σ = {sigma}", "few", 0].noise_sigma
+        level = runs[f"pfedsv, noise on updates, with the ε of σ = {sigma}", "few", 0].noise_sigma
         steps = T * runs["fedavg, σ = 1", "few", 0].local_epochs * -(-N // B)
         assert epsilon(level, 1, T, bound="exact") == approx(epsilon(sigma, B / N, steps), rel=5e-3)
 
 
 def test_accountings_that_yield_the_printed_budgets():
     best = accounting.best_accountings()
-    assert len(best) == 8 and (best["off"] >= 0).all()
-    line = best.query("method == 'fedavg' and dataset == 'cifar10' and printed_1 == 11.28").iloc[0]
+    assert len(best) == 8 and (best[accounting.OFF] >= 0).all()
+    line = best.query("method == 'fedavg' and dataset == 'cifar10' and `reported ε (σ = 1)` == 11.28").iloc[0]
     off = max(abs(line["epsilon_1"] - 11.28) / 0.32, abs(line["epsilon_2"] - 3.64) / 0.13)
-    assert line["off"] == approx(off)
+    assert line[accounting.OFF] == approx(off)
     texts = [accounting.printed_epsilons(*cell) for cell in (("pfedsv", 2.0, "cifar100"), ("fedavg", 2.0, "mnist"))]
     assert texts == ["1.8 (0.16)", ""]
     r = bare(
@@ -855,7 +857,7 @@ def test_attacks_succeed_or_are_stopped():
     assert signs(name, guess)[1:3] == "--"  # none is recovered, but nearer than the mean image; a tenth is too little
     row = right["compare"].set_index(["attack", "defence"]).loc[("cosine", "none")]
     assert row["ours: share recovered"] == "1.00 (n=18)" and row["PSNR, dB"].startswith("24.000")
-    assert "with the defence none: DLG 1.00, iDLG 1.00, cosine 1.00" in find(name).answer(right)
+    assert "without defence: DLG 1.00, iDLG 1.00, cosine 1.00" in find(name).answer(right)
 
 
 # pFedSV's notes -------------------------------------------------------------------------------------------------------
@@ -920,7 +922,9 @@ def test_searches_are_counted_and_finding_is_auc_or_rank_correlation():
 
 def test_a_choice_that_is_missing_is_named_and_nothing_is_decided():
     some = analysed(SV, lambda key, spec: None if spec.hyper["sv"] == "exact" else good(key, spec))
-    assert signs(SV, some) == "....." and find(SV).claims[0].check(some).evidence == "without exact Shapley values"
+    assert (
+        signs(SV, some) == "....." and find(SV).claims[0].check(some).evidence == "missing runs: exact Shapley values"
+    )
     assert "13 choices run so far (of 14)" in find(SV).answer(some)
     only_changed = analysed(SV, lambda key, spec: good(key, spec) if spec.hyper["sv"] == "exact" else None)
     find(SV).figure(only_changed)
@@ -1019,16 +1023,10 @@ def test_twins_are_found_by_clusterings_or_not():
     tables = with_counts(good)
     assert signs(name, tables)[3] == "+" and signs(name, with_counts(bad))[3] == "-"
     gmm = tables["search"].query("row == 'gmm'").iloc[0]
-    assert gmm[["candidates", "same classes among the candidates", "of the same classes, candidates"]].tolist() == [
-        3,
-        1,
-        1,
-    ]
-    assert gmm[["collaborators", "of the same classes, collaborators"]].tolist() == [1.5, 0.5]
+    assert gmm[["candidates", "precision of candidates", "recall of candidates"]].tolist() == [3, 1, 1]
+    assert gmm[["collaborators", "recall of collaborators"]].tolist() == [1.5, 0.5]
     fixed = tables["search"].query("row == 'fixed_threshold'").iloc[0]
-    assert (
-        fixed["same classes among the candidates"] == approx(3 / 19) and fixed["of the same classes, candidates"] == 1
-    )
+    assert fixed["precision of candidates"] == approx(3 / 19) and fixed["recall of candidates"] == 1
 
 
 def test_accuracy_by_the_number_of_clients():

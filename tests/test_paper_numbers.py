@@ -30,7 +30,7 @@ PRINTED = [
     ("pfedsim/table3_accuracy", "emnist", (), "+++++-.+"),
     ("pfedsim/table3_accuracy", "tiny_imagenet", (), "+++++-.+"),
     ("pfedsim/table3_own_clients", "cifar10", (), "+....*...-.."),  # printed cells stand in the reference reading only
-    ("pfedsim/table3_draws", "cifar10", ("Dir(0.1), with the cap",), "+**"),
+    ("pfedsim/table3_draws", "cifar10", ("Dir(0.1), with size cap",), "+**"),
     ("pfedsim/table6_rho", "cifar10", (), "++++-+*+."),
     ("pfedsim/table6_rho", "cinic10", (), "-+++--*+."),  # one cell at rho = 0 repeats another
     ("pfedsim/table6_rho", "emnist", (), "++++-+*+."),

@@ -53,7 +53,7 @@ def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -
         gone = [column for column in columns if (column, row) not in found.columns]
         if gone:
             texts.append(row if len(gone) == len(columns) else f"{row} ({', '.join(gone)})")
-    return f"without {', '.join(texts)}" if texts else ""
+    return f"missing runs: {', '.join(texts)}" if texts else ""
 
 
 def best_first(m: pd.DataFrame, among: Sequence[str] = ()) -> pd.DataFrame:
@@ -121,7 +121,7 @@ def compared(
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
             if column in printed:
                 std = f" ({paper.std:.2f})" if paper and paper.std == paper.std else ""
-                line[f"{column}: paper, {data[0]}"] = f"{paper.mean:.2f}{std}" if paper else ""
+                line[f"{column}: paper{data[0] and ', '}{data[0]}"] = f"{paper.mean:.2f}{std}" if paper else ""
             line[f"{column}: ours, {data[1]}"] = in_cell(ours) or why_none(row, column)
             if column in printed and data[1] in (data[0], "the same"):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""

@@ -15,8 +15,8 @@ from fedlib.measures.attention import NETWORKS, captum_attr
 HALF = 0.5  # of a map's mass
 NUMBERS = {  # columns of `map_rows`: what they are called, and the form in which they are printed
     "entropy": ("entropy, % of uniform", ".1f"),
-    "area": ("area of half the map, %", ".1f"),
-    "blobs": ("pieces of that area", ".2f"),
+    "area": ("smallest area with half of the attention, %", ".1f"),
+    "blobs": ("connected pieces of that area", ".2f"),
     "on_object": ("map on the object, %", ".1f"),
     "covered": ("object in that area, %", ".1f"),
 }
@@ -144,7 +144,7 @@ def shown(r: RunResult, number: int, classes: Sequence[str]) -> pd.DataFrame:
             continue
         large = {name: placed(one[None], int(a["attention_stride"][0]), image.shape[1:]) for name, one in maps.items()}
         label, predicted = (classes[a[f"attention_{name}"][k]] for name in ("label", "predicted"))
-        title = label if label == predicted else f"{label}, taken for {predicted}"
+        title = label if label == predicted else f"{label}, predicted {predicted}"
         rows = {"image": image} | {name: (255 * m / m.max()).round().astype(np.uint8) for name, m in large.items()}
         for row, pixels in rows.items():
             text = " ".join(line.tobytes().hex() for line in pixels.reshape(-1, pixels.shape[-1]))

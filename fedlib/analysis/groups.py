@@ -94,8 +94,8 @@ def searched(r: RunResult) -> dict[str, float]:
         right = (chosen & twins).sum(-1)[:, have]
         number = chosen.sum(-1)[:, have]
         found[name] = float(number.mean()) if right.size else 0.0
-        found[f"same classes among the {name}"] = float((right / np.maximum(number, 1)).mean()) if right.size else 0.0
-        found[f"of the same classes, {name}"] = float((right / twins.sum(1)[have]).mean()) if right.size else 0.0
+        found[f"precision of {name}"] = float((right / np.maximum(number, 1)).mean()) if right.size else 0.0
+        found[f"recall of {name}"] = float((right / twins.sum(1)[have]).mean()) if right.size else 0.0
     return found
 
 

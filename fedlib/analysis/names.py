@@ -14,12 +14,19 @@ OTHERS = {
     "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
     "mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet", "cifar100": "CIFAR-100",
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
-    "emnist": "EMNIST",
+    "emnist": "EMNIST", "fmnist": "Fashion-MNIST", "mnist": "MNIST", "pacs": "PACS", "domainnet": "DomainNet",
+    "digits_looks": "digits in six styles", "art_painting": "art painting",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
-    "glob": "global model (glob)", "recv": "before training (recv)", "agg": "before training (agg)",
-    "post": "after training (post)",
+    "glob": "global model (glob)", "recv": "before local training (recv)", "agg": "before local training (agg)",
+    "post": "after local training (post)",
 }  # fmt: skip
+HEADS = {
+    "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant", "rule": "metric",
+    "place": "rank", "best other": "best competitor", "cells": "reported cells", "within 3": "within 3 points",
+    "read off": "by other metrics", "nearest": "closest", "reached": "first round at the reported level",
+    "point": "evaluation point", "own point": "usual evaluation point",
+}  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
 
@@ -41,16 +48,16 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 
 def proper(text):
-    """A text with the proper names of methods, networks and data sets, or what the code of an evaluation point stands
-    for; what is no text stays as it is."""
+    """A text with the proper names of methods, networks and data sets, or what the code of a point stands for; what is
+    no text stays as it is."""
     names, internal = _written()
     return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
 
 
 def titled(column: str) -> str:
-    """A column of a table as the title of a panel: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few
-    clients" for "few"."""
-    return re.sub(r"(\b(?:few|many)|, \d+)$", r"\1 clients", proper(column))
+    """A column of a table as a title: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few clients" for
+    "few"."""
+    return HEADS.get(column) or re.sub(r"(\b(?:few|many)|, \d+)(?=$|:| \(in)", r"\1 clients", proper(column))
 
 
 def counted(number: int, of: str) -> str:

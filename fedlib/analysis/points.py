@@ -16,7 +16,8 @@ from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.engine.result import RunResult
 from fedlib.spec import RECOMPUTED
 
-RECEIVED, TRAINED, TUNED1, TUNED5 = "before local training", "after local training", "fine-tuned 1", "fine-tuned 5"
+RECEIVED, TRAINED = "before local training", "after local training"
+TUNED1, TUNED5 = "fine-tuned for 1 epoch", "fine-tuned for 5 epochs"
 POINTS = (RECEIVED, TRAINED, TUNED1, TUNED5)
 ANEW = "before local training, statistics recomputed"
 EPOCHS = {TUNED1: "ft(1)", TUNED5: "ft(5)"}

@@ -83,7 +83,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 
 
 RULES: dict[str, Read] = {
-    "headline: pooled, last round": at("pooled"),
+    "primary: all test images, last round": at("pooled"),
     "mean over clients": at("client_mean"),
     "balanced accuracy": balanced,
     "best round": of_curve(max),

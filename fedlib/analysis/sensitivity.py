@@ -17,7 +17,7 @@ from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
-BASE, CHANCE = "default setting", "spread"  # name of what nothing was changed in; code of what only chance changes
+BASE, CHANCE = "default setting", "seed"  # name of what nothing was changed in; code of what only chance changes
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Sensitivity:
         """Which choices were not tried; an empty text if all were."""
         tried = set(only(tables["tidy"], method=self.method)["choice"])
         names = [choice.name for choice in self.choices if choice.name not in tried]
-        return f"without {', '.join(names)}" if names else ""
+        return f"missing runs: {', '.join(names)}" if names else ""
 
     def compared(self, tables: Mapping[str, pd.DataFrame], dataset: str, paper: dict[str, float]) -> pd.DataFrame:
         """One row a task and choice: what it does to the method, and to the references; paper:
@@ -231,5 +231,7 @@ def ends_of_training(found: pd.DataFrame) -> str:
         ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
         which = f" ({', '.join(lost)})" if lost else ""
         gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverge{which}"
-        said.append(f"At the rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct.")
+        said.append(
+            f"At the learning rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct."
+        )
     return " ".join(said)

@@ -7,8 +7,7 @@ drifts is slow for all of them. A ratio is the median over the repeats of the ra
 variants train the same clients. Nothing is evaluated, but in the rows that say so: there a round ends with a new model
 of the server and the test of every client.
 
-On a GPU the plain loop trains one client after the other on the card; fedlib stacks all clients of one run, and those
-of five seeds.
+On a GPU the plain loop trains one client after the other, fedlib stacks all clients of one run, or of five seeds.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from fedlib.analysis.names import counted
 from fedlib.base.draws import participants, rng
 from fedlib.base.errors import require
 from fedlib.base.files import home, write_atomically
@@ -322,10 +322,10 @@ def bench(rounds: int = 1, repeats: int = 5, device: str = "auto", quick: bool =
         f"{count:,} random images of CIFAR-10's shape, {spec.num_clients} clients, Dir({spec.partition['alpha']:g}), "
         f"join ratio {spec.join_ratio:g}, {spec.local_epochs} local epochs of batches of {spec.batch_size}, SGD with "
         f"lr {spec.lr:g}, LeNet5-BN with "
-        "two pools, FedAvg if not said otherwise; rows that say evaluated: with the test of all clients, pFedSim's at "
-        "two points, and with own statistics of batch norm computed first for every client that has never trained.\n"
+        "two pools, FedAvg unless a row names another method. Rows that say evaluated also test all clients, pFedSim "
+        "at two points; batch-norm statistics of clients that never trained are computed first.\n"
         f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
-        f"turns of {rounds} round(s) each, after a warm-up round; set-up and start of workers are left out."
+        f"repetitions of {counted(rounds, 'round')} each, after a warm-up round, without set-up and start of workers."
     )
     save(table, "bench", quick, {"work": words, "spec": spec.to_dict(), "cores": cores, **origin}, tidy)
     return words, table

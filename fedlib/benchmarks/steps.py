@@ -103,8 +103,8 @@ def bench_steps(repeats: int = 5, quick: bool = False) -> tuple[str, pd.DataFram
         })  # fmt: skip
     table, origin = pd.DataFrame(rows), provenance(torch.device("cpu"), "bench")
     words = (
-        "One training step on one core: a plain PyTorch loop, fedlib by PyTorch, fedlib compiled (processor time).\n"
-        f"{origin['device']}, torch {origin['versions']['torch']}. Medians of {repeats} turns."
+        "One training step on one core: a plain PyTorch loop, fedlib with PyTorch steps, compiled (processor time).\n"
+        f"{origin['device']}, torch {origin['versions']['torch']}. Medians of {repeats} repetitions."
     )
     save(table, "steps", quick, {"work": words, **origin})
     return words, table

@@ -56,7 +56,7 @@ def inputs_stay(method: str, hyper: dict) -> None:
 
 
 def travel_is_counted(method: str, hyper: dict) -> None:
-    """Messages are tensors; the numbers that are counted are at most all of them, and at least some."""
+    """Messages are tensors; the method counts some or all of their values as traffic."""
     run = shorter(set_up(tiny(method, hyper=hyper, join_ratio=1.0), "serial"))
     state, counted, held = first_state(run), Counter(), Counter()
     for t in range(1, run.spec.rounds + 1):
@@ -129,12 +129,12 @@ def seed_decides(method: str, hyper: dict) -> None:
 
 
 def stack_agrees(method: str, hyper: dict) -> None:
-    """Stacked clients (vmap), with 1 to 130 samples, give the numbers of the serial backend."""
+    """Stacked clients (vmap), with 1 to 130 samples, give the results of the serial backend."""
     backend_agrees(wide(method, hyper=hyper, **MANY), "vmap")
 
 
 def processes_agree(method: str, hyper: dict) -> None:
-    """Clients in worker processes give the numbers of the serial backend, bit for bit."""
+    """Clients in worker processes give the results of the serial backend, bit for bit."""
     backend_agrees(wide(method, hyper=hyper, **MANY), "process", 0.0)
 
 
@@ -150,7 +150,7 @@ def backend_agrees(spec: RunSpec, backend: str, tolerance: float = ROUNDING) -> 
 
 
 def seeds_stack(method: str, hyper: dict) -> None:
-    """Stacked runs with several seeds give the numbers of single runs."""
+    """Stacked runs with several seeds give the results of single runs."""
     specs = [wide(method, hyper=hyper, seed=k, partition_seed=k, eval_points=(), **MANY) for k in range(2)]
     together = simulate_together(specs, backend="vmap")
     for spec, result in zip(specs, together):

@@ -247,7 +247,7 @@ def over_seeds(
             means = own.groupby([by, "seed"], sort=False)[value].mean().reset_index()
             m = best_first(scale * draws(means, value, [by]))
             if lacks := [group for group in needs if group not in m]:
-                return not_tested(f"without {', '.join(lacks)}")
+                return not_tested(f"missing runs: {', '.join(lacks)}")
             found, text = judge(m)
             margins |= {f"{name}: {what}" if each else what: margin for what, margin in found.items()}
             texts.append(f"{name}: {text}" if each else text)

@@ -37,7 +37,7 @@ def less_accurate(method: str, *names: str) -> Check:
     def check(tables: Tables) -> Verdict:
         own = {choice: e for (_, one, choice), e in tables["_effects"].items() if one == method}
         if lacks := [name for name in names if name not in own]:
-            return not_tested(f"without {', '.join(lacks)}")
+            return not_tested(f"missing runs: {', '.join(lacks)}")
         shown = ", ".join(f"{name} {apart(own[name], '.2f')}" for name in names)
         return decided({name: -own[name] for name in names}, f"points: {shown}", over(tables, method))
 
@@ -50,7 +50,7 @@ def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
     def check(tables: Tables) -> Verdict:
         m = tables.get(table, pd.DataFrame())
         if lacks := [name for name in (arm, *others) if name not in m]:
-            return not_tested(f"without {', '.join(lacks)}")
+            return not_tested(f"missing runs: {', '.join(lacks)}")
         leads = {name: m[arm] - m[name] for name in others}
         shown = "; ".join(f"{name} {m[name].iloc[0]:.1f}, {apart(lead, '.2f')}" for name, lead in leads.items())
         seeds = in_seeds(tables["parts"]["seeds"])

@@ -29,7 +29,7 @@ def may_lead(m: pd.DataFrame) -> str:
     """Which rows may be the best, as the end of a sentence; nothing where there is no interval, or only the first."""
     if not all(Interval.of(m[a] - m[b]).known for a, b in pairwise(m.columns)) or len(names := leading(m)) < 2:
         return ""
-    return f"; may be the best: {', '.join(map(str, names))}"
+    return f"; not significantly below the best: {', '.join(map(str, names))}"
 
 
 def places(m: pd.DataFrame, row) -> str:
@@ -57,7 +57,7 @@ def first(row, form: str = ".1f") -> Judge:
     def judge(m):
         margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
         rival = next(iter(margins))  # best first
-        lead = f"{apart(margins[rival], form)} against the best other, {rival}"
+        lead = f"{apart(margins[rival], form)} against the best competitor, {rival}"
         return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{may_lead(m)}"
 
     return judge
@@ -72,8 +72,8 @@ def at_place(row, number: int) -> Judge:
         margins = {other: m[other] - m[row] if other in above else m[row] - m[other] for other in others}
         shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3))
         known = Interval.of(next(iter(margins.values()))).known
-        found = f"{row} is number {m.columns.get_loc(row) + 1} of {len(m.columns)}"
-        return margins, f"{found}{f' [{places(m, row)}]' if known else ''}; {shown}"
+        found = f"{row} has rank {m.columns.get_loc(row) + 1} of {len(m.columns)}"
+        return margins, f"{found}{f' (possible: {places(m, row)})' if known else ''}; {shown}"
 
     return judge
 
@@ -86,9 +86,9 @@ def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") ->
         margins = {f"{high} over {low}": m[high] - m[low] - by for high, low in product(upper, lower)}
         low, high = m.iloc[0][list(lower)], m.iloc[0][list(upper)]
         gap = apart(m[high.idxmin()] - m[low.idxmax()], form)
-        text = f"{low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
-        text += f", {high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
-        return margins, f"{text}, {gap}{threshold(margins, by, form) if by else ''}"
+        text = f"{high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
+        text += f" against {low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
+        return margins, f"{text}: {gap}{threshold(margins, by, form) if by else ''}"
 
     return judge
 
@@ -99,7 +99,7 @@ def close(rows: Sequence, most: float, form: str = ".1f") -> Judge:
     def judge(m):
         margins = {f"{a} over {b}": most - (m[a] - m[b]) for a, b in permutations(rows, 2)}
         high, *_, low = m.iloc[0][list(rows)].sort_values(ascending=False).index
-        return margins, f"{high} {m[high].iloc[0]:{form}} is {apart(m[high] - m[low], form)} over {low}"
+        return margins, f"{high} ({m[high].iloc[0]:{form}}) minus {low}: {apart(m[high] - m[low], form)}"
 
     return judge
 
@@ -131,7 +131,7 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    text = f'thresholds below {low:{form}} would give "reproduced", above {high:{form}} "not reproduced"'
+    text = f"with these runs it holds for thresholds below {low:{form}}, not for those above {high:{form}}"
     return f" (threshold {by:g}, set by us; {text})"
 
 

@@ -160,7 +160,9 @@ class Claim:
         known = v.margins and all(margin.known for margin in v.margins.values())
         over = (v.over or over) if known else ""
         about = [f"95 % CI over {over}"] if over else []
-        about += [] if v.power is None else [f"power {100 * v.power:.0f} %, false refutations {100 * v.chance:.0f} %"]
+        about += (
+            [] if v.power is None else [f"power {100 * v.power:.0f} %, false-refutation rate {100 * v.chance:.0f} %"]
+        )
         evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence)
         words = in_words(v.status, self.kind, *(("", "") if v.anywhere else (elsewhere, scale)))
         return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=words, evidence=evidence, over=over)
@@ -171,7 +173,7 @@ ours, implementation = partial(Claim, kind="own"), partial(Claim, kind="check")
 
 # how a verdict is called ----------------------------------------------------------------------------------------------
 
-PREFIXES = {"paper": "", "own": "(Ours) ", "check": "(Check) "}
+PREFIXES = {"paper": "", "own": "(Additional) ", "check": "(Check) "}
 WORDS = {
     "paper": {REPRODUCED: "reproduced", NOT_REPRODUCED: "not reproduced"},
     "own": {REPRODUCED: "holds", NOT_REPRODUCED: "does not hold"},

@@ -86,9 +86,9 @@ def stored(name: str) -> OpenItem | None:
     parts = [one for one in opened if one.can_be_shown and (one.root / f"results/{one.place}/{name}.json").exists()]
     for one in (*whole, *parts):
         needed = len(one.specs)
-        print(f"{needed - len(one.missing)} of {needed} runs of the profile {one.profile} are here")
+        print(f"{needed - len(one.missing)} of {needed} runs of profile {one.profile} are stored")
         return one
-    print("nothing larger than digits is stored yet")
+    print("no results at a larger scale are stored yet")
     return None
 
 

@@ -192,9 +192,10 @@ class OpenItem:
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
-        print("; ".join(f"{name} = {value}" for name, value in self.settings.items()))
+        given = {name: value for name, value in self.settings.items() if value not in ((), None, "", False)}
+        print("; ".join(f"{name} = {value}" for name, value in given.items()))
         finished = len(self.specs) - len(self.missing)
-        print(f"{len(self.specs)} training runs, {finished} of them finished" if self.specs else "no training")
+        print(f"{len(self.specs)} training runs, {finished} stored" if self.specs else "no training")
 
     @property
     def missing(self) -> list[str]:
@@ -308,8 +309,8 @@ class OpenItem:
         """A verdict on seconds, with how busy the machine was: inconclusive, if others took more than BUSY of it."""
         loads = [r.provenance.get("load") for r in self.results]
         if None in loads:
-            return replace(v, evidence=f"{v.evidence}; how busy the machine was is not known")
-        evidence = f"{v.evidence}; meanwhile other programs took up to {max(loads):.0%} of the machine"
+            return replace(v, evidence=f"{v.evidence}; machine load was not recorded")
+        evidence = f"{v.evidence}; other programs used up to {max(loads):.0%} of the CPU"
         if max(loads) > BUSY and v.status != NOT_TESTED:
             return replace(v, status=INCONCLUSIVE, evidence=f"{evidence}, more than {BUSY:.0%}: time it again")
         return replace(v, evidence=evidence)

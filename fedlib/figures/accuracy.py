@@ -64,7 +64,8 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
 def of_data(series: str, cells: pd.DataFrame) -> str:
     """A series with its data set, where ours is another one than the paper's."""
     printed, own = cells.attrs.get("data", ("", ""))
-    return series if own in (printed, "the same") else f"{series}, {titled(printed if series == 'paper' else own)}"
+    data = "" if own in (printed, "the same") else printed if series == "paper" else own
+    return f"{series}, {titled(data)}" if data else series
 
 
 def _look(style: tuple[str, float], colour: str, hollow: bool) -> tuple:

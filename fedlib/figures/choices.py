@@ -36,7 +36,7 @@ def choices_by_task(effects: pd.DataFrame, method: str) -> Figure | None:
 def beyond_seeds(effects: pd.DataFrame, method: str) -> str:
     """How many choices change the method's accuracy, its mean over tasks, by more than another seed does."""
     own = effects[(effects["code"] != "") & (effects["method"] == method)]
-    seeds, changed = (own[(own["code"] == "spread") == is_seed] for is_seed in (True, False))
+    seeds, changed = (own[(own["code"] == "seed") == is_seed] for is_seed in (True, False))
     far = changed.groupby("choice")["mean"].mean().abs() > seeds.groupby("choice")["size"].mean().max()
     if not len(seeds):
         return f"What {len(far)} choices change in {proper(method)}'s accuracy"
@@ -53,7 +53,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     effects: code, choice, method, mean, low, high, seeds, size; names: choices from top to bottom.
     """
     shown, names = effects[effects["code"] != ""], list(names)
-    chance = shown[(shown["code"] == "spread") & (shown["method"] == method)]
+    chance = shown[(shown["code"] == "seed") & (shown["method"] == method)]
     band = chance["size"].max()
     ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed or partition, mean")
     ax.hlines(range(len(names)), 0, 1, color="#dddddd", linewidth=0.6, zorder=0.5, transform=ax.get_yaxis_transform())

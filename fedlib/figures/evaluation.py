@@ -81,25 +81,26 @@ def first_ones(shown: pd.DataFrame) -> str:
     seen = shown.dropna(subset=["mean"]).reset_index(drop=True)
     first = seen.loc[seen.groupby(keys)["mean"].idxmax()] if len(seen) else seen
     clear = int(first.set_index(keys)["low"].gt(seen.drop(first.index).groupby(keys)["high"].max()).sum())
-    text = f"{first['row'].nunique()} different methods are first in {len(first)} pairs of task and evaluation point"
+    text = f"Over {len(first)} combinations of task and evaluation point {first['row'].nunique()} methods come first"
     return f"{text}, {clear or 'none'} significantly"
 
 
 def leads_left(shown: pd.DataFrame) -> str:
     """In how many rows each kind of number is above 0, in a sentence; shown: as in `dots`."""
     above = (shown["mean"] > 0).groupby(shown["kind"], sort=False).agg(["sum", "size"])
-    parts = [f"{own['sum']} of {own['size']} {kind}" for kind, own in above.iterrows()]
-    return f"The paper's method is ahead of its best competitor in {', '.join(parts)}"
+    names = above.rename({"reported": "as reported"}).reset_index().groupby(["sum", "size"], sort=False)["kind"]
+    parts = [f"in {many} of {size} settings {' and '.join(kinds)}" for (many, size), kinds in names]
+    return f"The paper's method leads {', '.join(parts)}"
 
 
 def largest_gap(shown: pd.DataFrame) -> str:
-    """Between which kinds of one row, without that of another network ("none"), the largest difference is, in a
-    sentence; shown: as in `dots`."""
-    wide = shown[shown["kind"] != "none"].pivot_table(index=["task", "row"], columns="kind", values="mean")
+    """Between which kinds of one row, but for that of another network ("no batch norm"), the largest difference is, in
+    a sentence; shown: as in `dots`."""
+    wide = shown[shown["kind"] != "no batch norm"].pivot_table(index=["task", "row"], columns="kind", values="mean")
     if not len(wide):
         return "Nothing was run yet"
     gaps = wide.max(axis=1) - wide.min(axis=1)
     place, gap = gaps.argmax(), gaps.max()
     row, own = gaps.index[place][-1], wide.iloc[place]
     low, high = own.idxmin(), own.idxmax()
-    return f"Whose statistics are used changes {proper(row)}'s accuracy by up to {gap:.1f} points: {high}, not {low}"
+    return f"Statistics {high}, rather than {low}, raise {proper(row)}'s accuracy by up to {gap:.1f} points"

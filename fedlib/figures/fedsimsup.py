@@ -49,11 +49,12 @@ def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> 
     shown = waits[waits["idle"] <= MOST_WAITS]
     right.fill_between(shown["idle"], shown["low"], shown["high"], color=INK, alpha=0.2, linewidth=0)
     right.plot(shown["idle"], shown["own"], "o-", color=INK, markersize=3, label="own share, median")
-    right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label="waits as long")
+    waited = "share of participations after\nat least so many rounds"
+    right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label=waited)
     title = "10 of 100 clients per round\n(band: 80 % of participations)"
     right.set(title=title, xlabel="rounds without participation", ylabel="share", ylim=(0, 1.02))
     right.set_xticks(range(0, MOST_WAITS + 1, 5))
-    right.legend(loc="upper right")
+    right.legend(loc="upper center", bbox_to_anchor=(0.45, -0.3))
     gone = shown.loc[shown["own"] < 0.5, "idle"]
     after = counted(gone.iloc[0], "round") if len(gone) else f"more than {MOST_WAITS} rounds"
     text = f"Less than half of a client's own training is left after {after} without participation"

@@ -80,8 +80,8 @@ def drift_and_cures(
     """Where the rounds lead on quadratic losses; loss, accuracy and drift on digits.
 
     walks: global models [T + 1, 2] by name; minima: of the clients [N, 2]; best: of the mean loss [2]; digits: by name
-    "gap" (mean loss above the best) and "accuracy" (in percent) [T + 1], and "spread" [T]; local: accuracy of training
-    alone, in percent.
+    "gap" (mean loss above the best) and "accuracy" (in percent) [T + 1], and "spread" [T]; local: accuracy of
+    local-only training, in percent.
     """
     figure, ((plane, loss), (drift, accuracy)) = axes_of(6.6, 2, 2, width=9)
     colour_of = dict(zip(digits, (GREY, RED, ORANGE, BLUE, GREEN, PINK)))
@@ -165,8 +165,8 @@ def hidden_groups(
     """What measures of similarity see of groups of four clients, and what that brings.
 
     maps: by title matrices [N, N], the clients of a group side by side: shares of a weight in percent, and at last
-    distances in [0, 1]; digits: what each group owns; scores: share of twins found in every round, by measure;
-    collaborators: their number and the share of twins among them in every round [T, 2]; tested: accuracy after every
+    distances in [0, 1]; digits: what each group owns; scores: share of the group found in every round, by measure;
+    collaborators: their number and the share of the own group among them by round [T, 2]; tested: accuracy after every
     round, a fraction, by rule.
     """
     figure, (above, below) = axes_of(6.4, 2, 3, width=10.4)
@@ -177,15 +177,15 @@ def hidden_groups(
     t = np.arange(1, len(collaborators) + 1)
     _by_rule(found, t, scores)
     found.axhline(100 * (SIZE - 1) / (len(matrix) - 1), color="black", linewidth=0.8, linestyle=":", label="guessing")
-    found.set(title="were the groups found?", xlabel="round", ylabel="twins among the closest, %", ylim=(0, 103))
+    found.set(title="were the groups found?", xlabel="round", ylabel="same group among the closest, %", ylim=(0, 103))
     many, right = collaborators.T
     chosen.bar(t, many, color="#d9d9d9", label="all")
-    chosen.bar(t, many * right, color=GREEN, label="twins: the same labels")
-    chosen.axhline(SIZE - 1, color="black", linewidth=0.8, linestyle=":", label=f"twins of a client ({SIZE - 1})")
+    chosen.bar(t, many * right, color=GREEN, label="of the same group")
+    chosen.axhline(SIZE - 1, color="black", linewidth=0.8, linestyle=":", label=f"others in a group ({SIZE - 1})")
     chosen.set_ylim(0, 1.5 * many.max())  # room for the legend
     chosen.set(title="collaborators in PFedCS", xlabel="round", ylabel="mean number per client")
     _by_rule(mixed, t, tested)
-    mixed.set(title="does aggregation pay?", xlabel="round", ylabel="accuracy after aggregation, %", ylim=(0, 103))
+    mixed.set(title="does aggregation help?", xlabel="round", ylabel="accuracy after aggregation, %", ylim=(0, 103))
     for ax in below:
         ax.set_xticks(t[1::2])
         ax.spines[["top", "right"]].set_visible(False)

@@ -85,7 +85,7 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
     rounds, stages = tidy["round"], list(dict.fromkeys(tidy["stage"]))
     start = tidy.loc[tidy["stage"] == stages[0], "round"].max() + 0.5
     for shift, way, colour in ((-0.19, "down", INK), (0.19, "up", REFERENCE)):
-        axes[0].bar(rounds + shift, tidy[way] / tidy["model"], width=0.36, color=colour, label=way)
+        axes[0].bar(rounds + shift, tidy[way] / tidy["model"], width=0.36, color=colour, label=f"{way}load")
     axes[0].set(title="communication", ylabel="models per client", ylim=(0, 1.35))
     first = tidy[tidy["stage"] == stages[0]]
     names = {

@@ -101,7 +101,7 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
     values = list(totals["mean"])
     falls = all(left > right for left, right in zip(values, values[1:]))
     text = f"fall from {values[0]:.2f} to {values[-1]:.2f}" if falls else "do not always fall"
-    return headline(figure, f"Cosines of classifiers {text} as the data of two clients get less alike")
+    return headline(figure, f"Cosines of classifiers {text} as the data of two clients become less similar")
 
 
 def _pair_label(pair: str) -> str:
@@ -127,14 +127,14 @@ def similarity_measures(
         ax.plot(range(len(pairs)), wide.mean(), color=INK, marker="o", markersize=4)
         falls = int((wide.diff(axis=1).iloc[:, 1:] < 0).all(axis=1).sum())
         ax.set_xticks(range(len(pairs)), [_pair_label(p) for p in pairs])
-        ax.set_title(f"{label}: data's order\nin {falls} of {counted(len(wide), 'seed')}")
+        ax.set_title(f"{label}\ndata's order in {falls} of {counted(len(wide), 'seed')}")
         kept += [label] * (falls == len(wide) and label != names["data"])
     ax = axes[1, 2]
     shown = [m for m in names if m in set(ten_clients["measure"])]
     sns.stripplot(
         ten_clients, x="measure", y="rank_correlation", order=shown, ax=ax, color=INK, alpha=0.6, size=4, jitter=False
     )
-    ax.set_xticks(range(len(shown)), [names[m] for m in shown])
+    ax.set_xticks(range(len(shown)), [names[m].partition(" (")[0] for m in shown])
     ax.axhline(0, color="black", linewidth=0.6)
     ax.set(title="rank correlation\nwith the data, 10 clients", xlabel="", ylabel="", ylim=(-1, 1))
     return headline(figure, f"Measures that rank the pairs like the data in every seed: {', '.join(kept) or 'none'}")
@@ -157,7 +157,7 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
         for cap, colour, shift in ((True, INK, -0.17), (False, PAPER, 0.17)):
             spread = own[own["cap"] == cap].eval("std_size / mean_size")
             if len(spread):
-                label = f"ours, {'cap' if cap else 'no cap'}" if y == 0 else None
+                label = f"ours, {'size cap' if cap else 'no size cap'}" if y == 0 else None
                 left.plot([spread.min(), spread.max()], [y + shift] * 2, color=colour, linewidth=3, label=label)
                 within += [spread.min() <= cell.std / cell.value <= spread.max()] * cap
         left.plot(cell.std / cell.value, y, "D", color=REFERENCE, markersize=3.5, label="paper" if y == 0 else None)
@@ -210,8 +210,8 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
     start = rounds.loc[rounds["phase"] == "personalisation", "round"].min() - 0.5
     own.axvspan(rounds["round"].min() - 0.5, start, color="#eeeeee")
     own.text((rounds["round"].min() + start) / 2, 0.3, "FedAvg", ha="center")
-    own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs that are known")
-    own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="weight of the others")
+    own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs compared so far")
+    own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="weight of other clients")
     own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
     own.legend(loc="upper left")
     paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="sampled")
@@ -220,11 +220,11 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
         title="10 of 100 clients per round",
         xlabel="rounds of personalisation",
         ylim=(0, 1.02),
-        ylabel="pairs that have met",
+        ylabel="pairs sampled together",
     )
     paper.legend(loc="lower right")
     known, most = rounds["pairs"].iloc[-1], rounds["others"].max()
-    text = f"At the end {known:.0%} of client pairs have been compared; up to {most:.0%} of extractors is others'"
+    text = f"At the end {known:.0%} of client pairs were compared; others' mean weight in extractors reaches {most:.0%}"
     return headline(figure, text)
 
 
@@ -243,16 +243,10 @@ def overhead(tidy: pd.DataFrame, printed: pd.DataFrame, about: str) -> Figure:
             own["seconds_ratio"], [y - 0.12] * len(own), "o", color=INK, markersize=4, label="ours" if y == 0 else None
         )
         cells = printed[method]
-        left.plot(
-            cells,
-            [y + 0.14] * len(cells),
-            "D",
-            color=PAPER,
-            markersize=4,
-            label="paper, 4 data sets" if y == 0 else None,
-        )
+        said = "paper, 4 data sets" if y == 0 else None
+        left.plot(cells, [y + 0.14] * len(cells), "D", color=PAPER, markersize=4, label=said)
         for shift, way, colour in ((-0.14, "down", INK), (0.14, "up", REFERENCE)):
-            right.barh(y + shift, own[f"{way}_ratio"].mean(), height=0.26, color=colour, label=way if y == 0 else None)
+            right.barh(y + shift, own[f"{way}_ratio"].mean(), height=0.26, color=colour, label=said and f"{way}load")
     left.axvline(1, color="#bbbbbb", linewidth=0.8, zorder=0)
     left.set(title="seconds per training sample / FedAvg's")
     right.set(title="parameters sent / FedAvg's (ours, counted)")
@@ -325,7 +319,7 @@ def domains(cells: pd.DataFrame, about: str) -> Figure:
         table = table.reindex(index=rows)[sorted(table, key=lambda column: column != "average")]
         centred = table - table.mean()  # who is good within a domain; domains are not equally hard
         sns.heatmap(
-            centred.rename(index=proper),
+            centred.rename(index=proper, columns=proper),
             ax=ax,
             annot=table,
             fmt=".1f",
@@ -369,7 +363,7 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     right.set(
-        xlabel=f"{proper(method)} minus the best other method, points",
+        xlabel=f"{proper(method)} minus the best competitor, points",
         title="The same runs, by definition of the accuracy metric",
     )
     return headline(figure, beyond_seeds(effects, method))

@@ -37,8 +37,8 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
     axes[0].set_ylabel("accuracy of client A, %")
     axes[-1].legend(loc="lower right")
     best = max(ends, key=ends.get)
-    text = f"Client A's final accuracy: {ends[best]:.1f} % averaging {best}"
-    return headline(figure, f"{text}, {ends[scenarios[0]]:.1f} % averaging {scenarios[0]}")
+    text = f"Client A's final accuracy: {ends[best]:.1f} % ({best})"
+    return headline(figure, f"{text}, {ends[scenarios[0]]:.1f} % ({scenarios[0]})")
 
 
 @styled

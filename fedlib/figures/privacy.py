@@ -12,25 +12,23 @@ from fedlib.analysis.names import proper
 from fedlib.figures.accuracy import interval
 from fedlib.figures.base import INK, OTHERS, PAGE, PAPER, REFERENCE, axes_of, colours, headline, pixels, styled
 
-NOISED = {"pfedsv, client": ", noise on updates"}  # where else than in every step
-
 
 @styled
 def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     """Accuracy against the noise level, ours and the paper's; and what has been spent after every round.
 
-    cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides "pfedsv, client, ε of σ = level" and
-    "local"; by_round: setting, sigma, round, epsilon.
+    cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides
+    "pfedsv, noise on updates, with the ε of σ = level" and "local"; by_round: setting, sigma, round, epsilon.
     """
     figure, (axes,) = axes_of(3.9, 1, 2)
-    (left, right), names = axes, cells["row"].str.extract(r"(.*?),? (?:ε of )?σ = (.*)")
+    (left, right), names = axes, cells["row"].str.extract(r"(.*?),? (?:with the ε of )?σ = (.*)")
     cells = cells.assign(method=names[0].fillna(cells["row"]), sigma=names[1].astype(float))
-    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, client": "#2f8f5b"}.items():
+    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, noise on updates": "#2f8f5b"}.items():
         for series, marker, style in (("ours", "o", "-"), ("paper", "D", ":")):
             own = cells[(cells["method"] == method) & (cells["series"] == series)]
             if len(own):
                 left.plot(own["sigma"], own["mean"], color=colour, linestyle=style, linewidth=1)
-                label = f"{proper(method.partition(',')[0])}{NOISED.get(method, '')}, {series}"
+                label = f"{proper(method)}, {series}"
                 face = "white" if series == "paper" else colour
                 interval(left, own["sigma"], own, marker, colour, 4, face, label=label)
     for alone in cells.loc[cells["row"] == "local", "mean"]:
@@ -80,8 +78,9 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     bare, noisy = (
         own.groupby("attack")["success"].mean() for own in (tidy[tidy["defence"] == "none"], tidy[tidy["sigma"] > 0])
     )
-    text = f"Without a defence attacks recover {bare.min():.0%} to {bare.max():.0%} of the images"
-    return headline(figure, f"{text}; against noise at most {noisy.max():.0%}, mean of all σ" if len(noisy) else text)
+    text = f"Without a defence attacks recover {100 * bare.min():.0f} % to {100 * bare.max():.0f} % of the images"
+    said = f"; with noise at most {100 * noisy.max():.0f} %, averaged over σ" if len(noisy) else ""
+    return headline(figure, text + said)
 
 
 def _picture(ax, one) -> None:
@@ -122,7 +121,7 @@ def attackers(tidy: pd.DataFrame, pictures: pd.DataFrame) -> Figure:
 
 
 def _short(defence: str) -> str:
-    return defence.replace("clipping", "clip").replace(" = ", " =\n")
+    return defence.replace("clipping", "clip").replace(" = ", " =\n").replace("none", "no\ndefence")
 
 
 def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> None:
@@ -135,7 +134,7 @@ def _shares(ax, tidy: pd.DataFrame, names: list[str], defences: list[str]) -> No
         ax.text(*at, text, ha="center", va="center", fontsize=6, color="white" if psnr > 22 else "black")
     ax.set_xticks(range(len(defences)), map(_short, defences), fontsize=6)
     ax.set_yticks([])
-    ax.set_title("% of images of at least 20 dB | 25 dB")
+    ax.set_title("% of images with PSNR ≥ 20 dB | ≥ 25 dB")
     ax.tick_params(length=0)
     ax.figure.colorbar(drawn, ax=ax, label="mean PSNR, dB", fraction=0.05)
 

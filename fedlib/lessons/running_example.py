@@ -1,5 +1,5 @@
 """The running example of lessons 4 to 13: twenty clients share the digits in two ways. With Dir(10) each has few images
-of many classes, and collaboration pays; with Dir(0.1) each has few classes, and it does not."""
+of many classes, and collaboration helps; with Dir(0.1) each has few classes, and it does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.engine.simulate import simulate
 from fedlib.spec import RunSpec
@@ -39,7 +40,8 @@ def table(found: pd.DataFrame, minus: str = "Local") -> pd.DataFrame:
     """Of what was played: where a method is tested, how many numbers a client sends up in a round, and by task its mean
     accuracy and its differences from one method on the same seeds with 95 % intervals."""
     methods = found.groupby("method", sort=False)
-    columns = {("", name): methods[name].first() for name in ("tested", "sends up")}
+    heads = {"tested": "evaluated", "sends up": "parameters uploaded"}
+    columns = {("", head): methods[name].first().map(proper) for name, head in heads.items()}
     for task, own in found.groupby("task", sort=False):
         means = draws(own, "accuracy", ["method"])
         columns[task, "accuracy, %"] = means.iloc[0].map("{:.1f}".format)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.analysis.accuracies import in_common, means, ranks
+from fedlib.analysis.names import proper
 from fedlib.base.files import home, write_atomically
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem, about, find, names
@@ -68,7 +69,7 @@ def line(opened: OpenItem) -> dict[str, str]:
         "runs": f"{sum(done)} of {len(by_id)}" if done else f"not run (0 of {len(by_id)})",
         "diverged": str(len(done) - sum(done)),
         "core-hours": f"{item.minutes[opened.profile] * CORES / 60:,.1f}",
-        "not run": ", ".join(not_run),
+        "not run": proper(", ".join(not_run)),
         "smaller than in the paper": item.smaller_at(opened.profile) or ("data sets not run" if not_run else "nothing"),
     }
 
@@ -81,7 +82,8 @@ def measured(table: AccuracyTable, s: dict, stored: Mapping[tuple, RunResult]) -
     tables = {"_printed": table.printed(s), "tidy": table.read_off(s, finished)["tidy"]}
     theirs, ours = table.data(s)
     if ours not in (theirs, "the same"):
-        return dict.fromkeys(MEASURED, "") | {"ours": f"0 ({ours}, not {theirs})" if stored else "0"}
+        on = f" ({ours}{theirs and ', not '}{theirs})" if stored else ""
+        return dict.fromkeys(MEASURED, "") | {"ours": proper(f"0{on}")}
     ours, printed = (
         means(_exact(tables, table), **table.where).iloc[0],
         tables["_printed"].set_index(["column", "row"]),

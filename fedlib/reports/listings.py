@@ -103,7 +103,7 @@ def describe(name: str, dataset: Dataset) -> None:
     form = f"samples of {dataset.shape[0]} features" if dataset.is_table else form
     print(f"{name}: {len(dataset.labels)} {form}, {len(dataset.classes)} classes, checksum verified")
     what = "features" if dataset.is_table else "images"
-    print(f"sha256 of the {what} {dataset.sha256}; {int(dataset.is_test.sum())} are of the official test part")
+    print(f"sha256 of the {what} {dataset.sha256}; {int(dataset.is_test.sum())} are in the official test set")
     print("samples per class: " + ", ".join(f"{c} {n}" for c, n in zip(dataset.classes, sizes)))
     if dataset.groups is not None:
         owned = dataset.groups.bincount(minlength=len(dataset.group_names)).tolist()

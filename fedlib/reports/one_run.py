@@ -9,7 +9,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from fedlib import algorithms
-from fedlib.analysis.names import counted
+from fedlib.analysis.names import counted, proper
 from fedlib.base.errors import choose, require
 from fedlib.checks.contract import CHECKS, check
 from fedlib.engine.result import RunResult
@@ -36,8 +36,8 @@ def print_run(result: RunResult) -> None:
     """Accuracy over the rounds, newcomers beside members, and time."""
     for t, accuracy in zip(*result.curve()):
         print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
-    print(f"evaluated at {result.point}; mean over clients {100 * result.final('client_mean'):.2f} %")
-    if others := [f"{h['point']} {100 * h['pooled']:.2f} %" for h in result.last if not h["headline"]]:
+    print(f"evaluated: {proper(result.point)}; mean over clients {100 * result.final('client_mean'):.2f} %")
+    if others := [f"{proper(h['point'])} {100 * h['pooled']:.2f} %" for h in result.last if not h["headline"]]:
         print(f"at other evaluation points: {', '.join(others)}")
     if result.newcomers:
         print(beside_newcomers(result))

@@ -31,8 +31,8 @@ END = """## All results
 
 * [Scoreboard](scoreboard.md): every table and figure, with its verdicts by scale
 * [Distances](distances.md) from the reported accuracies
-* [Evaluation](evaluation.md): when a personalised model is tested, and with whose batch-norm statistics
-* [Head to head](head_to_head.md): the four methods and simple ones on the four papers' tasks; on digits so far
+* [Evaluation](evaluation.md): when a personalised model is tested, and with which batch-norm statistics
+* [Head to head](head_to_head.md): the four papers' methods and simple ones on their tasks; on digits so far
 * Every number: [at the papers' settings](paper/report.md), [reduced](reduced/report.md), [on digits](quick/report.md)
 
 To cite fedlib or a paper: [CITATION.cff](../CITATION.cff). `fedlib report --scoreboard` writes this page from the

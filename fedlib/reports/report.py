@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.analysis.names import proper
+from fedlib.analysis.names import proper, titled
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.claims import DECIDED, INCONCLUSIVE, UNTESTABLE
+from fedlib.claims import DECIDED, INCONCLUSIVE, ONE_SEED, UNTESTABLE
 from fedlib.experiments import OpenItem, about, find, names, reading_order
 from fedlib.figures.base import PAPERS
 
@@ -26,11 +26,11 @@ checks, which hold by construction and only test this code. [Reading a claim](..
 explains the verdicts, and [distances](distances.md) says how far our accuracies are from the reported ones.
 `fedlib report --scoreboard` writes both pages from the stored results."""
 
-TO_COME = """## Seeds to come
+TO_COME = """## Planned additional seeds
 
 Declared here before any of them is run. If a claim is inconclusive or untestable and its smallest difference is 1.5
 to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
-and gets no others. A standard error is a quarter of the 95 % interval."""
+and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
 NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
@@ -38,8 +38,9 @@ POINTS = (
     "shared and its personal part together. `agg` is the personalised model that the server aggregates for a client. "
     "`post` is the model after local training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; a "
     "comparison of methods uses only the seeds that all of them have, so a mean in a claim can differ from that in the "
-    "table. Confidence intervals borrow strength from the other rows and columns of their table, so the same runs can "
-    "have other intervals in another table. They are not truncated at 100 %."
+    "table. Confidence intervals use variances pooled over the rows and columns of their table (a moderated t test), "
+    "so the same runs can have different intervals in another table. They are not truncated at 100 %. Power: how "
+    "often true claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -88,6 +89,7 @@ def tally(claims: list[dict]) -> str:
         counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
             said = {v: v if n == 1 else v.replace("does", "do").replace("holds", "hold") for v, n in counts.items()}
+            said |= {ONE_SEED: f"without verdict ({ONE_SEED})"}
             texts[kind] = title + ", ".join(f"{count} {said[verdict]}" for verdict, count in counts.items())
     first = texts.pop("paper", "")
     others = "; ".join(texts.values())
@@ -132,7 +134,7 @@ def write_report(place: str) -> Path:
 
 def with_counts(labels: list[str]) -> str:
     """Labels with commas between them, each once; how often it is there, where that is more than once."""
-    return ", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items())
+    return proper(", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items()))
 
 
 def diverged(item: dict) -> str:
@@ -157,13 +159,14 @@ def smaller(item: dict) -> str:
 
 def than_in(name: str) -> str:
     """What is smaller is so beside its paper; items that are ours have none."""
-    return "Scaled down from " + ("the paper" if name.partition("/")[0] in PAPERS else "`--profile paper`")
+    return "Scaled down from " + ("the paper" if name.partition("/")[0] in PAPERS else "the full-scale profile")
 
 
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
-    settings = ", ".join(f"{k} = {_listed(v)}" for k, v in item["settings"].items())
+    given = {name: value for name, value in item["settings"].items() if value not in ([], None, "", False)}
+    settings = proper("; ".join(f"{name} = {_listed(value)}" for name, value in given.items()))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing")
     parts = [
@@ -213,7 +216,7 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
 
 def for_readers(frame: pd.DataFrame) -> pd.DataFrame:
     """A table as it is shown: methods, networks and data sets have their proper names."""
-    return frame.rename(index=proper, columns=proper).map(proper)
+    return frame.rename(index=proper, columns=lambda name: titled(name) if isinstance(name, str) else name).map(proper)
 
 
 PAIR = re.compile(r"(?P<column>.+): (?P<what>paper|ours|difference)(?:, (?P<data>.+))?")
@@ -241,7 +244,9 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same"}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
-        made[f"{column} ({ours})" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
+        made[f"{column} (in the paper; ours: {ours})" if ours else column] = [
+            cell(row, column) for _, row in frame.iterrows()
+        ]
     return made
 
 
@@ -283,13 +288,13 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
     also in quick where the paper's runs are not all there."""
     name, title, place = about(paper)
     return [
-        f"# What could be reproduced of {name}" if place else f"# {name}",
+        f"# What could be reproduced from {name}" if place else f"# {name}",
         f"*{title}.{f' {place}.' if place else ''}*",
         " ".join(getattr(import_module(f"fedlib.experiments.{paper}"), "IN_SHORT", "").split()),
         summed_up(items),
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
-        'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Ours)" marks additional claims, '
-        'which are not in the paper; "(Check)" marks implementation checks, which only test this code.',
+        'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Additional)" marks claims '
+        'that are not in the paper; "(Check)" marks implementation checks, which only test this code.',
         POINTS,
         *_answers(telling),
         "## Scoreboard",
@@ -309,7 +314,7 @@ def summed_up(items: list[dict]) -> str:
         less = "**Reduced: the paper's data, clients and participation, with fewer rounds or with a smaller network**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
-        why = "**Only in the quick profile**, on digits, where the paper's numbers cannot be expected:"
+        why = "**Only in the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
         parts.append(f"{why} {', '.join(small)}.")
     return " ".join(parts)
 
@@ -327,7 +332,7 @@ def _answers(items: list[dict]) -> list[str]:
         elif claim and item["profile"] != "quick":
             verdict = claim["verdict"][:1].upper() + claim["verdict"][1:]
             said.append(f"- **{name.partition(' ')[2]}** {where}. {verdict}: {claim['claim']}")
-    return ["## Answers", "\n".join(said)] if said else []
+    return ["## Main results by item", "\n".join(said)] if said else []
 
 
 def _reading_order(item: dict) -> tuple:
@@ -348,7 +353,7 @@ def scoreboard(items: list[dict]) -> str:
     for i in items:
         first = next(iter(i["claims"]), {})
         row = {"item": i["item"], "what": i["title"], "data": ", ".join(data_of(i)), "claims": tally(i["claims"])}
-        rows.append(row | {"effect, first claim": margin(first), "its 95 % CI over": first.get("over", "")})
+        rows.append(row | {"effect in the first claim": margin(first), "95 % CI over": first.get("over", "")})
     return markdown(pd.DataFrame(rows))
 
 
@@ -356,8 +361,8 @@ def data_of(item: dict) -> list[str]:
     """The data sets that an item was run on."""
     settings = item["settings"]
     if "datasets" in settings:
-        return settings["datasets"]
-    return [settings["dataset"]] if "dataset" in settings else item["data"]
+        return list(map(proper, settings["datasets"]))
+    return list(map(proper, [settings["dataset"]] if "dataset" in settings else item["data"]))
 
 
 def write_scoreboard() -> Path:

@@ -67,8 +67,8 @@ def status(name: str) -> str:
     explained = (
         "Effects are in the claim's unit, beyond what it asks for (its *threshold*, 0 where it names none): positive "
         "values support it. Each row shows the weakest comparison, with an uncorrected CI. A claim is not reproduced "
-        "if a CI that is corrected for all its comparisons lies below 0, and untestable if so few runs would have "
-        "missed a true one more often than not ([Reading a claim](../guides/reading_a_claim.ipynb))."
+        "if a CI that is corrected for all its comparisons lies below 0, and untestable if so few runs would miss a "
+        "true claim more than half of the time ([Reading a claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
@@ -88,7 +88,9 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
     """That no result of a larger scale is stored, or what part, and what each would cost; "" for items without one."""
     minutes = find(name).minutes
     scales = [profile for profile in ("reduced", "paper") if profile in minutes]
-    cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.0f} core-hours) at `{p}`" for p in scales)
+    cost = " and ".join(
+        f"{duration(minutes[p])} ({max(minutes[p] / 30, 0.1):,.1f} core-hours) at `{p}`" for p in scales
+    )
     stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
     done = {p: (len(i["runs"]) - len(i.get("missing") or ()), len(i["runs"])) for p, i in (partly or {}).items()}
     parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)

@@ -32,7 +32,7 @@ from fedlib.spec import RunSpec
 
 BARS = "▁▂▃▄▅▆▇█"
 FEW, MANY = 4, 25  # settings that are shown in full; texts of a column that are listed
-READ_SO = "what the paper leaves open is read so in all of these runs:"
+READ_SO = "choices made in all of these runs where the paper is not specific:"
 SEEDS = ("seed", "partition_seed")
 ASKED = {  # options of `fedlib run`, by field
     "dataset": "--dataset", "num_clients": "--clients", "join_ratio": "--join-ratio", "rounds": "--rounds",

@@ -1,1 +1,1 @@
-"""Evaluation: when a personalised model is tested, and with whose batch-norm statistics."""
+"""Evaluation: when a personalised model is tested, and with which batch-norm statistics."""

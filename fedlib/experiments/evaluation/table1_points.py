@@ -34,11 +34,11 @@ def by_protocol(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         own = {code: name for name, code in codes(row).items()}
         usual = algorithms.make(row).eval_points({})[0]
-        line = {"method": proper(row), "its own point": usual}
+        line = {"method": proper(row), "usual evaluation point": usual}
         for column in dict.fromkeys(tables["tidy"]["column"]):
             cell = {point: m[column, row] for point, m in found.items() if (column, row) in m}
             base = cell.get(own.get(usual))
-            line[f"{column}: there"] = "" if base is None else f"{base.iloc[0]:.1f}"
+            line[f"{column}: accuracy there"] = "" if base is None else f"{base.iloc[0]:.1f}"
             for point in POINTS:
                 gain = "" if base is None or point not in cell else f"{cell[point].iloc[0] - base.iloc[0]:+.1f}"
                 line[f"{column}: {point}"] = gain
@@ -69,7 +69,7 @@ def another_leads(tables):
     """In every column the best method before local training is below another one after local training."""
     found = at_points(tables)
     if lacks := [point for point in (RECEIVED, TRAINED) if point not in found]:
-        return not_tested(f"without {', '.join(lacks)}")
+        return not_tested(f"missing runs: {', '.join(lacks)}")
     before, then = ({c: found[point][c] for c in found[RECEIVED].columns.unique(0)} for point in (RECEIVED, TRAINED))
     return another_is_first(before, then, " before local training; after local training")
 

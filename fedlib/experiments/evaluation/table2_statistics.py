@@ -1,4 +1,4 @@
-"""Table 2: whose batch-norm statistics? Each client's own, averaged ones, recomputed ones, or no batch norm at all."""
+"""Table 2: which batch-norm statistics? Each client's own, averaged ones, recomputed ones, or no batch norm at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fedlib.experiments.item import per_profile
 from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsim.task import DIRICHLET
 
-KINDS = OWN, AVERAGED, RECOMPUTED, NONE = "own", "averaged", "recomputed", "none"
+OWN, AVERAGED, RECOMPUTED, NONE = KINDS = (
+    "client's own", "averaged over clients", "recomputed on the client's data", "no batch norm")  # fmt: skip
 RUNS = {OWN: {}, AVERAGED: {"bn_stats": "global"}, NONE: {"model": "lenet5", "linear_layers": 3}}
 COLUMNS = {f"{title}, {kind}": (title, kind) for title in DIRICHLET for kind in RUNS}
 METHODS = ("local", "fedavg", "fedbn", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")
@@ -86,7 +87,7 @@ def lifts(of: str, over: str, rows):
     def check(tables):
         found, lacks = gains(tables, of, over, rows)
         if lacks or not found:
-            return not_tested(f"without {', '.join(lacks)}" if lacks else "nothing was run")
+            return not_tested(f"missing runs: {', '.join(lacks)}" if lacks else "nothing was run")
         texts = ", ".join(f"{name} {apart(gap)}" for name, gap in found.items())
         return decided(found, texts, equal=NEAR, unit="points")
 
@@ -100,7 +101,7 @@ def alike(of: str, over: str, rows, point: str = RECEIVED):
         there = [row for row in rows if row in set(tables["tidy"]["row"])]
         found, lacks = gains(tables, of, over, there, point)
         if lacks or not found:
-            return not_tested(f"without {', '.join(lacks)}" if lacks else "nothing was run")
+            return not_tested(f"missing runs: {', '.join(lacks)}" if lacks else "nothing was run")
         return task.changes_little(found, NEAR)
 
     return check
@@ -115,9 +116,9 @@ def another_is_first(tables):
 
 
 ITEM = TABLE.item(
-    title="Evaluation, Table 2: whose batch-norm statistics",
-    claim="Whose batch-norm statistics a client is tested with decides as much as the method.",
-    smaller=f"{pfedsim.SMALLER}; four methods instead of {len(METHODS)}",
+    title="Evaluation, Table 2: which batch-norm statistics",
+    claim="Which batch-norm statistics a client is evaluated with matters as much as the method.",
+    smaller=f"{pfedsim.SMALLER}; four methods (full scale: {len(METHODS)})",
     settings=per_profile(SETTINGS, methods=[None, (*MIXED, "fedbn"), METHODS]),
     minutes={"smoke": 0.2, "quick": 1, "paper": 500},
     analyse=analyse,

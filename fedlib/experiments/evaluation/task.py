@@ -24,7 +24,7 @@ SETTINGS = per_profile(
     methods=[("local", "fedavg", "fedper", "pfedsim"), FEW, ALL], seeds=[1, 3, 3], clients=pfedsim.DRAWN,
 )  # fmt: skip
 SETTINGS["paper"]["clients"] = pfedsim.OWN
-SMALLER = f"{pfedsim.SMALLER}; eleven methods instead of {len(ALL)}"
+SMALLER = f"{pfedsim.SMALLER}; eleven methods (full scale: {len(ALL)})"
 
 
 def of_column(s: dict, column: str, **more) -> dict:
@@ -59,7 +59,7 @@ def another_is_first(before: Mapping[str, pd.DataFrame], then: Mapping[str, pd.D
             return not_tested(f"{column}: nothing to compare with")
         rival = m.drop(columns=first).iloc[0].idxmax()
         margins[column] = m[rival] - m[first]
-        texts.append(f"{column}: {first} leads{said} {rival} is {apart(margins[column])}")
+        texts.append(f"{column}: {first} leads{said} {rival} is {apart(margins[column])} against it")
     return decided(margins, "; ".join(texts), equal=1.0, unit="points")
 
 

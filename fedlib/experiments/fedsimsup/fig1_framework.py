@@ -73,22 +73,22 @@ def exact(text: str, *names: str) -> Check:
 
 def little_is_left(tables) -> Verdict:
     own, idle = tables["_turns"]["own"], tables["_turns"]["idle"]
-    found = f"median {own.median():.1%}; a tenth or more in {(own >= 0.1).mean():.0%} of {len(own):,} turns"
+    found = f"median {own.median():.1%}; a tenth or more in {(own >= 0.1).mean():.0%} of {len(own):,} participations"
     return fact(own.median() < 0.1, f"{found}; clients wait {idle.mean():.1f} rounds on average, {idle.max()} at most")
 
 
 def mostly_alike(tables) -> Verdict:
     shares = 100 * tables["sources"].query("partition == 'Dir(0.1)'")[["label cosines", "equal weights"]]
     means = ", ".join(f"with {name} {span(own)} %" for name, own in shares.items())
-    return fact((shares["label cosines"] > 50).all(), f"{means}; mean and range of {len(shares)} draws")
+    return fact((shares["label cosines"] > 50).all(), f"{means}; mean and range of {len(shares)} partitions")
 
 
 ITEM = Item(
     title="FedSimSup Figure 1: the framework, round by round",
     claim="Participants train together with supervisors. The models of non-participating clients are aggregated with "
           "theirs by label similarity.",
-    smaller="digits (16x16); 20 clients of which 6 take part instead of 100 and 10, but waiting times at the paper's "
-            "scale",
+    smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), but waiting times at the "
+            "paper's scale",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], many=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1], rounds=[3, 15, 20],
         eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40], draws=[2, 5, 20],

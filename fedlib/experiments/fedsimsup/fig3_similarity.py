@@ -14,8 +14,8 @@ COLUMNS = {f"Dir({alpha:g})": {"dataset": "cifar10", "clients": "100", "alpha": 
 WEIGHTS = {
     "label cosines": "labels",  # FedSimSup
     "the most similar participant only": "nearest",
-    "uniform": "uniform",  # our reading of "without"
-    "label cosines of others": "shuffled",
+    "uniform weights": "uniform",  # our reading of "without"
+    "label cosines, shuffled over clients": "shuffled",
     "non-participating clients keep their models": "none",
 }
 WITH, NEAREST, WITHOUT, SHUFFLED, KEPT = WEIGHTS
@@ -54,9 +54,9 @@ ITEM = Item(
         task.SETTINGS, reduced=dict(seeds=3), rounds=[None, 15, 100],
         eval_every=[None, 1, 5], dataset=["digits", "digits", "cifar10"], seeds=[1, 3, 5], methods=("fedsimsup",),
     ),
-    smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 30 % take part instead of 100 and 10 %, 15 rounds "
-    "instead of 100, half of each client's data for testing, three seeds",
-    smaller_reduced="learning rate 0.05 with pixels from -1 to 1 instead of 0.1; three seeds instead of five",
+    smaller="digits (16x16; paper: CIFAR-10); 30 % of 20 clients in a round (paper: 10 % of 100); 15 rounds (paper: "
+    "100); half of each client's data for testing; three seeds",
+    smaller_reduced="learning rate 0.05 (paper: 0.1) with pixels scaled to [-1, 1]; three seeds (paper: five)",
     minutes={"smoke": 0.2, "quick": 0.6, "reduced": 70, "paper": 120},
     runs=runs,
     analyse=analyse,
@@ -64,7 +64,7 @@ ITEM = Item(
     claims=(
         Claim("With similarity information accuracy rises faster: its mean over the rounds is higher than with uniform "
               "weights.", mean_over_rounds(under([WITHOUT], [WITH]))),
-        ours("Whose labels are similar matters: label cosines given to other clients are worse.",
+        ours("Whose labels are similar matters: label cosines shuffled over clients are worse.",
              mean_over_rounds(under([SHUFFLED], [WITH]))),
         ours("Aggregation for non-participating clients helps: keeping the client's own model is worse than uniform "
              "weights.",

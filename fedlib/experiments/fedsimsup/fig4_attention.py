@@ -13,8 +13,8 @@ from fedlib.experiments.item import Item, Runs, leaving_out, per_profile, runs_o
 from fedlib.measures.attention import NETWORKS, stride_of_maps
 
 MODEL, NEW_MODEL = "FedSimSup: model", "LeNet-5, untrained"
-SUPERVISOR, NEW_SUPERVISOR = "FedSimSup: supervisor", "a sixth of it, untrained"
-ALONE, SMALL_ALONE, AVERAGED = "Local: LeNet-5", "Local: a sixth of it", "FedAvg: LeNet-5"
+SUPERVISOR, NEW_SUPERVISOR = "FedSimSup: supervisor", "LeNet-5 of one sixth the size, untrained"
+ALONE, SMALL_ALONE, AVERAGED = "Local: LeNet-5", "Local: LeNet-5 of one sixth the size", "FedAvg: LeNet-5"
 RUNS = {  # method, network, and what the networks whose maps it keeps are called
     "fedsimsup": ("fedsimsup", "lenet5", (MODEL, NEW_MODEL, SUPERVISOR, NEW_SUPERVISOR)),
     "local": ("local", "lenet5", (ALONE,)),
@@ -31,7 +31,7 @@ PAIRS = {  # the supervisor's network and LeNet-5
 BESIDE_ALONE = {"supervisor - LeNet-5, Local": (SUPERVISOR, ALONE), "model - LeNet-5, Local": (MODEL, ALONE)}
 PAPER = {MODEL: "scattered details (a cat's eyes or nose)", SUPERVISOR: "the whole body"}
 CLASSES = {"cifar10": ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")}
-UNKNOWN = "needs images of which it is known where the object is; of CIFAR-10's it is not"
+UNKNOWN = "needs object locations, which CIFAR-10 does not have"
 SHOWN = 8  # images in the figure
 
 
@@ -108,8 +108,8 @@ ITEM = Item(
         reduced={},
         dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),
-    smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 20 clients of which "
-    "30 % take part instead of 100 and 10 %, 15 rounds instead of 1,000, half of each client's data for testing",
+    smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 30 % of 20 clients in "
+    "a round (paper: 10 % of 100); 15 rounds (paper: 1,000); half of each client's data for testing",
     smaller_reduced=f"{task.LESS}; three seeds",
     minutes={"smoke": 0.2, "quick": 1, "reduced": 40, "paper": 300},
     runs=runs,
@@ -122,16 +122,16 @@ ITEM = Item(
     claims=(
         Claim("The supervisor looks at more of the image: the entropy of its maps is above the personalised model's.",
               differs("entropy")),
-        Claim("Half of the supervisor's map takes a larger area.", differs("area")),
-        Claim("The personalised model looks at scattered details: half of its map is in more pieces.",
-              differs("blobs", MODEL, SUPERVISOR)),
-        Claim("The supervisor looks at the whole object: the area of half its map covers more of it.",
-              differs("covered")),
-        ours("More of the supervisor's map lies on the object.", differs("on_object")),
-        ours("That the supervisor's maps have more entropy is more than the architecture: the difference is larger "
-             "than between the two networks with local-only training, and than between the two untrained.",
+        Claim("The smallest area with half of the attention is larger for the supervisor.", differs("area")),
+        Claim("The personalised model looks at scattered details: half of its attention is in more connected "
+              "pieces.", differs("blobs", MODEL, SUPERVISOR)),
+        Claim("The supervisor looks at the whole object: the smallest area with half of its attention covers "
+              "more of the object.", differs("covered")),
+        ours("More of the supervisor's attention lies on the object.", differs("on_object")),
+        ours("The architecture alone does not explain the higher entropy of the supervisor's maps: the difference is "
+             "larger than between the two networks with local-only training, and than between the two untrained.",
              more_than_architecture("entropy")),
-        ours("That the supervisor's maps cover more of the object is more than the architecture, too.",
+        ours("Nor does the architecture alone explain that the supervisor's maps cover more of the object.",
              more_than_architecture("covered")),
         ours("The personalised model's maps have less entropy than those of LeNet-5 with local-only training.",
              differs("entropy", ALONE, MODEL)),

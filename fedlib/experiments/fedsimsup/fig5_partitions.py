@@ -44,7 +44,7 @@ def in_words(t: pd.DataFrame) -> str:
 
 def in_every_draw(scheme: str, holds, say) -> Check:
     """A check that something holds in every draw of a scheme; say: of one partition's draws."""
-    return every_row("stats", holds, "draws", say, "partition", scheme=scheme)
+    return every_row("stats", holds, "partitions", say, "partition", scheme=scheme)
 
 
 def class_range(t: pd.DataFrame) -> str:

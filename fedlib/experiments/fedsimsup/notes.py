@@ -54,13 +54,13 @@ TAKEN_OUT = replace(SENSITIVITY, choices=PARTS)  # at further alphas
 PER = task.preset("perfedavg")
 LOW = {
     "perfedavg": PER,
-    "perfedavg, outer rate 0.01": PER | {"beta": 0.01},
-    "perfedavg, outer rate 0.001": PER | {"beta": 0.001},
-    "perfedavg, inner rate 0.01": PER | {"alpha": 0.01},
-    "perfedavg, both rates 0.01": PER | {"alpha": 0.01, "beta": 0.01},
+    "perfedavg, outer learning rate 0.01": PER | {"beta": 0.01},
+    "perfedavg, outer learning rate 0.001": PER | {"beta": 0.001},
+    "perfedavg, inner learning rate 0.01": PER | {"alpha": 0.01},
+    "perfedavg, both learning rates 0.01": PER | {"alpha": 0.01, "beta": 0.01},
     "perfedavg, first order": PER | {"variant": "FO"},
     "fedproto": {"method": "fedproto"},
-    "fedproto, tested by heads": {"method": "fedproto", "predict_by": "head"},
+    "fedproto, evaluated with classifier heads": {"method": "fedproto", "predict_by": "head"},
     "local": {"method": "local"},
 }
 COLUMN = "cifar10, Dir({:g}), 100"
@@ -120,7 +120,7 @@ def bases(s: dict, alpha: float) -> list[RunSpec]:
 def tried(s: dict) -> dict[str, dict]:
     """With which rates and inputs it is asked whether training goes well: by name, what changes."""
     rates = {f"{rate:g}": {"lr": rate} for rate in (RATE, s["lr"], *s["lower"])}
-    return rates | {f"{rate:g}, symmetric pixels": {"lr": rate, "pixels": "symmetric"} for rate in s["smaller_inputs"]}
+    return rates | {f"{lr:g}, pixels scaled to [-1, 1]": dict(lr=lr, pixels="symmetric") for lr in s["smaller_inputs"]}
 
 
 def runs(s: dict) -> Runs:
@@ -228,7 +228,7 @@ ITEM = Item(
     shown={
         "parts": "Ablation of FedSimSup's lead over FedRep",
         "rates": "Per-FedAvg and FedProto, with other learning rates and evaluation points than the paper states",
-        "stability": "Training at the reported learning rate of 0.1, at lower ones, and with smaller inputs",
+        "stability": "Training at the reported learning rate of 0.1, at lower ones, and with pixels scaled to [-1, 1]",
         "secrets": "Information leakage from label counts: what they reveal about the label of one image",
     },
     claims=(

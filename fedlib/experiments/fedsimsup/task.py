@@ -37,12 +37,12 @@ SETTINGS = per_profile(
                  average="pooled", fedavg_points=("glob", "ft(5)")),
 )  # fmt: skip
 SMALLER = (
-    "digits (16x16) instead of CIFAR; 20 and 10 clients of which 30 % take part instead of 100 and 50 of which 10 % "
-    "do, 15 rounds instead of 1,000, half of each client's data for testing, one seed"
+    "digits (16x16; paper: CIFAR); 30 % of 20 and of 10 clients in a round (paper: 10 % of 100 and of 50); 15 rounds "
+    "(paper: 1,000); half of each client's data for testing; one seed"
 )
 LESS = (
-    "200 rounds instead of 1,000; learning rate 0.05 with pixels from -1 to 1 instead of 0.1, at which runs diverge "
-    "(see the notes)"
+    "200 rounds (paper: 1,000); learning rate 0.05 (paper: 0.1, at which runs diverge; see the notes) with pixels "
+    "scaled to [-1, 1]"
 )
 SEEDS = "three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup, one for the others"
 

@@ -20,7 +20,7 @@ CURVE = ("round", "MB", "share", "accuracy")
 
 
 def sent(r: RunResult) -> np.ndarray:
-    """Megabytes that a client hbefore local training and sent after every round, [T]: the mean over all clients."""
+    """Megabytes that a client has received and sent after every round, [T]: the mean over all clients."""
     turns = num_participants(r.spec.num_members, r.spec.join_ratio) / r.spec.num_members  # of a client in a round
     return np.cumsum(r.arrays["traffic"].sum(1)) * turns * BYTES / 1e6
 
@@ -67,11 +67,11 @@ ITEM = TABLE.item(
     analyse=analyse,
     figure=lambda tables: figures.by_bytes(tables["curves"]),
     claims=(
-        ours("With as many bytes as FedAvg sends, pFedSV and FedFomo, which download several models, are below "
+        ours("At equal communication cost (FedAvg's), pFedSV and FedFomo, which download several models, are below "
              "FedAvg+FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
-        ours("With as many bytes, pFedSV that sends classifiers only (D+C) is above full pFedSV on every task.",
+        ours("At equal communication cost, pFedSV sending classifiers only (D+C) is above full pFedSV on every task.",
              below(["pfedsv"], [CLASSIFIERS_ONLY])),
-        ours("With as many bytes, the best of the four is above FedAvg+FT on every task.",
+        ours("At equal communication cost, the best of the four papers' methods is above FedAvg+FT on every task.",
              in_columns(best_of(FOUR, ["fedavg_ft"]), (*FOUR, "fedavg_ft"))),
     ),
 )  # fmt: skip

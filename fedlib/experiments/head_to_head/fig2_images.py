@@ -53,21 +53,22 @@ def pays(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         line = {"method": row}
         for base in BASES:
-            line[f"above {proper(base)} up to"] = "" if row == base else _up_to(differences(tables, row, base)[0])
+            line[f"above {proper(base)}"] = "" if row == base else _up_to(differences(tables, row, base)[0])
         lines.append(line)
-    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)} up to" for base in BASES)])
+    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)}" for base in BASES)])
 
 
 def _up_to(found: pd.DataFrame) -> str:
     """The last size of those, from the smallest on, at which a difference is above 0, and what comes then."""
-    last = "nowhere"
+    last = ""
     for line in found.itertuples():
         if line.low <= 0:
             known = line.low > -np.inf
-            then = "below it" if line.high < 0 else "inconclusive" if known else "one seed"
-            return f"{last}; {then} at {line.column}"
+            then = "below it" if line.high < 0 else "inconclusive" if known else "no CI (one seed)"
+            at = line.column
+            return f"up to {last}; {then} at {at}" if last else f"not at {at} ({then})" if known else then
         last = line.column
-    return f"{last}, the most" if len(found) else "not run"
+    return f"up to {last}, the most" if len(found) else "not run"
 
 
 def at_end(which: int, check):
@@ -78,8 +79,7 @@ def at_end(which: int, check):
 ITEM = CURVE.item(
     title="Head to head, Figure 2: images per client",
     claim="The fewer images clients have, the more they gain from collaboration.",
-    smaller=task.SMALLER + "; 10 to 80 training images per client instead of 20 to 500, and 40 test images instead of "
-    "100",
+    smaller=task.SMALLER + "; 10 to 80 training images per client (full scale: 20 to 500), 40 for testing (100)",
     settings=per_profile(
         task.SETTINGS, sizes=[("10",), ("10", "40", "80"), ("20", "50", "100", "200", "500")], tests=[40, 40, 100],
     ),
@@ -88,14 +88,14 @@ ITEM = CURVE.item(
     figure=lambda tables: figures.by_images(tables["cells"]),
     shown={"pays": "Up to how many training images a method is above local-only training, and above FedAvg+FT"},
     claims=(
-        ours("The lead of the best of the four over local-only training falls from the fewest images to the most.",
-             changes({"best of the four": lambda m: m[list(FOUR)].max(axis=1, skipna=False) - m["local"]}, -1,
-                     (*FOUR, "local"))),
+        ours("The lead of the best of the four papers' methods over local-only training falls from the fewest images "
+             "to the most.", changes({"best of the four papers' methods":
+                 lambda m: m[list(FOUR)].max(axis=1, skipna=False) - m["local"]}, -1, (*FOUR, "local"))),
         ours("The lead of FedAvg+FT over local-only training falls from the fewest images to the most.",
              changes({"FedAvg+FT": gap("fedavg_ft", ["local"])}, -1, ("fedavg_ft", "local"))),
-        ours("With the fewest images, each of the four and FedAvg+FT are above local-only training.",
+        ours("With the fewest images, each of the four papers' methods and FedAvg+FT are above local-only training.",
              at_end(0, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
-        ours("With the most images, too, each of the four and FedAvg+FT are above local-only training.",
+        ours("With the most images, too, each of the four papers' methods and FedAvg+FT are above local-only training.",
              at_end(-1, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
     ),
 )  # fmt: skip

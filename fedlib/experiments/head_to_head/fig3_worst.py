@@ -35,7 +35,7 @@ ITEM = TABLE.item(
     claims=(
         ours("The worst-decile accuracy of FedAvg+FT is above that of local-only training.",
              below(["local"], ["fedavg_ft"], **WORST)),
-        ours("The worst-decile accuracy of the best of the four is above that of FedAvg+FT.",
+        ours("The worst-decile accuracy of the best of the four papers' methods is above that of FedAvg+FT.",
              in_columns(best_of(FOUR, ["fedavg_ft"]), (*FOUR, "fedavg_ft"), **WORST)),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Figure 4: what a client that comes later gets: as it comes, and after one epoch."""
+"""Figure 4: what a client that comes later gets: before local training, and after one epoch."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, SIM, SUP
 from fedlib.experiments.item import per_profile
 
-AFTER, BEFORE = {"when": "after an epoch"}, {"when": "as it comes"}
+AFTER, BEFORE = {"when": "after an epoch"}, {"when": "before local training"}
 ROWS = ("local", "fedavg", "fedper", "fedrep", "fedfomo", "pfedsim", "pfedcs", "pfedsv", CLASSIFIERS_ONLY)
 TAKING = ("pfedsim", "pfedcs", "pfedsv")  # of the four; FedSimSup's server mixes models of clients that were there
 SMOKED = ("local", "fedavg", "pfedsim", "pfedsv")
@@ -37,7 +37,7 @@ def of_newcomers(r: RunResult, column: str = "") -> list[Reading]:
 
 TABLE = replace(
     task.TABLE, task=later, columns=(SIM, SUP), numbers=(), read=lambda s: of_newcomers, where=AFTER,
-    also={"as it comes": BEFORE},
+    also={"before local training": BEFORE},
 )  # fmt: skip
 
 
@@ -49,9 +49,9 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.1, "quick": 0.4, "paper": 5000},
     figure=lambda tables: figures.accuracies(tables["cells"].replace({"series": {"ours": AFTER["when"]}})),
     claims=(
-        ours("After one local epoch a new client is most accurate with FedAvg's model, of those that take new clients.",
-             best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
-        ours("After one epoch, for a new client, each of the four that take one is above local-only training.",
+        ours("After one local epoch a new client is most accurate with FedAvg's model, of those that can serve "
+             "new clients.", best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
+        ours("After one epoch each of the papers' methods that can serve new clients is above local-only training.",
              below(["local"], TAKING, **AFTER)),
         ours("Before any training, for a new client, the best of these is above FedAvg's model.",
              in_columns(best_of(TAKING, ["fedavg"]), (*TAKING, "fedavg"), **BEFORE)),

@@ -87,7 +87,7 @@ def at_a_glance(tables) -> pd.DataFrame:
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
             line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
         beaten = [name for name in ahead.columns if proper("local") in name]
-        line["above local-only training up to"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
+        line["above local-only training"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
         line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
         lines.append(line)
     return pd.DataFrame(lines, columns=None if lines else ["method"])
@@ -138,33 +138,33 @@ def little_left(m):
 
 COMPARED = (*FOUR, "fedavg_ft", "local")
 CLAIMS = (
-    ours("A simple method is enough: on average over the four tasks none of the four is more than 2 points above "
-         "FedAvg+FT.", average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)),
+    ours("A simple method is enough: on average over the four tasks none of the four papers' methods is more than 2 "
+         "points above FedAvg+FT.", average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)),
     ours("Local-only training is not enough: on average over the tasks FedAvg+FT is more than 2 points above it.",
          average([("fedavg_ft", "local")], by=ENOUGH)),
     ours("A single global model is not enough: on average FedAvg without fine-tuning is below local-only training.",
          average([("local", "fedavg")])),
     ours("Sharing all but the classifier is as good as fine-tuning: on average FedPer and FedRep are less than 2 "
          "points below FedAvg+FT.", average([("fedavg_ft", "fedper"), ("fedavg_ft", "fedrep")], sign=-1, by=ENOUGH)),
-    ours("One of the four methods is better on average over the tasks than each of the other three.",
+    ours("One of the four papers' methods is better on average over the tasks than each of the other three.",
          seen_in("accuracy", across_columns(one_leads, FOUR))),
-    ours("Collaboration pays with few images: with the fewest, the four and FedAvg+FT beat local-only training.",
-         seen_in("images", at_end(0, lambda columns: below(["local"], COMPARED[:-1], columns=columns)))),
-    ours("With many images it matters little: with the most, no method (the four or FedAvg+FT) is more than 2 "
-         "points above local-only training.",
+    ours("Collaboration helps with few images: with the fewest, the four papers' methods and FedAvg+FT beat local-only "
+         "training.", seen_in("images", at_end(0, lambda columns: below(["local"], COMPARED[:-1], columns=columns)))),
+    ours("With many images it matters little: with the most, no method (the four papers' or FedAvg+FT) is more than "
+         "2 points above local-only training.",
          seen_in("images", at_end(-1, lambda columns: in_columns(
              little_left, COMPARED, columns=columns, among=COMPARED)))),
-    ours("At equal communication cost FedAvg+FT suffices: none of the four is above it on average.",
+    ours("At equal communication cost FedAvg+FT suffices: none of the four papers' methods is above it on average.",
          average([("fedavg_ft", row) for row in FOUR], "bytes")),
     ours("The clients with the lowest accuracy gain, too: on average over the tasks the worst-decile accuracy of "
          "FedAvg+FT is above that of local-only training.", average([("fedavg_ft", "local")], "worst", **WORST)),
     ours("New clients are most accurate with FedAvg's model, after one epoch of fine-tuning.",
          seen_in("newcomers", best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER))),
-    ours("The conclusion does not depend on the evaluation point: evaluated after local training, none of the four "
-         "is more than 2 points above FedAvg+FT either.",
+    ours("The conclusion does not depend on the evaluation point: evaluated after local training, none of the "
+         "four papers' methods is more than 2 points above FedAvg+FT either.",
          lambda tables: average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)(after_training(tables))),
     ours("The conclusion does not depend on the learning rate: with the best learning rate of FedAvg+FT, each of "
-         "the four loses less than 2 points.", seen_in("rates", table1_rates.at_a_rate_of_another)),
+         "the four papers' methods loses less than 2 points.", seen_in("rates", table1_rates.at_a_rate_of_another)),
 )  # fmt: skip
 
 

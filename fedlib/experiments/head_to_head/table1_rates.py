@@ -112,7 +112,7 @@ def at_a_rate_of_another(tables) -> Verdict:
     for column in dict.fromkeys(key[0] for key in chosen.index):
         for name in FOUR:
             if any((column, other) not in chosen.index for other in (name, "fedavg_ft")):
-                return not_tested(f"without {name} and fedavg_ft ({column})")
+                return not_tested(f"missing runs: {name} or FedAvg+FT ({column})")
             own, other = chosen["best"][column, name], chosen["best"][column, "fedavg_ft"]
             if own != other:
                 there = (column, f"{name}{AT}{other:g}")

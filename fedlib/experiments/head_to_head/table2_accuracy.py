@@ -77,9 +77,9 @@ def at_home(columns):
     return margins, "; ".join(said)
 
 
-HOME = ours("Each of the four is the most accurate method on the task of its own paper.", across_columns(at_home, FOUR))
+HOME = ours("Each of the four papers' methods is best on the task of its own paper.", across_columns(at_home, FOUR))
 ITEM = TABLE.item(
-    title="Head to head, Table 2: four methods on each other's tasks",
+    title="Head to head, Table 2: the four papers' methods on each other's tasks",
     claim=HOME.text,
     **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 15000},
@@ -92,15 +92,15 @@ ITEM = TABLE.item(
     claims=(
         HOME,
         *(ours(f"{NAMES[row]} is above FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
-        ours("Each of the four is above local-only training on every task.", below(["local"], FOUR)),
-        ours("On every task the best of the four is above FedPer and FedRep.",
+        ours("Each of the four papers' methods is above local-only training on every task.", below(["local"], FOUR)),
+        ours("On every task the best of the four papers' methods is above FedPer and FedRep.",
              in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT))),
         ours("FedAvg, a single global model, is below local-only training on every task.",
              below(["fedavg"], ["local"])),
         ours("FedAvg+FT is above local-only training on every task.", below(["local"], ["fedavg_ft"])),
         ours("pFedSV that sends classifiers only (D+C) is within a point of pFedSV on every task.",
              within(["pfedsv", CLASSIFIERS_ONLY], 1)),
-        ours("After local training (`post`), too, each of the four is the best on the task of its own paper.",
-             across_columns(at_home, FOUR, point="post")),
+        ours("After local training (`post`), too, each of the four papers' methods is the best on the task of "
+             "its own paper.", across_columns(at_home, FOUR, point="post")),
     ),
 )  # fmt: skip

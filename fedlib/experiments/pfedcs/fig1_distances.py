@@ -32,8 +32,8 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     shown = dict.fromkeys((1, s["rounds"]))
     (name, _), first = next(iter(found.items()))
     pairs = [
-        by_pair(D=row_scaled(first.arrays["head_distances"][t - 1]), twins=same_classes(first.arrays["counts"])).assign(
-            training=name, round=t)
+        by_pair(D=row_scaled(first.arrays["head_distances"][t - 1]), same_classes=same_classes(first.arrays["counts"]))
+        .assign(training=name, round=t)
         for t in shown
     ]  # fmt: skip
     rounds = rows_of(found, ("training", "seed"), seen_by_round)

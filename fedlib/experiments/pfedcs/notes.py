@@ -19,26 +19,26 @@ from fedlib.experiments.pfedcs.fig1_distances import KEPT
 from fedlib.experiments.pfedcs.table1_pathological import TABLE
 from fedlib.spec import RunSpec
 
-SELF, RANDOM = "own classifier teaches", "three random clients"
+SELF, RANDOM = "own classifier as teacher", "three random clients"
 TWIN, ORACLE = "one random client with the same classes", "all clients with the same classes"
 UNUSED, NEAREST, START = "uniform weights", "the nearest one only", "the aggregate replaces the client's own classifier"
 UNTUNED = "rho = 0"
 CHOICES = (
-    Choice("C7", UNUSED, "Eq. 7 weighs them", hyper(weights="uniform")),
+    Choice("C7", UNUSED, "weights of Eq. 7", hyper(weights="uniform")),
     Choice("C11", "lambda = 0: by samples", "0.5", hyper(lam=0.0)),
     Choice("C11", "lambda = 1: by similarity", "0.5", hyper(lam=1.0)),
     Choice("C7", "Eqs. 7 and 8 over collaborators only", "over them and the client", hyper(weights="literal_renorm")),
     Choice("C7", "the client itself left out", "part of the mixture", hyper(weights="no_self")),
-    Choice("C5", "candidates by posterior only", "and whoever is as near", hyper(closure=False)),
+    Choice("C5", "candidates by posterior only", "and all clients as close as these", hyper(closure=False)),
     Choice("C1", "distances not squared", "squared", hyper(dist_power=1)),
     Choice("C10", "stage 1: a quarter of the rounds", "half", hyper(beta=0.25)),
     Choice("C10", "stage 1: all rounds", "half", hyper(beta=1.0)),
-    Choice("whom", NEAREST, "as many as are near", hyper(most=1)),
-    Choice("whom", SELF, "a mixture", hyper(select="self")),
-    Choice("whom", RANDOM, "the nearest ones", hyper(select="random")),
-    Choice("whom", TWIN, "the nearest ones", hyper(select="twin")),
-    Choice("whom", ORACLE, "the nearest ones", hyper(select="oracle")),
-    Choice("role", START, "it teaches", hyper(role="start")),
+    Choice("selection", NEAREST, "all within the threshold", hyper(most=1)),
+    Choice("selection", SELF, "a mixture", hyper(select="self")),
+    Choice("selection", RANDOM, "the nearest ones", hyper(select="random")),
+    Choice("selection", TWIN, "the nearest ones", hyper(select="twin")),
+    Choice("selection", ORACLE, "the nearest ones", hyper(select="oracle")),
+    Choice("role", START, "it is the teacher", hyper(role="start")),
     Choice("C12", "teacher sees the received extractor", "the one in training", hyper(teacher_feat="received")),
     Choice("C12", "gradient through the teacher", "none", hyper(detach=False)),
     Choice("C13", "temperature 4", "1", hyper(temperature=4.0)),
@@ -58,9 +58,9 @@ WATCHED = {"method": "pfedcs", "beta": 1.0, "rounds": 10, "measures": KEPT}  # b
 SERVER_SEEDS = 3  # at least: these runs are short
 LEAKS = {
     "auc": "clients with the same classes by distance, AUC",
-    "rand": "groups found, adjusted Rand index",
+    "rand": "adjusted Rand index of the inferred groups",
     "class_auc": "classes by class vectors, AUC",
-    "sets": "clients whose classes are all known",
+    "sets": "share of clients whose classes are all inferred",
 }
 MADE_OF = {"leak": ("server",), "server": ("server",), "parts": ("choice", "control")}  # all others: of choices
 
@@ -68,15 +68,15 @@ WHOLE, POST = "PFedCS", "PFedCS after local training"
 ARMS = Arms(
     {
         "FedPer": ("plain", "recv"),
-        "FedPer, heads tuned before training": ("tuned", "recv"),
-        "FedPer, heads tuned for the test": ("plain", "ft(1)"),
-        "FedPer, heads tuned for both": ("tuned", "ft(1)"),
-        "PFedCS, own classifier teaches": (SELF, "recv"),
-        "PFedCS, three random clients teach": (RANDOM, "recv"),
-        "PFedCS, one random client with the same classes teaches": (TWIN, "recv"),
+        "FedPer, head fine-tuned before training": ("tuned", "recv"),
+        "FedPer, head fine-tuned at test time": ("plain", "ft(1)"),
+        "FedPer, head fine-tuned before training and at test time": ("tuned", "ft(1)"),
+        "PFedCS, own classifier as teacher": (SELF, "recv"),
+        "PFedCS, three random clients as teacher": (RANDOM, "recv"),
+        "PFedCS, one random client with the same classes as teacher": (TWIN, "recv"),
         WHOLE: (BASE, "recv"),
         "FedPer after local training": ("plain", "post"),
-        "FedPer, heads tuned, after local training": ("tuned", "post"),
+        "FedPer after local training, head fine-tuned before training": ("tuned", "post"),
         POST: (BASE, "post"),
     },
     whole=WHOLE, at={"post": POST},
@@ -127,8 +127,8 @@ def known(value: str, line: float, text: str):
         leak = tables["leak"]
         if leak["seed"].nunique() < SERVER_SEEDS:
             return not_tested(f"needs {SERVER_SEEDS} runs that are watched")
-        last = leak[leak["round"] == leak["round"].max()].assign(what=value)
-        v = over_seeds("last", value, "what", beyond(value, line, form=".2f"))({"last": last})
+        last = leak[leak["round"] == leak["round"].max()].assign(what=LEAKS[value])
+        v = over_seeds("last", value, "what", beyond(LEAKS[value], line, form=".2f"))({"last": last})
         evidence = f"{v.evidence}, over {last['seed'].nunique()} seeds"
         return replace(v, evidence=evidence, margins={})  # of runs of its own
 
@@ -147,12 +147,12 @@ def answer(tables) -> str:
     return (
         f"PFedCS is {over('FedPer')} points above FedPer before local training, and "
         f"{over('FedPer after local training', POST)} where both are evaluated after local training. Its lead "
-        f"over FedPer whose heads are tuned for one epoch before training is "
-        f"{over('FedPer, heads tuned before training')}, and over FedPer whose heads are tuned at test time "
-        f"{over('FedPer, heads tuned for the test')}. PFedCS minus the same with another teacher, in points: own "
-        f"classifier only {over('PFedCS, own classifier teaches')}, three random clients "
-        f"{over('PFedCS, three random clients teach')}, one random client with the same classes "
-        f"{over('PFedCS, one random client with the same classes teaches')}. {SENSITIVITY.in_words(tables)}"
+        f"over FedPer whose heads are fine-tuned for one epoch before training is "
+        f"{over('FedPer, head fine-tuned before training')}, and over FedPer whose heads are fine-tuned at test time "
+        f"{over('FedPer, head fine-tuned at test time')}. PFedCS minus the same with another teacher, in points: own "
+        f"classifier only {over('PFedCS, own classifier as teacher')}, three random clients "
+        f"{over('PFedCS, three random clients as teacher')}, one random client with the same classes "
+        f"{over('PFedCS, one random client with the same classes as teacher')}. {SENSITIVITY.in_words(tables)}"
     )
 
 
@@ -182,17 +182,17 @@ ITEM = Item(
              worse(SELF)),
         ours("Similar clients teach better than random ones.", worse(RANDOM)),
         ours("Several collaborators teach better than only the nearest one.", worse(NEAREST)),
-        ours("Eq. 7's weights help: worse where uniform weights.", worse(UNUSED)),
+        ours("Eq. 7's weights help: uniform weights are worse.", worse(UNUSED)),
         ours("Fine-tuning the teacher helps.", worse(UNTUNED)),
         ours("A teacher is better than starting from the aggregate, which the paper calls naive.", worse(START)),
-        ours("PFedCS is above FedPer with heads tuned before training, too, at both evaluation points.",
-             both(ahead(WHOLE, "FedPer, heads tuned before training"),
-                  ahead(POST, "FedPer, heads tuned, after local training"))),
+        ours("PFedCS is also above FedPer with heads fine-tuned before training, at both evaluation points.",
+             both(ahead(WHOLE, "FedPer, head fine-tuned before training"),
+                  ahead(POST, "FedPer after local training, head fine-tuned before training"))),
         ours("It is above FedPer whose heads are fine-tuned for one epoch at test time.",
-             ahead(WHOLE, "FedPer, heads tuned for the test")),
+             ahead(WHOLE, "FedPer, head fine-tuned at test time")),
         known("rand", 0.9, "A curious server infers which clients have the same classes (adjusted Rand index above "
                            "0.9)."),
-        known("sets", 0.9, "It infers the classes of more than nine clients of ten exactly."),
+        known("sets", 0.9, "It infers the classes of more than nine of ten clients exactly."),
         matter(SENSITIVITY, "PFedCS"),
     ),
 )  # fmt: skip

@@ -45,9 +45,9 @@ SETTINGS = per_profile(
 )  # fmt: skip
 RESNET = {"model": "resnet18", "lr": 0.1}  # of Tiny-ImageNet
 SMALLER = (
-    "digits (16x16) with 2 or 4 of ten classes per client, or alpha 0.1 and 0.2, instead of CIFAR and Tiny-ImageNet "
-    "with 0.01 to 0.1; LeNet-5 instead of the 4-layer CNN; 8 rounds instead of 200, batches of 16 instead of 100 at "
-    "ten times the learning rate, one seed"
+    "digits (16x16) with 2 or 4 of ten classes per client, or alpha 0.1 and 0.2 (paper: CIFAR and Tiny-ImageNet, alpha "
+    "0.01 to 0.1); LeNet-5 (paper: 4-layer CNN); 8 rounds (paper: 200); batches of 16 at ten times the learning rate "
+    "(paper: 100); one seed"
 )
 LESS = "LeNet-5 instead of the 4-layer CNN; 100 rounds instead of 200"
 ALL_ROUNDS = "stage 1 of PFedCS in all rounds (the paper does not say in how many); "  # otherwise half of them
@@ -123,7 +123,7 @@ def leads_on_average(by: float):
         m = sum(rows[list(METHODS)] for rows in columns.values()) / len(columns)
         leads = {row: m["pfedcs"] - m[row] for row in METHODS if row != "pfedcs"}
         rival = min(leads, key=lambda row: leads[row].iloc[0])
-        found = f"pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} against the best other, {rival}"
+        found = f"pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} against the best competitor, {rival}"
         text = f"mean of {len(columns)} columns: {found}; threshold of {by:g}, set by us"
         return {row: lead - by for row, lead in leads.items()}, text
 

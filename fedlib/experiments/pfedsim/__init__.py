@@ -4,7 +4,7 @@ DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet", "domainnet")  # the pap
 
 SHOWN = ("table3_own_clients", "table3_own_clients")  # on the front page: the headline's item, and the figure
 IN_SHORT = """We ran pFedSim at the paper's settings on CIFAR-10, with the network of the authors' code (two max-pools;
-the paper's Table 5 prints one). The clients come from the authors' sampler with their seed, and their sizes match the
+the paper's Table 5 reports one). The clients come from the authors' sampler with their seed, and their sizes match the
 paper's. With the code's inputs and evaluation points pFedSim leads eleven methods, the next best one by 1.8 points
 [1.3, 2.2] at Dir(0.1) and by 1.4 points [0.9, 1.9] at Dir(0.5). The paper's lead is about the same at Dir(0.1) and a
 point larger at Dir(0.5). With normalised pixels and shuffled batches, which the code does not have, the claim is

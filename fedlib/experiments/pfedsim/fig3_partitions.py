@@ -29,11 +29,11 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
         own = only(stats, dataset=cell.dataset, alpha=cell.alpha)
         line[AGAIN] = f"{(drawn := drawn_again(cell.dataset, cell.alpha)):.1f}" if len(own) else "not run"
         again += [(cell.dataset, cell.alpha, cell.std, drawn)] if len(own) else []
-        for cap, label in ((True, "ours, cap"), (False, "ours, no cap")):
+        for cap, label in ((True, "ours, size cap"), (False, "ours, no size cap")):
             mean, std = (only(own, cap=cap)[name] for name in ("mean_size", "std_size"))
             line[label] = f"{mean.mean():.0f} ({std.mean():.0f} ± {std.std(ddof=1):.0f})" if len(own) else "not run"
         gap = only(own, cap=True)["std_size"].mean() - cell.std
-        lines.append({**line, "difference of std (cap)": f"{gap:+.0f}" if len(own) else ""})
+        lines.append({**line, "difference of std (size cap)": f"{gap:+.0f}" if len(own) else ""})
     tidy = drawn_counts(kinds, "cifar10", s["drawn_clients"])
     return {"tidy": tidy, "stats": stats, "compare": pd.DataFrame(lines),
             "again": pd.DataFrame(again, columns=["dataset", "alpha", "printed", "drawn"])}  # fmt: skip
@@ -55,7 +55,7 @@ def is_the_papers_draw(tables) -> Verdict:
 def fits_with_cap_only(tables) -> Verdict:
     capped, free = (printed_std_inside(tables["stats"], cap) for cap in (True, False))
     outside = ", ".join(cell for cell, fits in free.items() if not fits)
-    counts = f"{sum(capped.values())} of {len(capped)} cells with the cap, {sum(free.values())} without"
+    counts = f"{sum(capped.values())} of {len(capped)} cells with the size cap, {sum(free.values())} without"
     evidence = (
         f"inside the range of {tables['stats']['seed'].nunique()} partitions: {counts} (outside: {outside or 'none'})"
     )

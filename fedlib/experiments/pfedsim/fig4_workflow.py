@@ -51,7 +51,7 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
         ("1 distribute", "one model to each participant", step.format(last["down"], last["down"] / last["model"])),
         ("2 train", "extractor and classifier", f"{last['heads_changed']:.0f} classifiers changed in the last round"),
         ("3 upload", "one model from each participant", step.format(last["up"], last["up"] / last["model"])),
-        ("4 aggregate", "extractors aggregated by Eq. 4", f"as by hand, to {tidy['mixture_error'].max():.0e}"),
+        ("4 aggregate", "extractors by Eq. 4", f"as computed by hand, up to {tidy['mixture_error'].max():.0e}"),
     ]
     return {
         "tidy": tidy,
@@ -63,7 +63,7 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
 
 def fills_up(tables) -> Verdict:
     pairs = tables["tidy"].query("phase == @SECOND")["pairs"]
-    evidence = f"known pairs: {pairs.iloc[0]:.0%} after the first round of the phase, {pairs.iloc[-1]:.0%} at its end"
+    evidence = f"pairs compared: {pairs.iloc[0]:.0%} after the phase's first round, {pairs.iloc[-1]:.0%} at its end"
     return verdict((pairs.diff().dropna() > -0.02).all() and pairs.iloc[-1] > pairs.iloc[0], evidence)
 
 

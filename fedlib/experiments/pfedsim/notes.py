@@ -35,18 +35,18 @@ def drawn_by_us(s: dict, r: RunSpec, number: int, **own) -> dict:
 
 
 CHOICES = (
-    Choice("S1", "Eq. 3 as reported", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
-    Choice("S1, S2", "Eq. 3, own weight by Eq. 3 (18.4)", "the same", hyper(phi="eq3", phi_self="eq3")),
-    Choice("S2", "own weight 1 (identity as reported)", "9.21, the transform of the code at 1", hyper(phi_self=1.0)),
-    Choice("S2", "own weight 18.4", "9.21", hyper(phi_self="eq3")),
-    Choice("S3", "Φ renewed where one of two took part", "only where both did", hyper(phi_refresh="one_fresh")),
-    Choice("S3", "all of Φ renewed in every round", "only where both took part", hyper(phi_refresh="all")),
-    Choice("S4", "no models older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
-    Choice("S5", "bias belongs to a class vector", "weights only", hyper(phi_bias=True)),
-    Choice("S11", "batch norm's statistics shared", "they stay local", task=lambda s, r: {"bn_stats": "global"}),
-    Choice("§3.1", "the other number of max-pools", "see the settings",
+    Choice("S1", "Eq. 3 as stated", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
+    Choice("S1, S2", "Eq. 3, self-weight 18.4", "log of the mean cosine; 9.21", hyper(phi="eq3", phi_self="eq3")),
+    Choice("S2", "self-weight 1 (identity as stated)", "9.21 (the code's transform at 1)", hyper(phi_self=1.0)),
+    Choice("S2", "self-weight 18.4", "9.21", hyper(phi_self="eq3")),
+    Choice("S3", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
+    Choice("S3", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
+    Choice("S4", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
+    Choice("S5", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
+    Choice("S11", "batch norm's statistics shared", "kept on each client", task=lambda s, r: {"bn_stats": "global"}),
+    Choice("§3.1", "one max-pool (on digits two)", "two (on digits one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
-    Choice("§4.2", "no cap in the Dirichlet draw", "clients that hold n/N samples get no more",
+    Choice("§4.2", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
     Choice(CHANCE, "another partition", "the paper's clients (digits: partition 0)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
@@ -58,7 +58,7 @@ SENSITIVITY = Sensitivity("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({s
 AGAIN = {
     ("another partition", "Dir(0.1)"): ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim"),
     ("another partition", "Dir(0.5)"): ("fedavg", "fedbn"),
-    ("the other number of max-pools", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("one max-pool (on digits two)", "Dir(0.5)"): ("fedavg", "fedbn"),
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
@@ -158,7 +158,7 @@ def first_by_every_rule(tables) -> Verdict:
         return not_tested("not all methods of Table 3 were run")
     lost = found[found["place"] > 1]
     listing = "; ".join(f"{r.rule}, {r.column}: {r['best other']} by {-r.lead:.1f}" for _, r in lost.iterrows())
-    evidence = f"first in {len(found) - len(lost)} of {len(found)}" + (f"; before it {listing}" if listing else "")
+    evidence = f"first in {len(found) - len(lost)} of {len(found)}" + (f"; ahead of it: {listing}" if listing else "")
     return decided(dict(tables["_leads"].items()), evidence, tables["_units"]["leads"][0])
 
 
@@ -205,17 +205,18 @@ def answer(tables) -> str:
     if len(found):
         cases = f"{(found['place'] == 1).sum()} of {len(found)} cases"
         ways = f"{found['rule'].nunique()} metric definitions"
-        sentences.append(f"It is first in {cases}, with {ways} of the same runs.")
+        sentences.append(f"It is first in {cases}, by {ways} on the same runs.")
     if len(near):
         near = near.groupby("rule", sort=False).agg({"cells": "sum", "within 3": "sum", "mean distance": "mean"})
         head, closest = near.iloc[0], near.loc[near["mean distance"].idxmin()]
         which = f"{head['within 3']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run)"
-        nearest = f'the nearest metric definition, "{closest.name}", gives {closest["within 3"]:.0f}'
+        nearest = f'the closest metric definition, "{closest.name}", gives {closest["within 3"]:.0f}'
         sentences.append(f"{which} are within {FAR:g} points of the paper's; {nearest}.")
     for r in tables["draws"].query("abs(z) > 2").itertuples():
-        kind, share = "easy" if r.z > 0 else "unusually mixed", f"{r.ours:.0f} % of the samples are of their client's"
+        kind = "concentrated" if r.z > 0 else "mixed"
+        share = f"{r.ours:.0f} % of the samples are of their client's largest class"
         mean = f"the mean of {DRAWS} partitions is {r.mean:.0f} % ({r.z:+.1f} std)"
-        sentences.append(f"The partition of seed 0 at {r.column} is an {kind} one: {share} largest class, {mean}.")
+        sentences.append(f"The partition of seed 0 at {r.column} has unusually {kind} labels: {share}, {mean}.")
     if len(mixing := tables["_mixing"]):
         over = "compared with local-only training after the same rounds of FedAvg"
         gains = each_apart(mixing, ".2f")
@@ -236,21 +237,20 @@ ITEM = Item(
     analyse=analyse,
     made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
-        "leads": "pFedSim's rank and lead over the best other method, by definition of the accuracy metric",
+        "leads": "pFedSim's rank and lead over the best competitor, by definition of the accuracy metric",
         "alone": "Effect of aggregation: pFedSim, and the same without aggregation (Φ stays the identity), %",
         "fit": f"Distance of the same runs from the reported numbers (on {PRINTED} only), points",
-        "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), read off in every "
-        "way",
-        "levels": "Mean cosines of Figure 2's classifiers by pair of clients, trained in several ways (one run each)",
-        "draws": "Samples that are of their client's largest class, %: is partition 0, which is not the paper's, a "
-                 "typical sample?",
+        "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), by every "
+        "metric and variant",
+        "levels": "Mean cosines of Figure 2's classifiers, one run each (clients' classes: i, i' 0-4; j 2-6; k 5-9)",
+        "draws": "Samples that are of their client's largest class, %: is our partition 0 typical?",
     },
     figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
     answer=answer,
     claims=(
         ours("pFedSim is first by every definition of the accuracy metric, on the same runs.", first_by_every_rule),
         matter(SENSITIVITY, "pFedSim"),
-        ours("The implementation choice that matters most is how similarity becomes a weight (S1, S2).",
+        ours("The implementation choice that matters most is how similarity becomes a weight (Eq. 3).",
              transform_matters_most),
         ours("The definition of the accuracy metric changes pFedSim's lead more than any implementation choice "
              "changes its accuracy.",

@@ -28,7 +28,7 @@ ITEM = TABLE.item(
         Claim("FedRep is second at Dir(0.1).", place("fedrep", 2, METHODS, **DIR01)),
         Claim("The improvement over the best baseline is larger at Dir(0.1) (the text; the paper's table has it so on "
               "one data set of four).",
-              changes({"pFedSim minus the best other": gap("pfedsim")}, -1, METHODS)),
+              changes({"pFedSim minus the best competitor": gap("pfedsim")}, -1, METHODS)),
         ours("pFedSim is also the best of the methods with personalised models, all evaluated after local training "
              "(`post`).",
              best("pfedsim", ("local", "fedbn", *PERSONAL), point="post")),

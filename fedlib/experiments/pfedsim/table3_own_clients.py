@@ -20,16 +20,16 @@ from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
 
-ORIGINAL, NORMALISED = "original inputs", "normalised inputs"
+ORIGINAL, NORMALISED = "the authors' inputs", "normalised inputs"
 # pixels from 0 to 255 with the statistics of scaled ones, batches always in the same order, FedProx's mean uniform
 CODES = {"pixels": "reference", "batch_order": "fixed", "rows": {"fedprox": {"weights": "uniform"}}}
 READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
-    "original pixels alone": lambda s: {"pixels": "reference"},
-    "original batches alone": lambda s: {"batch_order": "fixed"},
-    "original inputs, the other number of pools": lambda s: CODES | {"pools": 3 - s["pools"]},
-    "original inputs, other images of the same classes": lambda s: CODES | {"class_order": 1},
-    "original inputs, tested before the last round": lambda s: CODES | {
+    "the authors' pixels, shuffled batches": lambda s: {"pixels": "reference"},
+    "unshuffled batches, normalised pixels": lambda s: {"batch_order": "fixed"},
+    "the authors' inputs, one max-pool (on digits two)": lambda s: CODES | {"pools": 3 - s["pools"]},
+    "the authors' inputs, same label counts, other images": lambda s: CODES | {"class_order": 1},
+    "the authors' inputs, evaluated one round earlier": lambda s: CODES | {
         "rounds": s["rounds"] - 1, "eval_every": s["rounds"] - 1,
         "rows": {"pfedsim": {"rho": s["rounds"] // 2 / (s["rounds"] - 1)}},
     },
@@ -78,7 +78,7 @@ def as_tested(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
 
 
 def column_of(cell) -> str:
-    """A printed cell stands beside the original inputs, which is nearest to what was printed."""
+    """A printed cell stands beside the authors' inputs, which is nearest to what was printed."""
     return f"{ORIGINAL}, {partition_of(cell)}"
 
 
@@ -94,8 +94,8 @@ PROTOCOLS = {
     "all evaluated after local training": ({"point": "post"}, MAIN),
 }
 INPUTS = {
-    NORMALISED: "normalised pixels, shuffled batches", "original pixels alone": "the authors' pixels, shuffled batches",
-    "original batches alone": "normalised pixels, fixed batches", ORIGINAL: "the authors' pixels, fixed batches",
+    NORMALISED: "normalised pixels, shuffled batches", **{reading: reading for reading in tuple(SEARCH)[:2]},
+    ORIGINAL: "the authors' pixels, unshuffled batches",
 }  # fmt: skip
 TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
 
@@ -185,7 +185,7 @@ def nothing_lifts(tables):
     """In every column the lead over FedPer after local training is below the reported one."""
     found = tables["_leads"]
     if lacks := [column for column in COLUMNS if column not in found]:
-        return not_tested(f"without {', '.join(lacks)}")
+        return not_tested(f"missing runs: {', '.join(lacks)}")
     paper = tables["_paper"].iloc[0]
     margins = {column: paper[ALPHA_OF[column]] - found[column] for column in COLUMNS}
     texts = [f"{column} {apart(found[column])}" for column in COLUMNS]

@@ -53,12 +53,12 @@ def drop_is_the_undrawns(tables):
     for column in DIRICHLET:
         own = only(clients, column=column)
         if not {"0.7 drawn", "0.9 drawn", "0.9 others"} <= set(own["group"]):
-            return not_tested("needs rho 0.7 and 0.9 at both alphas, and at 0.9 clients not sampled since T_g")
+            return not_tested("needs rho 0.7 and 0.9 at both alphas, at 0.9 clients not sampled since FedAvg's rounds")
         m = 100 * draws(own, "accuracy", ["group"], "weight")
         before, drawn, over = m["0.7 drawn"], m["0.9 drawn"], m["0.9 drawn"] - m["0.9 others"]
         margins |= {f"{column}: drawn": drawn - before + 1, f"{column}: others": over}
-        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled since T_g ({before.iloc[0]:.1f} at 0.7), "
-                     f"{apart(over)} over the others")  # fmt: skip
+        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled since FedAvg's rounds "
+                     f"({before.iloc[0]:.1f} at 0.7), {apart(over)} over the others")  # fmt: skip
     return decided(margins, "; ".join(texts))
 
 
@@ -71,7 +71,7 @@ ITEM = TABLE.item(
     settings=per_profile(task.SETTINGS, methods=("pfedsim", *REFERENCES), **task.ON_OWN),
     minutes={"smoke": 0.5, "quick": 1, "paper": 60},
     analyse=analyse,
-    shown={"drawn": "Personalised clients (sampled after T_g), and the others, which still have FedAvg's model, %"},
+    shown={"drawn": "Clients sampled after FedAvg's rounds (personalised), and others, which still have its model, %"},
     figure=lambda tables: figures.parameter_curve(
         tables["cells"], {name: rho for rho, name in RHO.items()}, "rho (rho = 1 is FedAvg)", "pfedsim"
     ),
@@ -85,11 +85,11 @@ ITEM = TABLE.item(
         Claim("rho = 0 is always worse than every rho between 0 and 1 (the paper's text; its table disagrees at 0.9).",
               below([RHO[0.0]], BETWEEN)),
         Claim("rho = 0.7 is best for LeNet5.", best(RHO[0.7], RHO.values(), **SWEEP)),
-        ours("At rho = 0.9 only clients not sampled since T_g are less accurate; the others are within a point of "
-             "rho = 0.7.", drop_is_the_undrawns),
-        Claim("pFedSim (rho = 0.5, post) is more accurate than Local-Only (post), FedAvg (glob) and FedPer (recv), as "
-              "in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),
-        Claim("A larger model wants a smaller rho.",
+        ours("At rho = 0.9 only clients not sampled since FedAvg's rounds are less accurate; the others are within a "
+             "point of rho = 0.7.", drop_is_the_undrawns),
+        Claim("pFedSim with rho = 0.5, evaluated after local training, is more accurate than Local-Only, FedAvg and "
+              "FedPer, as in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),
+        Claim("A larger model needs a smaller rho.",
               lambda tables: not_tested("needs runs of MobileNetV2 on Tiny-ImageNet; these are of LeNet5-BN")),
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import SETTINGS, of_column
 from fedlib.spec import RunSpec
 
-FORMULAS = {"fedavg": "ν", "fedfomo": "M ν", "fedgen": "ν + ν_g", "pfedsim": "ν"}  # down; all of them send up ν
+FORMULAS = {"fedavg": "ν", "fedfomo": "M ν", "fedgen": "ν + ν_g", "pfedsim": "ν"}  # download; all of them upload ν
 DATA = ("cifar10", "cinic10", "tiny_imagenet", "emnist")
 
 
@@ -47,8 +47,8 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         }
         if s["dataset"] == "cifar10":
             line["difference from CIFAR-10"] = f"{own['seconds_ratio'].mean() - printed['cifar10']:+.2f}"
-        line["down, paper"] = formula
-        compare.append(line | {f"{way}, ours (models)": f"{own[f'{way}_ratio'].mean():.2f}" for way in ("down", "up")})
+        line["download, paper (ν: a model, M: models downloaded, ν_g: a generator)"] = formula
+        compare.append(line | {f"{to}load, ours (models)": f"{own[f'{to}_ratio'].mean():.2f}" for to in ("down", "up")})
     size = network_size(found[0, "fedavg"].spec)["model"]
     return {"tidy": tidy, "compare": pd.DataFrame(compare), "_network": pd.DataFrame({"parameters": [size]})}
 
@@ -65,7 +65,7 @@ def traffic(tables) -> Verdict:
     down, up = (tidy.groupby("method", sort=False)[way].mean() / size for way in ("down", "up"))
     holds = down["fedavg"] == up["fedavg"] == down["pfedsim"] == up["pfedsim"] == 1
     holds &= 2 < down["fedfomo"] <= 5 and 1 < down["fedgen"] < 2
-    return verdict(holds, f"models of {size:,} parameters down: {listed(down, '.2f')}; up: {listed(up, '.2f')}")
+    return verdict(holds, f"models of {size:,} parameters: download {listed(down, '.2f')}; upload {listed(up, '.2f')}")
 
 
 def time(judge):
@@ -90,8 +90,8 @@ ITEM = Item(
               time(under(["fedavg"], ["fedfomo"], form=".2f"))),
         Claim("FedGen takes longer than FedAvg, because clients train on generated features too.",
               time(under(["fedavg"], ["fedgen"], form=".2f"))),
-        implementation("pFedSim sends what FedAvg sends, FedFomo up to M models down, FedGen a generator besides the "
-                       "model.",
+        implementation("pFedSim sends what FedAvg sends; in FedFomo a client downloads up to M models, in FedGen a "
+                       "generator besides the model.",
                        traffic),
     ),
 )  # fmt: skip

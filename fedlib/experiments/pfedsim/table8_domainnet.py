@@ -58,7 +58,7 @@ def best_in_five_domains(tables) -> Verdict:
     leads = pd.DataFrame({domain: gap("pfedsim")(found[domain]) for domain in domains})
     all_but_one = pd.Series(np.sort(leads, axis=1)[:, 1])
     listing = ", ".join(f"{domain} {apart(lead)}" for domain, lead in leads.items())
-    return decided({"all but one": all_but_one}, f"lead over the best other: {listing}")
+    return decided({"all but one": all_but_one}, f"lead over the best competitor: {listing}")
 
 
 def mixture_above_one_model(method: str):
@@ -69,7 +69,7 @@ def mixture_above_one_model(method: str):
         if lacks := without(found, ("fedavg", method), ["average"]):
             return not_tested(lacks)
         one, mixed = found["average", "fedavg"], found["average", method]
-        levels = f"{method} at agg {mixed.iloc[0]:.1f}, fedavg at glob {one.iloc[0]:.1f}"
+        levels = f"{method} before local training {mixed.iloc[0]:.1f}, the global model of fedavg {one.iloc[0]:.1f}"
         return decided({method: mixed - one}, f"{levels}, {apart(mixed - one)}")
 
     return check

@@ -10,8 +10,8 @@ who knows the noise or sees several uploads recovers most. Two reported quantiti
 states: the privacy budgets of Table 4, and the classifier's share of the parameters (Figures 8 to 10). The experiment
 of Figure 2 was run on MNIST, with LeNet-5 in place of the paper's CNN. Client A ends 2.3 points [2.1, 2.4] lower if two
 clients that share no label with it are averaged, too. Whether it also needs more rounds is inconclusive, and so is
-whether A gains from the two clients that do share its labels (0.0 points [-0.1, 0.1] over local-only training). That of
-Figure 3 was run on CIFAR-10, also with LeNet-5: after 20 rounds the two clients that share a label with A are not those
-with the nearest models; after five rounds of FedAvg they are, in all three seeds. To tell who shares a label, the
+whether A gains from the two clients that do share its labels (0.0 points [-0.1, 0.1] over local-only training). Figure
+3's experiment was run on CIFAR-10, also with LeNet-5: after 20 rounds the two clients that share a label with A are not
+those with the nearest models; after five rounds of FedAvg they are, in all three seeds. To tell who shares a label, the
 cosine of classifiers has an AUC 0.35 [0.29, 0.40] higher than the distance of models with local-only training, and 0.23
 [0.17, 0.29] after FedAvg. The accuracy tables were run on digits only, with one seed."""

@@ -59,7 +59,7 @@ def in_words(budgets: pd.DataFrame, **where) -> str:
     if own.empty:
         return ""
     mean, most = own["epsilon"].mean(), own["epsilon_max"].max()
-    return "∞" if np.isinf(most) else f"{mean:.2f} (max {most:.2f})"
+    return "∞" if np.isinf(most) else f"mean {mean:.2f}, largest {most:.2f}"
 
 
 def by_round(
@@ -81,7 +81,7 @@ def of_budgets(needs: Sequence[str], judge: Callable[[pd.Series], Verdict]):
     def check(tables) -> Verdict:
         found = largest(tables["budgets"])
         lacks = [row for row in needs if row not in found]
-        return not_tested(f"without {', '.join(lacks)}") if lacks else judge(found)
+        return not_tested(f"missing runs: {', '.join(lacks)}") if lacks else judge(found)
 
     return check
 
@@ -91,7 +91,7 @@ def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
     spec, size = r.spec, round(float(np.median(r.arrays["counts"].sum(1))) * (1 - r.spec.test_fraction) * 0.8)
     steps = spec.local_epochs * ceil(size / spec.batch_size)
     return {
-        f"this run: {spec.batch_size} of {size} records a step": (min(1.0, spec.batch_size / size), steps, "rdp"),
+        f"this run: {spec.batch_size} of {size} records per step": (min(1.0, spec.batch_size / size), steps, "rdp"),
         "100 of 5,000 records per step": (0.02, 250, "rdp"),
         "one release of all records per round": (1.0, 1, "exact"),
     }
@@ -112,6 +112,7 @@ ACCOUNTINGS = {
     "a tenth of the records per step, 5 epochs, rdp": (0.1, 50, "rdp"),
     "one release per round, all records, exact": (1.0, 20, "exact"),
 }
+REPORTED, OFF = "reported ε (σ = 1)", "largest deviation, in units of the reported ±"  # columns of `best_accountings`
 # (mean, ±) that can be read in the table: σ = 1, then σ = 2. Where a method has two values for σ = 1 their columns are
 # lost.
 PRINTED = {
@@ -132,19 +133,18 @@ def printed_epsilons(method: str, sigma: float, dataset: str) -> str:
 def best_accountings() -> pd.DataFrame:
     """For every pair of printed budgets (σ = 1, σ = 2) that the table can mean, the accounting that comes nearest.
 
-    off: the larger of the two distances in units of the printed ±, so that `off` ≤ 1 reproduces the pair. What no
-    accounting can reproduce: at equal σ FedAvg and pFedSV differ only in what the server and the others do with the
-    uploads, which costs no privacy, so their ε are equal in every accounting of the same training. The printed ones
-    differ.
+    OFF: the larger of the two distances; up to 1 the pair is reproduced. What no accounting can reproduce: at equal σ
+    FedAvg and pFedSV differ only in what the server and the others do with the uploads, which costs no privacy, so
+    their ε are equal in every accounting of the same training. The printed ones differ.
     """
     lines = []
     for name, (rate, steps, bound) in ACCOUNTINGS.items():
         ours = [epsilon(sigma, rate, steps, DELTA, bound) for sigma in (1.0, 2.0)]
-        about = {"reading": name, "rate": rate, "steps": steps, "epsilon_1": ours[0], "epsilon_2": ours[1]}
+        about = {"accounting": name, "rate": rate, "steps": steps, "epsilon_1": ours[0], "epsilon_2": ours[1]}
         for method, printed in PRINTED.items():
             for first, (dataset, second) in product(printed[1.0], printed[2.0].items()):
                 off = max(abs(mine - mean) / error for mine, (mean, error) in zip(ours, (first, second)))
-                pair = {"method": method, "dataset": dataset, "printed_1": first[0], "printed_2": second[0]}
-                lines.append({**pair, **about, "off": off})
+                pair = {"method": method, "dataset": dataset, REPORTED: first[0], "reported ε (σ = 2)": second[0]}
+                lines.append({**pair, **about, OFF: off})
     frame = pd.DataFrame(lines)
-    return frame.loc[frame.groupby(["method", "dataset", "printed_1"])["off"].idxmin()].reset_index(drop=True)
+    return frame.loc[frame.groupby(["method", "dataset", REPORTED])[OFF].idxmin()].reset_index(drop=True)

@@ -12,9 +12,9 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.pfedsv.fig11_inversion import PAPER, by_seed, defences, shares, specs, stopped
 
-BARE, PADDED, TRAINED = "no padding", "padding", "trained"
+BARE, PADDED, TRAINED = "no padding", "padding", "trained network"
 FOUR, SIXTEEN, STEPS = "batch of 4", "batch of 16", "4 steps, 4 images"
-KNOWS, MANY, ROUNDS, BOTH = "knows σ", "many uploads", "uploads of 4 rounds", "knows σ, many uploads"
+KNOWS, MANY, ROUNDS = "knows σ", "many uploads of the same weights", "uploads of 4 rounds"
 TWICE = ((0, 1), (2, 3), (0, 1), (2, 3))  # four local steps: two epochs over four images in batches of two
 
 
@@ -33,7 +33,7 @@ def attacks(s: dict) -> dict[str, dict]:
         KNOWS: dict(attack=likelihood, defences=noisy),
         MANY: dict(defences=noisy, uploads=s["uploads"]),
         ROUNDS: dict(defences=noisy, uploads=4, apart=1),
-        BOTH: dict(attack=likelihood, defences=noisy, uploads=s["uploads"]),
+        f"{KNOWS}, {MANY}": dict(attack=likelihood, defences=noisy, uploads=s["uploads"]),
     }
     return {name: dict(attack=cosine, defences=defences(s["clip"])) | how for name, how in every.items()}
 
@@ -52,7 +52,8 @@ def told(spec: AttackSpec) -> str:
     attacker = "knows the noise" if spec.attack["match"] == "likelihood" else "cosine"
     sees = f", sees {spec.uploads} uploads {weights}" if spec.uploads > 1 else ""
     steps = f"batch {len(spec.plan[0])}, local steps {len(spec.plan)}"
-    return f"{spec.network} x {spec.model_options['width']:g}, {padded}, {trained}, {steps}, {attacker}{sees}"
+    width = {0.5: "half width", 1: "full width"}.get(w := spec.model_options["width"], f"width {w:g}")
+    return f"{spec.network}, {width}, {padded}, {trained}, {steps}, {attacker}{sees}"
 
 
 def read(r: RunResult) -> pd.DataFrame:
@@ -71,11 +72,11 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         "tidy": tidy,
         "compare": described(tidy, ["attack", "defence"], **{
             "paper (pictures)": lambda t: PAPER.get(t["defence"].iloc[0], ""),
-            "ours: share of 20 dB": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
-            "share of 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
+            "ours: share with PSNR of at least 20 dB": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
+            "share with PSNR of at least 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
-            "label right": lambda t: f"{t['label_right'].mean():.2f}",
+            "label recovered": lambda t: f"{t['label_right'].mean():.2f}",
             "victim and attacker": lambda t: t["about"].iloc[0],
         }),
         "pictures": rows_of({key: r for key, r in found.items() if key[1] == 0}, ("attack", "seed"), pictures),
@@ -105,8 +106,8 @@ def of_images(judge, *names: str, value: str = "success", scale: float = 100, de
         lines = " | ".join(listed(shares[column], ".0f") for column in shares)
         seeds, images = rows["seed"].nunique(), f"{rows['place'].nunique()} images"
         over = f"{seeds} seeds and {images} each" if seeds > 1 else f"{images} (1 seed)"
-        evidence = f"with {defence}: {text}; % of 20 dB | of 25 dB: {lines}; {scope(tables, names)}"
-        return decided(margins, evidence, over)
+        evidence = f"{text}; % with PSNR of at least 20 dB | 25 dB: {lines}; {scope(tables, names)}"
+        return decided(margins, f"with {defence}: {evidence}".replace("with none", "without defence"), over)
 
     return check
 
@@ -141,8 +142,8 @@ ITEM = Item(
     title="pFedSV Figure 11, other attackers and victims",
     claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added: also from "
           "other victims, and with an attacker who knows or has seen more.",
-    smaller="digits (16x16) instead of CIFAR-10; half of the CNN's channels and units; 4 images per seed (16 in the "
-            "batch of 16) instead of 16, and fewer iterations",
+    smaller="digits (16x16; paper: CIFAR-10); half of the CNN's channels and units; 4 images per seed, 16 in the batch "
+            "of 16 (full scale: 16), and fewer iterations",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], width=[0.25, 0.5, 1.0], images=[4, 4, 16], batches=1, seeds=[1, 3, 3],
         clip=1.0, lr=0.1, iterations=[2, 60, 2400], trained=[1, 10, 10], uploads=[2, 20, 20],

@@ -72,7 +72,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
             "ST-LPIPS": lambda t: by_seed("lpips")(t) if has_lpips(t) else "not computed",
-            "label right": lambda t: f"{t['label_right'].mean():.2f}",
+            "label recovered": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),
         "levels": psnr_of_guesses([r for (name, _), r in found.items() if name == "cosine"]),
@@ -136,14 +136,15 @@ def other_network(m):
 def answer(tables) -> str:
     """Whether noise stops the attacks, in a sentence from the numbers."""
     parts = [f"{name}: {listed(shares(tables, defence=name), '.2f')}" for name in ("none", "clipping", "σ = 1")]
-    return f"Share of images recovered from an upload, by attack, with the defence {'; '.join(parts)}."
+    text = "; ".join(parts).replace("none", "without defence")
+    return f"Share of images recovered from an upload, by attack; {text}."
 
 
 ITEM = Item(
     title="pFedSV Figure 11: model inversion without and with noise",
     claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added.",
-    smaller="digits (16x16) instead of CIFAR-10; LeNet-5 as the convolutional network; fewer images, restarts and "
-    "iterations",
+    smaller="digits (16x16; paper: CIFAR-10); LeNet-5 as the convolutional network; fewer images, restarts and "
+    "iterations than in the full-scale profile",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], network=["lenet5", "lenet5", "mcmahan_cnn"], images=[2, 6, 16],
         shown=[2, 6, 8], seeds=[1, 3, 3], clip=1.0, lr=0.1, adam_iterations=[4, 150, 2400],

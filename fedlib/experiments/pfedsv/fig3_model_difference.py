@@ -58,7 +58,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     worst = only(tidy, relevant=True).groupby([*KEY, "client"], sort=False)["rank"].max()
     nearest = (worst <= 2).reset_index(name="nearest")
     last = {"last": lambda frame: frame["rounds"] == s["rounds"]}
-    aucs, nearest = rows_of(found, KEY, aucs_of).assign(**last), nearest.assign(**last, of="cases")
+    aucs, nearest = rows_of(found, KEY, aucs_of).assign(**last), nearest.assign(**last, of="share of clients")
     return {"tidy": tidy, "aucs": aucs, "nearest": nearest, "compare": compared(tidy, nearest)}
 
 
@@ -73,10 +73,11 @@ def compared(tidy: pd.DataFrame, nearest: pd.DataFrame) -> pd.DataFrame:
 
     return described(tidy, KEY[:2], **{
         "paper (no numbers reported)": lambda t: "B and C are not the two nearest to A",
-        "ours: B and C are": lambda t: f"in {clients(t, client='A').sum()} of {len(clients(t, client='A'))} seeds",
+        "ours: B and C are the two nearest in":
+            lambda t: "{} of {} seeds".format(*clients(t, client="A").agg(["sum", "size"])),
         "squared distance to B, C": lambda t: f"{from_a(t)['B']:.3g}, {from_a(t)['C']:.3g}",
         "to the seven others": lambda t: "{:.3g} to {:.3g}".format(*from_a(t).drop(["B", "C"]).agg(["min", "max"])),
-        "any client: its two relevant are its two nearest (guessing: 3 %)": lambda t: f"{clients(t).mean():.0%}",
+        "any client: its relevant clients are its two nearest (guessing: 3 %)": lambda t: f"{clients(t).mean():.0%}",
         "mean rank of a relevant client (guessing: 5)":
             lambda t: mean_std(only(t, relevant=True).groupby("seed")["rank"].mean()),
     })  # fmt: skip
@@ -88,7 +89,7 @@ def auc(judge, **measure):
 
 def nearest_in_few(**client):
     """In less than half of the cases the two relevant clients are the two nearest, whatever the training."""
-    judge = beyond("cases", 50, -1, what=" %")
+    judge = beyond("share of clients", 50, -1, what=" %")
     return over_seeds("nearest", "nearest", "of", judge, 100, each="training", last=True, **client)
 
 
@@ -104,8 +105,8 @@ def answer(tables) -> str:
 ITEM = Item(
     title="pFedSV Figure 3: the distance of models and shared labels",
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 5 rounds of 3 epochs; 90 training "
-    "images per client instead of 4,800",
+    smaller="digits (16x16; paper: CIFAR-10); LeNet-5 (paper: McMahan's CNN); 5 rounds of 3 epochs (paper: 20 of 5); "
+    "90 training images per client (paper: 4,800)",
     smaller_reduced=RING_REDUCED,
     settings=per_profile(
         RING, rounds=[None, 5, None], seeds=[1, 3, 5], reduced={"seeds": 3},

@@ -10,7 +10,7 @@ from fedlib.experiments.item import Item, Runs, per_profile
 from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, ring_spec
 
 KNOWN = 2  # others with a common label, on the ring
-MULTIWISE, CHANCE, PLAIN, NOBODY = "multiwise (Shapley)", "multiwise, v(∅) = chance", "plain mean", "no collaboration"
+MULTIWISE, CHANCE, PLAIN, NOBODY = "multiwise (Shapley)", "multiwise, v(∅) = chance", "plain mean", "Local"
 # What each arm is: method, its options, and the rule in words. The second is a reading of pFedSV's worth of nobody.
 ARMS = {
     MULTIWISE: ("pfedsv_known", {"rule": "multiwise"}, "Shapley value in the game of all / distance"),
@@ -39,7 +39,7 @@ def runs(s: dict) -> Runs:
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     """tidy: mean accuracy over clients at every evaluation, mixed (agg) and after the training that follows (post).
 
-    _own: the rows that count, the mixed model, for no collaboration the own one; with `last` for the last round.
+    _own: the rows that count, the mixed model, for Local the own one; with `last` for the last round.
     """
     columns = ["round", "point", "client_mean"]
     tidy = rows_of(found, ("arm", "seed"), lambda r: pd.DataFrame(r.history)[columns])
@@ -70,8 +70,8 @@ ITEM = Item(
     title="pFedSV Figure 4: multiwise against pairwise collaboration",
     claim="With the relevant clients known, weights from the whole coalition beat weights from comparing one model at "
     "a time.",
-    smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and a larger network; 6 rounds of 3 epochs, 3 seeds; 72 "
-    "training and 18 validation images per client instead of 3,840 and 960",
+    smaller="digits (16x16; paper: CIFAR-10); LeNet-5 (paper: McMahan's CNN); 6 rounds of 3 epochs (paper: 20 of 5); 3 "
+    "seeds; 72 training and 18 validation images per client (paper: 3,840 and 960)",
     smaller_reduced=RING_REDUCED,
     settings=per_profile(
         RING, rounds=[None, 6, None], seeds=[1, 3, 5], reduced={"seeds": 3},

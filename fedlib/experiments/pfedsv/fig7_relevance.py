@@ -46,15 +46,15 @@ def compared(by_run: pd.DataFrame, search: pd.DataFrame) -> pd.DataFrame:
     for name, said in PAPER.items():
         own, clients = only(by_run, learner=name), only(search, learner=name)
         never, last = clients["found"].isna().sum(), f"{clients['found'].max():.0f}"
-        when = f"never in {never} of {len(clients)} clients" if never else last
+        when = f"never for {never} of {len(clients)} clients" if never else last
         lines.append({
             "learned by": name,
             "paper (no numbers reported)": said,
             "ours: AUC": mean_std(own["auc"]),
             f"wrong signs, of {PAIRS} pairs": mean_std(own["wrong"]),
-            "of these, relevant ones missed": mean_std(own["missed"]),
-            "all relevant ones once downloaded by round": when,
-            "only relevant ones downloaded at the end": f"{clients['only_relevant'].mean():.0%} of the clients",
+            "of these, relevant clients missed": mean_std(own["missed"]),
+            "round by which all relevant clients were downloaded once": when,
+            "only relevant clients downloaded at the end": f"{clients['only_relevant'].mean():.0%} of the clients",
             "accuracy at the end, %": mean_std(100 * own["client_mean"]),
         })  # fmt: skip
     return pd.DataFrame(lines)
@@ -93,8 +93,8 @@ def answer(tables) -> str:
 ITEM = Item(
     title="pFedSV Figure 7: the relevance that clients learn",
     claim="pFedSV's clients identify exactly the clients that share a label with them; FedFomo's do not.",
-    smaller="digits (16x16) and LeNet-5 instead of MNIST and a larger network; 10 rounds of 3 epochs instead of 20 of "
-    "5; 72 training and 18 validation images per client instead of 4,480 and 1,120",
+    smaller="digits (16x16; paper: MNIST); LeNet-5 (paper: McMahan's CNN); 10 rounds of 3 epochs (paper: 20 of 5); 72 "
+    "training and 18 validation images per client (paper: 4,480 and 1,120)",
     smaller_reduced=SMALLER_ON_MNIST,
     settings=per_profile(ON_MNIST, seeds=[1, 3, 5], reduced={"seeds": 3}),
     minutes={"smoke": 0.1, "quick": 0.5, "reduced": 45, "paper": 500},

@@ -111,8 +111,8 @@ ITEM = Item(
     title="pFedSV Figures 8 to 10: communication cost with LeNet-5, ResNet-34 and VGG-19",
     claim="Dropping irrelevant clients and sharing the extractor reduce pFedSV's communication from FedFomo's "
           "towards FedAvg's.",
-    smaller="whose models are downloaded is learned on digits (16x16) with LeNet-5 instead of an unstated data set, in "
-    "10 rounds of 3 epochs instead of 20 of 5; networks and their parameters are the paper's",
+    smaller="whose models are downloaded is learned on digits (16x16; paper: unstated) with LeNet-5, in 10 rounds of 3 "
+    "epochs (paper: 20 of 5); networks and their parameters are the paper's",
     settings=per_profile({name: ON_MNIST[name] for name in ALWAYS}, seeds=[1, 3, 5]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 500},
     runs=runs,

@@ -50,7 +50,7 @@ def gain_needs_all_classes(tables) -> Verdict:
     for on, where in (("own test parts", OWN), ("all classes", ALL)):
         m, _, over = on_shared_seeds(tables, ("pfedsv", "local"), **where)
         if not columns or any((column, row) not in m for column in columns for row in ("pfedsv", "local")):
-            return not_tested("without pfedsv or local")
+            return not_tested("missing runs: pfedsv or local")
         gains[on] = {column: m[column]["pfedsv"] - m[column]["local"] for column in columns}
     own, every = gains.values()
     texts = (f"{k}: " + ", ".join(f"{apart(gain[k])} on {on}" for on, gain in gains.items()) for k in own)

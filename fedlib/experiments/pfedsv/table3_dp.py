@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.accuracies import in_common, means
+from fedlib.analysis.names import proper
 from fedlib.analysis.tables import listed
 from fedlib.claims import Claim, Verdict, apart, below, decided, implementation, in_columns, not_tested, ours, verdict
 from fedlib.engine.result import RunResult
@@ -59,7 +60,7 @@ def released_is_useless(tables) -> Verdict:
     mixed, sent, margins, texts, lacks = means(shared, **OWN), means(shared, **POST), {}, [], []
     for scale in SCALES:
         if any((scale, row) not in found for row in (CLIENT, "pfedsv") for found in (mixed, sent)):
-            lacks.append(f"{scale} clients: without finished runs with and without client-level noise")
+            lacks.append(f"{scale} clients: missing runs with or without client-level noise")
             continue
         own, out, free = mixed[scale][CLIENT], sent[scale][CLIENT], mixed[scale]["pfedsv"]
         margins |= {f"{scale}: released": 0.6 * own - out, f"{scale}: own": 10 - (free - own)}
@@ -78,8 +79,8 @@ def answer(tables) -> str:
         costs = []
         for row in (row for row in NOISY if row in own[scale]):
             m = means(in_common(tables, ("pfedsv", row)), **OWN)[scale]
-            where, budget = row.partition(", ")[2] or "record", in_words(tables["budgets"], row=row, column=scale)
-            costs.append(f"{apart(m['pfedsv'] - m[row])} ({where}, ε {budget})")
+            where, budget = proper(row).partition(", ")[2], in_words(tables["budgets"], row=row, column=scale)
+            costs.append(f"{apart(m['pfedsv'] - m[row]).removeprefix('+')} ({where}, ε: {budget})")
         parts.append(
             f"with {scale} clients pFedSV has {own[scale]['pfedsv'].iloc[0]:.1f} % and loses {', '.join(costs)}"
         )
@@ -90,7 +91,7 @@ ITEM = TABLE.item(
     title="pFedSV Table 3: accuracy with differential privacy",
     claim="With noise of level 1 pFedSV loses a few points and stays ahead of the baselines without noise.",
     smaller=task.SMALLER,
-    smaller_reduced=f"{task.LESS}; three seeds (FedAMP: one) instead of five; CIFAR-10 only",
+    smaller_reduced=f"{task.LESS}; three seeds, FedAMP: one (paper: five); CIFAR-10 only",
     settings=per_profile(task.SETTINGS, **NOISE),
     minutes={"smoke": 0.3, "quick": 1, "reduced": 150, "paper": 900},
     analyse=analyse,

@@ -31,17 +31,13 @@ SETTINGS = per_profile(
     reduced=dict(model="lenet5", cifar_lr=0.05, dirichlet_test="owned_uniform", seeds=1, repeats=3),
 )  # fmt: skip
 SMALLER = (
-    "digits (16x16) instead of CIFAR-10, LeNet-5 instead of the larger CNN; 10 clients for 6 rounds instead of 20, and "
-    "20 clients of which 6 take part for 12 rounds instead of 100, 10 and 100; 3 local epochs instead of 5; half of "
-    "each client's data for testing"
+    "digits (16x16; paper: CIFAR-10); LeNet-5 (paper: McMahan's CNN); all 10 clients in 6 rounds (paper: 20 rounds); 6 "
+    "of 20 clients per round in 12 rounds (paper: 10 of 100 in 100); 3 local epochs (paper: 5); half of each client's "
+    "data for testing"
 )
-LESS = (
-    "LeNet-5 instead of the larger CNN; learning rate 0.05 instead of 0.1 on CIFAR, at which runs with LeNet-5 diverge"
-)
-SEEDS = (
-    "three seeds for local-only training, FedAvg with and without FT, FedFomo, pFedHN and pFedSV, one for the others, "
-)
-SMALLER_REDUCED = f"{LESS}; {SEEDS}instead of five"
+LESS = "LeNet-5 (paper: McMahan's CNN); learning rate 0.05 on CIFAR (paper: 0.1, at which runs with LeNet-5 diverge)"
+SEEDS = "three seeds for Local, FedAvg, FedAvg+FT, FedFomo, pFedHN and pFedSV, one for the others "
+SMALLER_REDUCED = f"{LESS}; {SEEDS}(paper: five)"
 
 # Hyper-parameters that are not a method's own defaults; the paper states none of them. pFedHN's clip: its default of 50
 # bounds nothing at this task's learning rate, and its server diverges in round 16 of 20 (10 clients, digits); with 1 it
@@ -151,7 +147,8 @@ AT_POST = ours(
     best("pfedsv", ("local", "fedfomo", "fedamp"), point="post", **OWN),
 )
 ORDER = ours(
-    "The methods' order is that of the paper's readable cells: rank correlation above 0.8 at both scales.",
+    "The methods' order is that of the paper's legible cells (some are unreadable in our copy of the "
+    "paper): rank correlation above 0.8 at both scales.",
     like_the_paper(0.8, OTHERS, METHODS, **OWN),
 )
 
@@ -166,12 +163,9 @@ RING = per_profile(
     local_epochs=[1, 3, 5], batch_size=[32, 16, 32], lr=0.1, test_fraction=[0.5, 0.5, 0.2],
     reduced={"model": "lenet5", "lr": 0.05},
 )  # fmt: skip
-RING_REDUCED = (
-    "LeNet-5 instead of the larger CNN; learning rate 0.05 instead of 0.1, at which runs with LeNet-5 diverge; three "
-    "seeds instead of five"
-)
+RING_REDUCED = f"{LESS}; three seeds (paper: five)"
 ON_MNIST = RING | {p: {**RING[p], "dataset": "mnist", "lr": 0.01} for p in ("reduced", "paper")}  # as printed
-SMALLER_ON_MNIST = "LeNet-5 instead of the larger CNN; three seeds instead of five"
+SMALLER_ON_MNIST = "LeNet-5 (paper: McMahan's CNN); three seeds (paper: five)"
 
 
 def task_spec(s: dict, method: str, seed: int, hyper: dict | None = None, **fields) -> RunSpec:
