@@ -1,9 +1,8 @@
 """Large backbones: torchvision's, without dropout and with random parameters (see `fedlib.models.torchvision_nets`).
-
 MobileNetV2 (M. Sandler et al., CVPR 2018): pFedSim's for Tiny-ImageNet and DomainNet. Its Table 9 prints a stem of
 stride 1 and some impossible pairs of channels; its text says that torchvision's network is meant. Images are
-standardised with the data set's own statistics, not with ImageNet's, also for pretrained weights.
-ResNet (K. He et al., CVPR 2016): ResNet-18 is PFedCS's for Tiny-ImageNet; pFedSV counts the communication of ResNet-34
+standardised with the data set's own statistics, also for pretrained weights.
+ResNet (K. He et al., CVPR 2016): ResNet-18 is PFedCS's for Tiny-ImageNet. pFedSV counts the communication of ResNet-34
 and of VGG-19 (K. Simonyan, A. Zisserman, ICLR 2015).
 """
 
