@@ -15,12 +15,13 @@ OTHERS = {
     "mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet", "cifar100": "CIFAR-100",
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
     "emnist": "EMNIST", "fmnist": "Fashion-MNIST", "mnist": "MNIST", "pacs": "PACS", "domainnet": "DomainNet",
-    "digits_looks": "digits in six styles", "art_painting": "art painting",
+    "digits_looks": "digits in six styles", "digits_large": "digits, 32x32", "art_painting": "art painting",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
     "glob": "global model (glob)", "recv": "before local training (recv)", "agg": "before local training (agg)",
     "post": "after local training (post)",
 }  # fmt: skip
+POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
 HEADS = {
     "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant", "rule": "metric",
     "place": "rank", "best other": "best competitor", "cells": "reported cells", "within 3": "within 3 points",
@@ -48,8 +49,7 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 
 def proper(text):
-    """A text with the proper names of methods, networks and data sets, or what the code of a point stands for; what is
-    no text stays as it is."""
+    """A text with proper names of methods, networks, data sets, or the meaning of a point's code; else what it is."""
     names, internal = _written()
     return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
 

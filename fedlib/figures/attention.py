@@ -50,11 +50,11 @@ def attention_maps(
         above.set(title=textwrap.fill(numbers[name][0], 16), xlabel="", ylabel="")
     axes[1, 0].set_yticks(range(len(pairs)), pairs)
     axes[1, 0].invert_yaxis()
-    axes[1, 0].set_ylabel("supervisor's network\nminus LeNet-5")
+    axes[1, 0].set_ylabel("supervisor minus\nLeNet-5 or model")
     lower.supxlabel("boxes: images; dots: means over seeds, with 95 % CI", fontsize=SIZE)
     apart = gaps[(gaps["low"] > 0) | (gaps["high"] < 0)]
     found = (apart["pair"] == pairs[0]).sum() if pairs else 0
-    text = f"the supervisor's maps differ significantly from LeNet-5's in {found} of {len(shown)} measures"
+    text = f"the supervisor's maps differ significantly from the other network's in {found} of {len(shown)} measures"
     return headline(figure, f"{pairs[0]}: {text}")
 
 

@@ -55,7 +55,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     shown, names = effects[effects["code"] != ""], list(names)
     chance = shown[(shown["code"] == "seed") & (shown["method"] == method)]
     band = chance["size"].max()
-    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed or partition, mean")
+    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed or partition (larger one)")
     ax.hlines(range(len(names)), 0, 1, color="#dddddd", linewidth=0.6, zorder=0.5, transform=ax.get_yaxis_transform())
     methods = [method, *sorted(set(shown["method"]) - {method})]
     ends = _ends(shown[shown["method"] == method], band)

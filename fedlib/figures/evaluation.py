@@ -103,4 +103,4 @@ def largest_gap(shown: pd.DataFrame) -> str:
     place, gap = gaps.argmax(), gaps.max()
     row, own = gaps.index[place][-1], wide.iloc[place]
     low, high = own.idxmin(), own.idxmax()
-    return f"Statistics {high}, rather than {low}, raise {proper(row)}'s accuracy by up to {gap:.1f} points"
+    return f"Between statistics {proper(row)}'s mean accuracy differs by up to {gap:.1f} points: {high} above {low}"

@@ -52,7 +52,7 @@ def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> 
     waited = "share of participations after\nat least so many rounds"
     right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label=waited)
     title = "10 of 100 clients per round\n(band: 80 % of participations)"
-    right.set(title=title, xlabel="rounds without participation", ylabel="share", ylim=(0, 1.02))
+    right.set(title=title, xlabel="rounds without participation", ylim=(0, 1.02))
     right.set_xticks(range(0, MOST_WAITS + 1, 5))
     right.legend(loc="upper center", bbox_to_anchor=(0.45, -0.3))
     gone = shown.loc[shown["own"] < 0.5, "idle"]

@@ -175,7 +175,7 @@ def relevance_matrices(tidy: pd.DataFrame, labels: pd.DataFrame) -> Figure:
     for ax in axes:
         ax.spines[:].set_visible(True)
     said = ", ".join(f"{name} {number}" for name, number in signs.items())
-    return headline(figure, f"Wrong signs among {size * (size - 1)} learned relevances: {said}")
+    return headline(figure, f"Wrong signs among {size * (size - 1)} relevance values, first seed: {said}")
 
 
 def _square(tidy: pd.DataFrame, learner: str, seed: int, column: str, size: int) -> np.ndarray:

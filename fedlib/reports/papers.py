@@ -21,11 +21,11 @@ AT = {"paper": "paper's settings", "reduced": "reduced"}
 TOP = """# Results
 
 What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
-stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: the
-interval, corrected for multiplicity, includes the threshold. *Untestable*: these runs would probably miss even a true
-claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds, then a smaller network),
-and claims that need no data. Other data (digits, PACS) cannot refute a paper and are not counted; neither are claims
-with one seed. The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
+stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: not all
+intervals lie above the threshold, none (corrected for multiplicity) below. *Untestable*: the runs would probably miss
+even a true claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds, then a smaller
+network), and claims that need no data. Other data (digits, PACS) cannot refute a paper and are not counted; neither are
+claims with one seed. The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
 
 END = """## All results
 

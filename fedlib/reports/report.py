@@ -21,7 +21,7 @@ from fedlib.figures.base import PAPERS
 SCOREBOARD = """# Scoreboard
 
 Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
-claims, by scale, and name the data. "Additional questions" are ours, not the paper's; "checks" are implementation
+claims, by scale, and name the data. "additional claims" are ours, not the paper's; "checks" are implementation
 checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
 explains the verdicts, and [distances](distances.md) says how far our accuracies are from the reported ones.
 `fedlib report --scoreboard` writes both pages from the stored results."""

@@ -65,10 +65,10 @@ def status(name: str) -> str:
     table = pd.DataFrame(lines, columns=["verdict", "claim", "effect beyond the threshold", "95 % CI over"])
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
-        "Effects are in the claim's unit, beyond what it asks for (its *threshold*, 0 where it names none): positive "
-        "values support it. Each row shows the weakest comparison, with an uncorrected CI. A claim is not reproduced "
-        "if a CI that is corrected for all its comparisons lies below 0, and untestable if so few runs would miss a "
-        "true claim more than half of the time ([Reading a claim](../guides/reading_a_claim.ipynb))."
+        "Effects are in the claim's unit, beyond its *threshold* (0 where it names none). Each row shows the weakest "
+        "comparison, with an uncorrected CI. *Reproduced*: all CIs of the claim lie above 0; *not reproduced*: one, "
+        "corrected for all comparisons, lies below; *inconclusive*: neither; *untestable*: neither, and so few runs "
+        "would miss most true claims ([Reading a claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."

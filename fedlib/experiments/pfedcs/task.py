@@ -46,8 +46,8 @@ SETTINGS = per_profile(
 RESNET = {"model": "resnet18", "lr": 0.1}  # of Tiny-ImageNet
 SMALLER = (
     "digits (16x16) with 2 or 4 of ten classes per client, or alpha 0.1 and 0.2 (paper: CIFAR and Tiny-ImageNet, alpha "
-    "0.01 to 0.1); LeNet-5 (paper: 4-layer CNN); 8 rounds (paper: 200); batches of 16 at ten times the learning rate "
-    "(paper: 100); one seed"
+    "0.01 to 0.1); LeNet-5 (paper: 4-layer CNN); 8 rounds (paper: 200); batches of 16 (paper: 100) at ten "
+    "times the learning rate; one seed"
 )
 LESS = "LeNet-5 instead of the 4-layer CNN; 100 rounds instead of 200"
 ALL_ROUNDS = "stage 1 of PFedCS in all rounds (the paper does not say in how many); "  # otherwise half of them

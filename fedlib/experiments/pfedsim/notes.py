@@ -216,7 +216,7 @@ def answer(tables) -> str:
         kind = "concentrated" if r.z > 0 else "mixed"
         share = f"{r.ours:.0f} % of the samples are of their client's largest class"
         mean = f"the mean of {DRAWS} partitions is {r.mean:.0f} % ({r.z:+.1f} std)"
-        sentences.append(f"The partition of seed 0 at {r.column} has unusually {kind} labels: {share}, {mean}.")
+        sentences.append(f"Our own partition 0 at {r.column} has unusually {kind} labels: {share}, {mean}.")
     if len(mixing := tables["_mixing"]):
         over = "compared with local-only training after the same rounds of FedAvg"
         gains = each_apart(mixing, ".2f")
@@ -243,7 +243,7 @@ ITEM = Item(
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), by every "
         "metric and variant",
         "levels": "Mean cosines of Figure 2's classifiers, one run each (clients' classes: i, i' 0-4; j 2-6; k 5-9)",
-        "draws": "Samples that are of their client's largest class, %: is our partition 0 typical?",
+        "draws": "Samples that are of their client's largest class, %: is our partition 0, not the paper's, typical?",
     },
     figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
     answer=answer,
@@ -257,7 +257,7 @@ ITEM = Item(
              rule_outweighs_choices),
         ours("Aggregating extractors makes pFedSim better than local-only training after the same rounds of FedAvg.",
              mixing_helps),
-        ours("Partition 0 is a typical sample: the share of the clients' largest classes is within 2 std of the mean.",
+        ours("Our partition 0 is typical: the share of the clients' largest classes is within 2 std of the mean.",
              every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", in_stds)),
     ),
 )  # fmt: skip

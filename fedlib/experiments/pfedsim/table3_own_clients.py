@@ -233,8 +233,8 @@ ITEM = TABLE.item(
            "inputs": "Effect of the authors' pixels and batches, separately and together: accuracy, %, and the "
                      "difference from correctly normalised inputs, points"},
     claims=(
-        Claim("With the authors' input pipeline pFedSim is the most accurate of all twelve methods at both alphas.",
-              most_accurate(ORIGINAL)),
+        Claim("With the authors' inputs and evaluation points pFedSim is the most accurate of all twelve methods at "
+              "both alphas.", most_accurate(ORIGINAL)),
         Claim("With correctly normalised inputs pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(NORMALISED)),
         ours("pFedSim after local training is above FedPer before local training, at both alphas with both inputs.",
@@ -243,7 +243,7 @@ ITEM = TABLE.item(
              below(["fedper"], ["pfedsim"], point="post", **ON)),
         ours("pFedSim is the most accurate of the personalised methods, all evaluated after local training.",
              above_each("pfedsim", PERSONAL, MAIN, ("fedbn", "fedper"), point="post")),
-        ours("No single change gives it the reported lead over FedPer after local training.",
+        ours("No single change gives pFedSim the reported lead over FedPer after local training.",
              nothing_lifts),
         ours("Aggregating extractors helps: pFedSim is above its ablation without aggregation, at both alphas with "
              "both inputs.",
