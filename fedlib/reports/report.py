@@ -143,10 +143,6 @@ def diverged(item: dict) -> str:
     return f"{number} of {len(item['runs'])} runs diverged and are left out." if number else ""
 
 
-def _listed(value) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def smaller(item: dict) -> str:
     """What the item's profile has smaller than the paper, in a sentence; "" at the paper's own settings."""
     try:
@@ -166,16 +162,14 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
     given = {name: value for name, value in item["settings"].items() if value not in ([], None, "", False)}
-    settings = proper("; ".join(f"{name} = {_listed(value)}" for name, value in given.items()))
+    listed = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
+    settings = proper("; ".join(f"{name} = {value}" for name, value in listed.items()))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
-    missing = item.get("missing")
+    missing = item.get("missing") or []
+    gone = f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{with_counts(missing)}</sub>"
     parts = [
         f"## {item['title']}",
-        *(
-            [f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{with_counts(missing)}</sub>"]
-            if missing
-            else []
-        ),
+        *([gone] if missing else []),
         *([f"**{diverged(item)}** <sub>{with_counts(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") and not told else []),
         *([shrunk] if (shrunk := smaller(item)) else []),
@@ -306,8 +300,8 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
 def summed_up(items: list[dict]) -> str:
     """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure."""
     claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
-    small = sorted(item["item"].split("/")[1] for item in items if item["profile"] == "quick")
-    names = {p: ", ".join(i["item"].split("/")[1] for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
+    small = sorted(number(item) for item in items if item["profile"] == "quick")
+    names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
     parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
     if claims["reduced"]:
@@ -315,8 +309,14 @@ def summed_up(items: list[dict]) -> str:
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
         why = "**Only in the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
-        parts.append(f"{why} {', '.join(small)}.")
+        parts.append(f"{why} {'; '.join(small)}.")
     return " ".join(parts)
+
+
+def number(item: dict) -> str:
+    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of the notes, "replication notes"."""
+    name, _, title = item["title"].partition(": ")
+    return name.partition(" ")[2] or title
 
 
 def _answers(items: list[dict]) -> list[str]:
@@ -324,14 +324,13 @@ def _answers(items: list[dict]) -> list[str]:
     its runs are there."""
     said = []
     for item in items:
-        name, _, title = item["title"].partition(": ")
         where = f"(`{item['profile']}`{so_far(item)})"
         claim = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
         if item.get("answer"):
-            said.append(f"- **{title or name}** {where}. {item['answer']}")
+            said.append(f"- **{number(item)}** {where}. {item['answer']}")
         elif claim and item["profile"] != "quick":
             verdict = claim["verdict"][:1].upper() + claim["verdict"][1:]
-            said.append(f"- **{name.partition(' ')[2]}** {where}. {verdict}: {claim['claim']}")
+            said.append(f"- **{number(item)}** {where}. {verdict}: {claim['claim']}")
     return ["## Main results by item", "\n".join(said)] if said else []
 
 
