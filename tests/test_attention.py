@@ -279,7 +279,7 @@ def test_claims_that_need_objects_or_maps_are_not_tested_without_them():
     without = {**tables, "tidy": tables["tidy"].drop(columns=["on_object", "covered"])}
     found = [claim.check(without) for claim in find(ITEM).claims]
     assert [v.status == "not tested" for v in found] == [False, False, False, True, True, False, True, False]
-    assert "known where the object is" in found[3].evidence
+    assert "needs object locations" in found[3].evidence
     blind = {**tables, "tidy": tables["tidy"].assign(empty=True)}
     assert signs(ITEM, blind) == "........"
 

@@ -196,7 +196,7 @@ def test_run_prints_the_curve_and_stores_it(home):
     args = ("run", "pfedsim", "--clients", 4, "--rounds", 3, "--set", "rho=0.34", "--set", "local_epochs=1")
     first = call(*args)
     assert first.exit_code == 0, first.output
-    assert "round    3:" in first.output and "evaluated at post" in first.output
+    assert "round    3:" in first.output and "evaluated: after local training (post)" in first.output
     assert call(*args).stdout == first.stdout
 
 
@@ -318,7 +318,7 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     assert "1 of 2 items in" in result.output and "(22 of 24 runs are missing)" in result.output
     assert "notebooks:" not in result.output
     text = (home / "results/own/smoke/report.md").read_text()
-    assert "**22 of 24 runs are missing.** <sub>fedavg digits Dir(0.1) seed 0, " in text and "| Local |" in text
+    assert "**22 of 24 runs are missing.** <sub>FedAvg digits Dir(0.1) seed 0, " in text and "| Local |" in text
     summary = json.loads((home / "results/own/smoke/pfedsim/table3_accuracy.json").read_text())
     assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24
     assert call("reproduce", ITEM, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show

@@ -406,13 +406,16 @@ def test_where_runs_are_missing_the_rest_is_shown_and_nothing_is_decided_that_ne
     checked = {claim.text: claim.check(tables) for claim in item.item.claims}
     lacking = [v.evidence for v in checked.values() if v.status == NOT_TESTED]
     assert lacking and all(
-        any(word in why for word in ("missing runs", "without", "need", "fewer", "nothing", "not all", "not DomainNet"))
+        any(
+            word in why
+            for word in ("missing runs", "without", "need", "no ε", "fewer", "nothing", "not all", "not DomainNet")
+        )
         for why in lacking
     )
     assert "nan" not in (item.item.answer(tables) if item.item.answer else "")
     # one run decides nothing; partitions are drawn without any, and what papers print needs none
     decided = {text for text, v in checked.items() if v.status != NOT_TESTED and not v.anywhere}
-    assert all(text.startswith("Partition 0") for text in decided)
+    assert all(text.startswith("Our partition 0") for text in decided)
 
 
 TAKING = [name for name in ITEMS if "methods" in find(name).settings["smoke"]]
@@ -511,11 +514,11 @@ def test_the_largest_scale_that_is_stored_is_shown_without_training_and_its_abse
 ):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     item = stored("pfedsim/table6_rho")
-    assert len(item.compare()) >= 7 and capsys.readouterr().out == "54 of 54 runs of the profile paper are here\n"
+    assert len(item.compare()) >= 7 and capsys.readouterr().out == "54 of 54 runs of profile paper are stored\n"
     assert stored("fedsimsup/notes").profile == "paper" and "206 runs" in capsys.readouterr().out  # saved of a part
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     assert stored("pfedsim/table6_rho") is None
-    assert capsys.readouterr().out == "nothing larger than digits is stored yet\n"
+    assert capsys.readouterr().out == "no results at a larger scale are stored yet\n"
     name = "fedsimsup/fig4_attention"
     reduced, paper = (OpenItem(find(name), profile) for profile in ("reduced", "paper"))
     for opened in (reduced, paper):
@@ -831,7 +834,7 @@ def test_status_box(monkeypatch, tmp_path):
     small = status("pfedcs/table1_pathological")
     assert (
         "**No finished result at `reduced` or `paper` is stored yet.**" in small
-        and "about 21 hours (42 core-hours)" in small
+        and "about 21 hours (41.7 core-hours)" in small
     )
     shrunk = {"item": "pfedcs/table1_pathological", "profile": "reduced", "runs": ["a"], "claims": [], "settings": {}}
     assert "cannot contradict the paper at its own settings: LeNet-5 instead" in head(shrunk)
@@ -848,7 +851,7 @@ def test_status_box(monkeypatch, tmp_path):
 def test_what_a_profile_has_smaller_is_said_and_at_the_papers_settings_nothing_is():
     item = find("fedsimsup/table1_dirichlet")
     said = {profile: item.smaller_at(profile) for profile in item.settings}
-    assert said["quick"].startswith("digits") and said["reduced"].startswith("200 rounds instead of 1,000")
+    assert said["quick"].startswith("digits") and said["reduced"].startswith("200 rounds (paper: 1,000)")
     assert said["smoke"] and said["paper"] == ""
 
 

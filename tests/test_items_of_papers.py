@@ -531,7 +531,7 @@ def test_our_partition_beside_other_draws():
     for z, status in (([0.1, -1.9], "reproduced"), ([0.1, -2.1], "not reproduced")):
         assert item.claims[5].check({"draws": found.assign(z=z)}).status == status
     text = item.answer({**notes(strong), "draws": found.assign(z=[2.5, 0.0])})
-    assert "seed 0 at Dir(0.1) has unusually concentrated labels" in text and "seed 0 at Dir(0.5)" not in text
+    assert "partition 0 at Dir(0.1) has unusually concentrated labels" in text and "partition 0 at Dir(0.5)" not in text
 
 
 # pFedSV's figures -----------------------------------------------------------------------------------------------------

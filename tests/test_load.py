@@ -98,8 +98,8 @@ def test_claims_about_seconds_are_inconclusive_where_other_programs_were_busy():
     decided = {REPRODUCED, NOT_REPRODUCED}
     assert {v.status for claim, v in quiet.checked if claim.kind == "paper"} == {REPRODUCED}
     assert {v.status for claim, v in busy.checked if claim.kind == "paper"} == {INCONCLUSIVE}
-    for item, said in ((quiet, "up to 4% of the machine"), (busy, "up to 40% of the machine, more than 10%"),
-                       (unknown, "how busy the machine was is not known")):  # fmt: skip
+    for item, said in ((quiet, "up to 4% of the CPU"), (busy, "up to 40% of the CPU, more than 10%"),
+                       (unknown, "machine load was not recorded")):  # fmt: skip
         assert all(said in v.evidence for claim, v in item.checked if claim.kind == "paper")
         (check,) = (v for claim, v in item.checked if claim.kind == "check")  # what is sent does not depend on time
         assert check.status in decided and "machine" not in check.evidence

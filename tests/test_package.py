@@ -162,7 +162,7 @@ def test_the_main_job_runs_in_an_empty_folder_with_its_notebook(installed, tmp_p
     assert f"are now in {tmp_path}\n" in done.stderr
     assert (tmp_path / f"figures/own/smoke/{name}.png").exists()
     shown = (tmp_path / f"results/own/smoke/notebooks/{name}.ipynb").read_text("utf-8")
-    assert "5 of 5 runs of the profile paper are here" in shown and '"output_type": "error"' not in shown
+    assert "5 of 5 runs of profile paper are stored" in shown and '"output_type": "error"' not in shown
     summary = json.loads((tmp_path / f"results/own/smoke/{name}.json").read_text())
     assert {origin["commit"] for origin in summary["provenance"]} == {provenance.commit()[0]}
 
