@@ -274,9 +274,9 @@ RULES = {  # rows a, b, c at x: by one rule a is first, by the other b
 
 def test_leads_by_every_rule():
     table, margins = readings.leads(RULES, "a", ("a", "b"))
-    assert table[["rule", "place"]].to_numpy().tolist() == [["one", 1], ["other", 2]] and set(table["best other"]) == {
-        "b"
-    }
+    assert table[["metric", "rank"]].to_numpy().tolist() == [["one", 1], ["other", 2]] and set(
+        table["best competitor"]
+    ) == {"b"}
     assert table["lead"].tolist() == approx([10, -10]) and table["a"].tolist() == approx([70, 50])
     wanted = {"one, x: b": 10, "one, x: c": 50, "other, x: b": -10, "other, x: c": 30}
     assert margins.iloc[0].to_dict() == approx(wanted)
@@ -285,7 +285,7 @@ def test_leads_by_every_rule():
 
 def test_nearness_to_the_printed_cells():
     """One: 0, +10, -20 points apart, so that the mean is -10/3 and the mean distance 10."""
-    found = readings.fit(RULES, PRINTED).set_index("rule")
+    found = readings.fit(RULES, PRINTED).set_index("metric")
     assert found.loc["one"].drop(["column", "rank correlation"]).tolist() == approx([3, -10 / 3, 10, 1])
     assert found["rank correlation"].tolist() == approx([1, 0.5])
 
@@ -297,9 +297,9 @@ def test_cells_far_from_the_paper_and_what_comes_nearest():
     found |= {("b", "x", 0): made_up(spec, {"post": 0.58, "agg": 0.63})}
     again = {("another partition", "b", "x", 0): made_up(spec, 0.53), ("another seed", "a", "x", 0): made_up(spec, 0.7)}
     table = readings.far_cells(PRINTED[:2], found, again)
-    assert table[["column", "method", "nearest"]].to_numpy().tolist() == [["x", "b", "another partition"]]
-    assert table.loc[0, ["paper", "ours", "difference", "reached"]].tolist() == approx([50, 58, 8, 3])
-    assert table.loc[0, "read off"] == "agg 63.00, post 58.00, mean over clients 58.00, another partition 53.00"
+    assert table[["column", "method", "closest"]].to_numpy().tolist() == [["x", "b", "another partition"]]
+    assert table.loc[0, ["paper", "ours", "difference", "reached in round"]].tolist() == approx([50, 58, 8, 3])
+    assert table.loc[0, "by other metrics"] == "agg 63.00, post 58.00, mean over clients 58.00, another partition 53.00"
     assert list(readings.far_cells(PRINTED[:0], {}, {})) == list(table)
 
 

@@ -460,8 +460,8 @@ def test_claims_of_pfedsims_notes():
     wide = notes(lambda spec: {"pfedsim": 0.5}.get(spec.method, 0.45))
     assert signs(NOTES, wide)[0] == "-" and signs(NOTES, wide)[3] == "+"  # FedBN has 55 % at `post`, nothing else moves
     places = wide["leads"].query("column == 'Dir(0.1)'").iloc[[0, -1]]  # at the headline, and at `post`
-    assert places["place"].tolist() == [1, 2] and places["lead"].tolist() == approx([5, -5])
-    assert places["best other"].iloc[1] == "fedbn"
+    assert places["rank"].tolist() == [1, 2] and places["lead"].tolist() == approx([5, -5])
+    assert places["best competitor"].iloc[1] == "fedbn"
     text = find(NOTES).answer(good)
     assert "At Dir(0.1) pFedSim has rank 1 with 90.0 %" in text and "Eq. 3 as stated (-20.00" in text
     assert "changes accuracy by +10.00" in text and "another seed or partition changes it by 1.00" in text
@@ -481,10 +481,10 @@ def test_cells_far_from_the_paper_are_on_the_papers_data_only():
         return PRINTED[spec.method, column(spec)] - 0.09 * (spec.method == "fedbn") - 0.02
 
     on_cifar, on_digits = notes(low, dataset="cifar10"), notes(low)
-    assert on_cifar["cells"][["method", "nearest"]].to_numpy().tolist() == [["fedbn", "post"]] * 2
+    assert on_cifar["cells"][["method", "closest"]].to_numpy().tolist() == [["fedbn", "post"]] * 2
     assert on_cifar["cells"]["difference"].tolist() == approx([-11, -11])
-    head = on_cifar["fit"].set_index(["rule", "column"]).loc[("primary: all test images, last round", "Dir(0.1)")]
-    assert head[["cells", "within 3", "mean difference"]].tolist() == approx([12, 11, -(11 + 22) / 12])
+    head = on_cifar["fit"].set_index(["metric", "column"]).loc[("primary: all test images, last round", "Dir(0.1)")]
+    assert head[["cells", "within 3 points", "mean difference"]].tolist() == approx([12, 11, -(11 + 22) / 12])
     assert "22 of Table 3's cells on cifar10 (24 were run) are within 3 points" in find(NOTES).answer(on_cifar)
     assert on_digits["cells"].empty and on_digits["fit"].empty and len(on_digits["cells"].columns)
     assert "within 3 points" not in find(NOTES).answer(on_digits)
@@ -496,10 +496,13 @@ def test_runs_with_one_thing_changed_are_among_the_readings():
              for key, spec in find(NOTES).runs(s).items()
              if spec.method != "pfedsim" and key[0] != "harder"}  # fmt: skip
     cells = find(NOTES).analyse(s, found)["cells"].set_index(["column", "method"])
-    assert f"another partition {100 * PRINTED['local', 'Dir(0.1)']:.2f}" in cells.loc[("Dir(0.1)", "local"), "read off"]
-    assert cells["read off"].str.contains("shared").to_dict()["Dir(0.5)", "fedavg"]
-    assert "shared" in cells["read off"].iloc[3]
-    assert cells["nearest"].to_dict() == {("Dir(0.1)", m): "another partition" for m in s["methods"]} | {
+    assert (
+        f"another partition {100 * PRINTED['local', 'Dir(0.1)']:.2f}"
+        in cells.loc[("Dir(0.1)", "local"), "by other metrics"]
+    )
+    assert cells["by other metrics"].str.contains("shared").to_dict()["Dir(0.5)", "fedavg"]
+    assert "shared" in cells["by other metrics"].iloc[3]
+    assert cells["closest"].to_dict() == {("Dir(0.1)", m): "another partition" for m in s["methods"]} | {
         ("Dir(0.5)", "fedavg"): "another partition", ("Dir(0.5)", "local"): "post"}  # fmt: skip
 
 

@@ -17,10 +17,8 @@ from fedlib import algorithms
 from fedlib.base import same_bits
 from fedlib.base.errors import FedlibError
 from fedlib.base.provenance import provenance
-from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
 from fedlib.experiments import OpenItem, chosen, find
-from fedlib.experiments.item import kinds_of_arithmetic
 from fedlib.models.fused import build
 from fedlib.runs.run import get_or_run
 
@@ -132,17 +130,6 @@ def test_runs_of_two_arithmetics_are_not_compared_and_can_be_renewed(tmp_path, m
     assert item.store.get(specs[1]) is None and (same_bits.arithmetic() != "portable" or item.store.get(specs[0]))
     get_or_run(specs[1], item.store)
     assert len(item.run()) == 2
-
-
-def test_each_task_may_have_an_arithmetic_of_its_own():
-    """What was computed on a GPU stands beside what a CPU computed of another data set or partition."""
-    runs = [
-        (tiny("fedavg"), "gpu"),
-        (tiny("local", partition_seed=3), "gpu"),
-        (tiny("local", num_clients=3), "portable"),
-    ]
-    results = [RunResult(spec, "finished", [], provenance={"arithmetic": kind}) for spec, kind in runs]
-    assert [dict(kinds) for kinds in kinds_of_arithmetic(results)] == [{"gpu": 2}, {"portable": 1}]
 
 
 def test_items_with_large_networks_are_fast_at_the_papers_scale_unless_somebody_says_otherwise(tmp_path, monkeypatch):

@@ -23,10 +23,8 @@ POINTS = {
 }  # fmt: skip
 POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
 HEADS = {
-    "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant", "rule": "metric",
-    "place": "rank", "best other": "best competitor", "cells": "reported cells", "within 3": "within 3 points",
-    "read off": "by other metrics", "nearest": "closest", "reached": "first round at the reported level",
-    "point": "evaluation point", "own point": "usual evaluation point",
+    "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant",
+    "point": "evaluation point",
 }  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 

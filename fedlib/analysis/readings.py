@@ -124,7 +124,7 @@ def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> 
             place = int((others.iloc[0] > m[row].iloc[0]).sum()) + 1
             lines.append((rule, column, place, m[row].iloc[0], best, *Interval.of(m[row] - m[best]).row))
             margins |= {f"{rule}, {column}: {other}": m[row] - m[other] for other in others}
-    columns = ["rule", "column", "place", row, "best other", "lead", "low", "high"]
+    columns = ["metric", "column", "rank", row, "best competitor", "lead", "low", "high"]
     return pd.DataFrame(lines, columns=columns), pd.DataFrame(margins)
 
 
@@ -139,7 +139,7 @@ def fit(rules: Mapping[str, pd.DataFrame], printed: pd.DataFrame) -> pd.DataFram
             apart, theirs = ours[known] - paper[column][known], paper[column][known]
             rank = spearman(ours[known], theirs) if len(known) > 2 else np.nan
             lines.append((rule, column, len(known), apart.mean(), apart.abs().mean(), (apart.abs() <= FAR).sum(), rank))
-    columns = ["rule", "column", "cells", "mean difference", "mean distance", "within 3", "rank correlation"]
+    columns = ["metric", "column", "cells", "mean difference", "mean distance", "within 3 points", "rank correlation"]
     return pd.DataFrame(lines, columns=columns)
 
 
@@ -168,7 +168,7 @@ def far_cells(
         known = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
         numbers = (cell.value, ours, ours - cell.value, known, nearest, reached(own, cell.value))
         lines.append((cell.column, cell.row, *numbers))
-    columns = ["column", "method", "paper", "ours", "difference", "read off", "nearest", "reached"]
+    columns = ["column", "method", "paper", "ours", "difference", "by other metrics", "closest", "reached in round"]
     return pd.DataFrame(lines, columns=columns)
 
 

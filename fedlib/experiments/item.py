@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,15 +121,6 @@ def part(found: Found, kind: Hashable) -> Found:
     return own
 
 
-def kinds_of_arithmetic(results: Iterable[RunResult]) -> list[Counter]:
-    """How many runs have which arithmetic, task by task: data and partition, whatever its seed."""
-    tasks = defaultdict(Counter)
-    for r in results:
-        task = (r.spec.dataset, {**r.spec.division, "seed": 0}) if isinstance(r.spec, RunSpec) else ""
-        tasks[str(task)][of_run(r.provenance)] += 1
-    return list(tasks.values())
-
-
 def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
     """Settings by profile without these settings and profiles, which an item has no use for."""
     kept = {profile: own for profile, own in settings.items() if profile not in names}
@@ -192,7 +183,9 @@ class OpenItem:
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
-        given = {name: value for name, value in self.settings.items() if value not in ((), None, "", False)}
+        given = {
+            name: value for name, value in self.settings.items() if value is not False and value not in ((), None, "")
+        }
         print("; ".join(f"{name} = {value}" for name, value in given.items()))
         finished = len(self.specs) - len(self.missing)
         print(f"{len(self.specs)} training runs, {finished} stored" if self.specs else "no training")
@@ -227,11 +220,11 @@ class OpenItem:
             if isinstance(result, FedlibError) or (result.status != "finished" and not self.item.partial):
                 why = result if isinstance(result, FedlibError) else result.error
                 raise FedlibError(f"{self.item.name}: run {spec.label} failed: {why}")
-        for kinds in kinds_of_arithmetic(results[spec.id] for spec in specs):
-            if len(kinds) > 1:
-                found = " and ".join(f"{count} with {kind}" for kind, count in kinds.most_common())
-                again = f"`fedlib sweep {self.item.name} --profile {self.profile} --renew` does the others again"
-                raise FedlibError(f"{self.item.name}: of its runs {found} arithmetic, which are not compared; {again}")
+        kinds = Counter(of_run(results[spec.id].provenance) for spec in specs)
+        if len(kinds) > 1:
+            found = " and ".join(f"{count} with {kind}" for kind, count in kinds.most_common())
+            again = f"`fedlib sweep {self.item.name} --profile {self.profile} --renew` does the others again"
+            raise FedlibError(f"{self.item.name}: of its runs {found} arithmetic, which are not compared; {again}")
         self.diverged = [spec for spec in specs if results[spec.id].status != "finished"]
         return [results[s.id] for s in specs if self.item.diverging or results[s.id].status == "finished"]
 

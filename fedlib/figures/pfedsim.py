@@ -340,10 +340,10 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
     """Above: what every choice does to accuracy, see `fedlib.figures.choices.effects_of_choices`.
     Below: the method's lead over the best other one with its 95 % interval, by definition of the accuracy metric.
 
-    effects: as there; leads: rule, column, lead, low, high.
+    effects: as there; leads: metric, column, lead, low, high.
     """
     names = effects.loc[effects["code"] != "", "choice"].unique()
-    rules = list(leads["rule"].unique())
+    rules = list(leads["metric"].unique())
     if not len(names) and not rules:
         return None
     figure, ((left,), (right,)) = axes_of(
@@ -353,7 +353,7 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
     left.invert_yaxis()
     left.set_title("Alternative choices")
     for k, (column, own) in enumerate(leads.groupby("column", sort=False)):
-        own = own.set_index("rule").loc[rules].rename(columns={"lead": "mean"})
+        own = own.set_index("metric").loc[rules].rename(columns={"lead": "mean"})
         y = np.arange(len(rules)) + (0.15 if k else -0.15)
         interval(right, y, own, "s" if k else "o", REFERENCE if k else INK, 4, label=column, horizontal=True)
     right.axvline(0, color="black", linewidth=0.8)

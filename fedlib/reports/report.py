@@ -161,7 +161,9 @@ def than_in(name: str) -> str:
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
-    given = {name: value for name, value in item["settings"].items() if value not in ([], None, "", False)}
+    given = {
+        name: value for name, value in item["settings"].items() if value is not False and value not in ([], None, "")
+    }
     listed = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
     settings = proper("; ".join(f"{name} = {value}" for name, value in listed.items()))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
@@ -314,9 +316,9 @@ def summed_up(items: list[dict]) -> str:
 
 
 def number(item: dict) -> str:
-    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of the notes, "replication notes"."""
+    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of notes, which have no number, what they are."""
     name, _, title = item["title"].partition(": ")
-    return name.partition(" ")[2] or title
+    return found[0] if (found := re.search(r"(Table|Figure).*", name)) else title
 
 
 def _answers(items: list[dict]) -> list[str]:

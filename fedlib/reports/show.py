@@ -88,9 +88,7 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
     """That no result of a larger scale is stored, or what part, and what each would cost; "" for items without one."""
     minutes = find(name).minutes
     scales = [profile for profile in ("reduced", "paper") if profile in minutes]
-    cost = " and ".join(
-        f"{duration(minutes[p])} ({max(minutes[p] / 30, 0.1):,.1f} core-hours) at `{p}`" for p in scales
-    )
+    cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.1f} core-hours) at `{p}`" for p in scales)
     stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
     done = {p: (len(i["runs"]) - len(i.get("missing") or ()), len(i["runs"])) for p, i in (partly or {}).items()}
     parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)

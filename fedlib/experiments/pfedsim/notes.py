@@ -156,8 +156,8 @@ def first_by_every_rule(tables) -> Verdict:
     found = tables["leads"]
     if found.empty:
         return not_tested("not all methods of Table 3 were run")
-    lost = found[found["place"] > 1]
-    listing = "; ".join(f"{r.rule}, {r.column}: {r['best other']} by {-r.lead:.1f}" for _, r in lost.iterrows())
+    lost = found[found["rank"] > 1]
+    listing = "; ".join(f"{r.metric}, {r.column}: {r['best competitor']} by {-r.lead:.1f}" for _, r in lost.iterrows())
     evidence = f"first in {len(found) - len(lost)} of {len(found)}" + (f"; ahead of it: {listing}" if listing else "")
     return decided(dict(tables["_leads"].items()), evidence, tables["_units"]["leads"][0])
 
@@ -199,18 +199,20 @@ def in_stds(found: pd.DataFrame) -> str:
 def answer(tables) -> str:
     """Does pFedSim outperform the baselines, and which unpublished choice matters most? From the numbers."""
     sentences, found, near = [], tables["leads"], tables["fit"]
-    for r in only(found, rule=next(iter(RULES))).itertuples():
+    for r in only(found, metric=next(iter(RULES))).itertuples():
         lead = f"{Interval(r.lead, r.low, r.high).text()} points relative to {proper(r[5])}"
-        sentences.append(f"At {r.column} pFedSim has rank {r.place} with {r.pfedsim:.1f} %, {lead}.")
+        sentences.append(f"At {r.column} pFedSim has rank {r.rank} with {r.pfedsim:.1f} %, {lead}.")
     if len(found):
-        cases = f"{(found['place'] == 1).sum()} of {len(found)} cases"
-        ways = f"{found['rule'].nunique()} metric definitions"
+        cases = f"{(found['rank'] == 1).sum()} of {len(found)} cases"
+        ways = f"{found['metric'].nunique()} metric definitions"
         sentences.append(f"It is first in {cases}, by {ways} on the same runs.")
     if len(near):
-        near = near.groupby("rule", sort=False).agg({"cells": "sum", "within 3": "sum", "mean distance": "mean"})
+        near = near.groupby("metric", sort=False).agg(
+            {"cells": "sum", "within 3 points": "sum", "mean distance": "mean"}
+        )
         head, closest = near.iloc[0], near.loc[near["mean distance"].idxmin()]
-        which = f"{head['within 3']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run)"
-        nearest = f'the closest metric definition, "{closest.name}", gives {closest["within 3"]:.0f}'
+        which = f"{head['within 3 points']:.0f} of Table 3's cells on {PRINTED} ({head['cells']:.0f} were run)"
+        nearest = f'the closest metric definition, "{closest.name}", gives {closest["within 3 points"]:.0f}'
         sentences.append(f"{which} are within {FAR:g} points of the paper's; {nearest}.")
     for r in tables["draws"].query("abs(z) > 2").itertuples():
         kind = "concentrated" if r.z > 0 else "mixed"

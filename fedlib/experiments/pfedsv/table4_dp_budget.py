@@ -108,7 +108,7 @@ def pays_below(tables) -> Verdict:
     found = largest(tables["budgets"])
     small = [row for row in (*PFEDSV, *ON_UPDATES) if 0 < found.get(row, 0) < SMALL]
     if not small:
-        return not_tested(f"no ε is below {SMALL}: {listed(found)}")
+        return not_tested(f"without an ε below {SMALL}: {listed(found)}")
     return in_columns(best_of(small, [ALONE]), (ALONE, *small), **task.OWN)(tables)
 
 
