@@ -82,7 +82,7 @@ def test_the_title_counts_settings_in_which_the_method_was_run():
         "paper", a={"pfedsim": 80, "fedper": 70}, b={"pfedsim": 71, "fedper": 70}, c={"pfedsim": 9, "local": 1}
     )
     said = figures.accuracies(pd.concat([ours, paper]), "pfedsim").get_suptitle()
-    expected = "pFedSim has the highest mean accuracy in 1 of 2 settings, FedPer in 1 (in the paper pFedSim in 2 of 2)"
+    expected = "pFedSim has the highest mean accuracy in 1 of 2 settings (paper: 2 of 2), FedPer in 1"
     assert said.replace("\n", " ") == expected
     assert leaders(ours[ours["column"] == "c"]) == "Highest mean accuracy: FedPer"
     assert leaders(ours[ours["row"] == "local"]) == "No two rows to compare were run yet"

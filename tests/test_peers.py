@@ -72,5 +72,5 @@ def test_mixtures_by_hand():
     """Gains 1 and 3: a quarter of the own model and three quarters of the first other one;
     the own one where nobody gains."""
     models, _ = peers.own_first(OWN, OTHERS, torch.tensor([True, True, True]))
-    assert peers.mixture(models, f64(1, 3, 0, 0))["w"].tolist() == [2.25, 3]
-    assert peers.mixture(models, f64(0, 0, 0, 0))["w"].tolist() == [0, 0]
+    assert peers.aggregate(models, f64(1, 3, 0, 0))["w"].tolist() == [2.25, 3]
+    assert peers.aggregate(models, f64(0, 0, 0, 0))["w"].tolist() == [0, 0]

@@ -20,11 +20,11 @@ Readings of what is left open (each an option):
   (lesson 6). "median": sigma times the median squared distance of different models.
 - variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)), ξ_ii too.
 - start: local training starts from the "own" model w_i or from the "cloud" model u_i.
-- A client that does not take part stays in the mixtures with its last upload, or as initialised if there is none.
+- A client that does not take part stays in the aggregates with its last upload, or as initialised if there is none.
   Distances are over trainable parameters.
 
 Differences from the paper: SGD for E epochs in place of the exact proximal step. In the paper all take part. With
-K of N clients in a round models that were never trained are in the mixtures too: as long as all models are near each
+K of N clients in a round models that were never trained are in the aggregates too: as long as all models are near each
 other, they are (N - K)/(N - 1) of a participant's after the first round, 92 % with 4 of 40.
 """
 

@@ -90,7 +90,7 @@ class FedFomo(Algorithm):
         before, *after = mean_losses(model, thetas, data)
         apart = peers.distances(models, reference, model.trainable)
         scores = torch.where(real, (before - torch.stack(after)) / (apart + 1e-5), 0)
-        return peers.mixture(models, scores.clamp(min=0)), scores[1:]
+        return peers.aggregate(models, scores.clamp(min=0)), scores[1:]
 
     def server_update(self, server, ids, uploads, n):
         affinity = server["affinity"].clone()

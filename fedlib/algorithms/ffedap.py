@@ -9,7 +9,7 @@ federated, not a pre-trained model.
 | | rho | share of the rounds spent on FedBN | 0.5 (pFedSim's baselines) |
 | | mu | weight of the own model | 0.5 (pFedSim: "model momentum μ") |
 | μ_i^l, σ_i^l | report["mean"], report["var"] | per channel, of the input of batch-norm layer l, over D_i; σ² = var | |
-| W_ij | server["weights"] | weight of model j in client i's mixture, N x N, rows sum to 1 | |
+| W_ij | server["weights"] | weight of model j in client i's aggregate, N x N, rows sum to 1 | |
 | ψ_j | server["models"][j] | all but batch norm, as last uploaded | |
 | φ_j | client["bn"] | batch-norm layers; never leave the client | |
 

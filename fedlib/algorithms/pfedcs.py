@@ -19,7 +19,7 @@ Readings of what the paper leaves open (each an option):
 - select, random_size, group, closure, most: who may collaborate (`fedlib.algorithms.parts.collaborators.Choosing`).
 - dist_power, norm, weights, tie: what D is, which sets Eqs. 6-8 run over and what happens where Eq. 7 divides by zero
   (`ByDistance` in the same file).
-- role: the mixture is the "teacher", or the "start" from which the client's own classifier is trained without one.
+- role: the aggregate is the "teacher", or the "start" from which the client's own classifier is trained without one.
 - teacher_feat: the teacher sees features of the "current" extractor, or of the one "received"; detach: no gradient goes
   through it; kd_weight: factor of the KL term; temperature: both classifiers' scores are divided by it in the KL term,
   which is multiplied by its square.

@@ -32,7 +32,7 @@ Readings of what the paper leaves open (each an option):
   get their turn.
 - self_distance, d_ii of Eq. 6, which is 0: "min_other", the smallest distance to a received model; "mean_other";
   "prev", the distance to the last θ_i^*; "eps", 1e-5, which is almost local training; "none", no distances at all;
-  "exclude_self", no own model in the mixture.
+  "exclude_self", no own model in the aggregate.
 - pool: "last", everybody's last upload, however old; or "round", this round's uploads.
 - extractor_weights (D+C): "samples" or "uniform".
 
@@ -143,7 +143,7 @@ class PFedSV(ModelGame, Asking, Algorithm):
         names = [name for name in models if name in model.trainable]
         d = peers.distances_with_own(models, there, names, self.self_distance, client.get("start"))
         gains = torch.where(there & (psi > ZERO), psi, 0) / d  # Eq. 6
-        return {**own, **peers.mixture(models, gains)}, psi[1:]  # Eq. 7
+        return {**own, **peers.aggregate(models, gains)}, psi[1:]  # Eq. 7
 
     def remembered(self, message, client, psi):
         """Relevance (Eq. 5) and who was ever seen, both [N], after a game."""

@@ -4,9 +4,9 @@ L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Pe
 Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Section 3.3, Figure 4.
 
 Not a method that could be used, for its server is told all clients' labels; an experiment in which only the weights
-of the mixture differ. Everything else is pFedSV (`fedlib.algorithms.pfedsv`): S_i are the client's own model and those
-it receives, v(X) the accuracy of the mean of X's models on the client's validation part, and w_j ∝ max(value_j, 0) /
-d_ij.
+of the aggregate differ. Everything else is pFedSV (`fedlib.algorithms.pfedsv`): S_i are the client's own model and
+those it receives, v(X) the accuracy of the mean of X's models on the client's validation part, and
+w_j ∝ max(value_j, 0) / d_ij.
 
 | rule | value of model j for client i | |
 |---|---|---|

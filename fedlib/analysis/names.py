@@ -54,8 +54,9 @@ def proper(text):
 
 def titled(column: str) -> str:
     """A column of a table as a title: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few clients" for
-    "few"."""
-    return HEADS.get(column) or re.sub(r"(\b(?:few|many)|, \d+)(?=$|:| \(in)", r"\1 clients", proper(column))
+    "few"; "digits in place of CIFAR-10, 2 classes: ours" for "cifar10, 2 classes: ours, digits"."""
+    text = re.sub(r"(\b(?:few|many)|, \d+)(?=$|:| \(in)", r"\1 clients", proper(column))
+    return HEADS.get(column) or re.sub(r"^(CIFAR-.+): ours, (digits.*)$", r"\2 in place of \1: ours", text)
 
 
 def counted(number: int, of: str) -> str:

@@ -25,7 +25,7 @@ MOVES = ((RECEIVED, TRAINED), (RECEIVED, TUNED1), (TRAINED, TUNED1), (TUNED1, TU
 
 
 def first_point(method: str) -> str:
-    """The code of the point before local training: the client's mixture, its share of the model, or the global model;
+    """The code of the point before local training: the client's aggregate, its share of the model, or the global model;
     empty where the server sends no model."""
     points = algorithms.find(method).points
     return next((code for code in ("agg", "recv", "glob") if code in points), "")

@@ -2,7 +2,7 @@
 
 | code | model tested |
 |---|---|
-| glob, recv, agg | what the client would hold after the next download: one for all, shared and own part, own mixture |
+| glob, recv, agg | what the client would hold after the next download: one for all, shared and own part, an aggregate |
 | post | the model as it left the client's most recent local training (what it started from, if it never trained) |
 | ft(k) | a copy of glob/recv/agg after k epochs on the client's training data |
 | glob+bn, recv+bn, agg+bn, post+bn | the same, with batch-norm statistics of the client's training data |

@@ -267,7 +267,7 @@ class OpenItem:
         figure = self.item.figure(self.tables)
         title = " ".join(figure.get_suptitle().split()) if figure else ""
         if title and "one seed" not in title and units(self.tables) == "one seed":
-            headline(figure, f"{title} (one seed)")
+            headline(figure, f"{title}; one seed")
         return figure
 
     def compare(self) -> pd.DataFrame:

@@ -39,6 +39,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
     strong = {about} if about in rows else {row for row in rows if row.partition(", ")[0] in PAPERS}
     names = list(dict.fromkeys(cells["series"]))
     styles = {"paper": PRINTED} | dict(zip((name for name in names if name != "paper"), SERIES))
+    stands_for = "in place of " if of_data("ours", cells) != "ours" and not cells.attrs["data"][0] else ""
     shifts = dict(zip(names, np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else (0,)))
     for ax, column in zip(axes, columns):
         ax.hlines(range(len(rows)), 0, 100, color="#eeeeee", linewidth=0.8, zorder=0)
@@ -51,7 +52,8 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
                 label = of_data(name, cells) if colour == OTHERS else f"_{name}"
                 interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)
         ends = (cells if alike else own)[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
-        ax.set(title=textwrap.fill(titled(column), 20 if wide > 2 else 60), xlabel="accuracy, %")
+        title = f"{stands_for}{titled(column)}"
+        ax.set(title=textwrap.fill(title, 20 if wide > 2 else 60), xlabel="accuracy, %")
         ax.set_xlim(max(0, ends.min().min() - 4), min(100.5, ends.max().max() + 4))
     axes[0].set_yticks(range(len(rows)), map(proper, rows))
     for row, label in zip(rows, axes[0].get_yticklabels()):
@@ -90,10 +92,9 @@ def leaders(cells: pd.DataFrame, about: str = "") -> str:
     of = f" ({first})" if first != "ours" else ""
     if about in there and count.total() > 1:
         text = f"{proper(about)} has the highest mean accuracy{of} in {count[about]} of {count.total()} settings"
+        text += f" (paper: {printed[about]} of {printed.total()})" if printed else ""
         rival = next((row for row, _ in count.most_common() if row != about), None)
-        text += f", {proper(rival)} in {count[rival]}" if rival else ""
-        paper = f" (in the paper {proper(about)} in {printed[about]} of {printed.total()})"
-        return text + paper if printed else text
+        return f"{text}, {proper(rival)} in {count[rival]}" if rival else text
     text = f"Highest mean accuracy{of}: {_listed(count)}"
     rows = cells.loc[cells["series"] == "paper", "row"].nunique()  # of which the paper has numbers
     return f"{text} (the paper: {_listed(printed)})" if printed and 2 * rows > len(there) else text

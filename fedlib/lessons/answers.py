@@ -168,7 +168,7 @@ ANSWERS = {
     ),
     "lesson 11, exercise 3: the smallest lambda": Answer(0.1 / (0.1 + 1 / 65), 0.005, {2 / 15: "that is 1 - lambda"}),
     "lesson 12, exercise 2: alpha of client 0": Answer(14 / 33, 0.005, {19 / 33: "that is 1 - alpha"}),
-    "lesson 12, exercise 2: share of client 2 in the mixture for client 1": Answer(
+    "lesson 12, exercise 2: share of client 2 in the aggregate for client 1": Answer(
         1, mistakes={14 / 19: "shares follow similarity, not size", 0.5: "how similar are clients 1 and 3?"}
     ),
     "lesson 12, exercise 2: how much of client 2's model client 1 has now": Answer(
@@ -183,10 +183,10 @@ ANSWERS = {
         mistakes={44: "that is part 1", 35: "that is part 1", 32: "the empty coalition has the weight 1/3"},
     ),
     "lesson 13, exercise 4: the friend's value, in sixths": Answer(2, mistakes={1 / 3: "in sixths"}),
-    "lesson 13, exercise 4: the mixture's threshold": Answer(
+    "lesson 13, exercise 4: the aggregate's threshold": Answer(
         10.3 / 3.5, mistakes={2.85: "values are weights, not all alike", 3.5: "the own model counts, too"}
     ),
-    "lesson 13, exercise 4: of six points right": Answer(5, 0, {6: "what does the mixture say of point 3?"}),
+    "lesson 13, exercise 4: of six points right": Answer(5, 0, {6: "what does the aggregate say of point 3?"}),
     "lesson 14, exercise 1: mean": Answer(2),
     "lesson 14, exercise 1: standard error": Answer(1, mistakes={sqrt(2): "that is the standard deviation"}),
     "lesson 14, exercise 1: half-width": Answer(

@@ -297,8 +297,8 @@ def starts_and_makers() -> Figure:
 
 @styled
 def mixing_matrix() -> Figure:
-    """Whose models go into whose: a row for each client's mixture, a column for each model, the larger a weight the
-    darker; the mixture of client 0 in words; beside it what four methods look at."""
+    """Whose models go into whose: a row for each client's aggregate, a column for each model, the larger a weight the
+    darker; the aggregate of client 0 in words; beside it what four methods look at."""
     figure, (left, right) = sheet(10.6, 3.5, 1.35, 1)
     weights, shown = [[0.6, 0.3, 0.05, 0.05], [0.25, 0.65, 0.05, 0.05], [0, 0.1, 0.5, 0.4], [0.05, 0.05, 0.3, 0.6]], 0
     N = len(weights)
@@ -413,7 +413,7 @@ def two_phases() -> Figure:
     ax.text(6.6, 3.52, r"aggregated, with weights by $\Phi$", ha="center", va="center", color=TEACHES, weight="bold")
     ax.text(5.6, 1.87, "compared,\nnot aggregated", ha="center", va="center", color=STAYS, weight="bold")
     ax.text(1.8, 0.1, "the mean down, its own up", ha="center", va="center", color=TEXT)
-    ax.text(6.6, 0.1, "its own mixture and classifier down, both up", ha="center", va="center", color=TEXT)
+    ax.text(6.6, 0.1, "its own aggregate and classifier down, both up", ha="center", va="center", color=TEXT)
     return figure
 
 
@@ -441,7 +441,7 @@ def where_noise_protects() -> Figure:
 @styled
 def teacher_and_student() -> Figure:
     """A round of PFedCS: the server averages extractors and mixes classifiers that are alike; on a client the
-    fine-tuned mixture teaches the client's own classifier."""
+    fine-tuned aggregate teaches the client's own classifier."""
     figure, (ax,) = sheet(10.6, 3.9)
     ax.set(xlim=(-0.6, 9.2), ylim=(0.0, 3.8))
     levels(ax, {"server": 3.4, "client": 1.25}, 2.55)

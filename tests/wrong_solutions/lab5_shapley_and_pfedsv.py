@@ -125,13 +125,13 @@ return g / g.sum() if g.sum() > 0 else np.eye(len(psi))[0]
     "whom_to_ask": [
         ("the client may ask itself", " j != me and", ""),
         ("equals by their number instead of at random", "int(j) for j in rng.permutation", "j for j in range"),
-        ("nobody is refused", " and not (seen[j] and relevance[j] <= 0)", ""),
-        ("those not yet seen are refused too", "not (seen[j] and relevance[j] <= 0)", "relevance[j] > 0"),
+        ("nobody is discarded", " and not (seen[j] and relevance[j] <= 0)", ""),
+        ("those not yet seen are discarded too", "not (seen[j] and relevance[j] <= 0)", "relevance[j] > 0"),
         (
-            "one that was seen and has relevance 0 is not refused",
+            "one that was seen and has relevance 0 is not discarded",
             "not (seen[j] and relevance[j] <= 0)",
             "relevance[j] >= 0",
         ),
-        ("k drawn at random from those who are not refused", "sorted(left, key=lambda j: -relevance[j])", "left"),
+        ("k drawn at random from those who are not discarded", "sorted(left, key=lambda j: -relevance[j])", "left"),
     ],
 }

@@ -1,5 +1,5 @@
 """Models of other clients in a client's hands: whose are sent, how far they are, whom to ask next,
-and the mixture with its own.
+and the aggregate with its own.
 
 A client has a fixed number of places for them, so that messages have one shape; real, bool [places], says which are
 filled. Where the client's own model is there as well, it is the first: models stacked [1 + places, ...], there bool [1
@@ -87,7 +87,7 @@ def distances_with_own(
     return torch.cat([d[None], others])
 
 
-def mixture(models: dict, gains: Tensor) -> dict:
+def aggregate(models: dict, gains: Tensor) -> dict:
     """sum_j w_j theta_j, w = gains / their sum, for gains >= 0, [1 + places]; the first model, the own one,
     if all are 0."""
     total = gains.sum()
@@ -145,10 +145,10 @@ class Asking(Options):
         positive, own = relevance > ZERO, torch.arange(len(seen), device=seen.device) == message["me"]
         fewest, largest = self.k if self.asks_by == "rule" else 1, torch.tensor(self.places, device=seen.device)
         most = torch.where(seen.any(), positive.sum().clamp(min=fewest).minimum(largest), self.k)
-        refused = seen & ~positive & (second_look >= self.reexplore_prob)
+        discarded = seen & ~positive & (second_look >= self.reexplore_prob)
         if self.asks_by != "rule":
-            refused = torch.zeros_like(refused)
+            discarded = torch.zeros_like(discarded)
         if self.asks_by == "fixed":
             most = torch.full_like(most, self.k)
-        order = torch.where(own | refused, -inf, (relevance / ZERO).round() + ties).argsort(descending=True)
-        return {"wanted": torch.where((own | refused)[order], -1, order), "most": most}
+        order = torch.where(own | discarded, -inf, (relevance / ZERO).round() + ties).argsort(descending=True)
+        return {"wanted": torch.where((own | discarded)[order], -1, order), "most": most}

@@ -22,7 +22,7 @@ from fedlib.spec import RunSpec
 PAPER = {"dataset": "cifar10", "num_clients": 100, "join_ratio": 0.1}  # who waits and learns from whom: no training
 DIR = {f"Dir({alpha:g})": {"scheme": "dirichlet", "alpha": alpha, "min_size": 40} for alpha in (0.1, 0.5)}
 MEASURES = ("traffic", "mixtures", "equations", "supervisors")
-EXACT = 1e-5  # float32: a round of training, a mixture of models
+EXACT = 1e-5  # float32: a round of training, an aggregate of models
 
 
 def runs(s: dict) -> Runs:

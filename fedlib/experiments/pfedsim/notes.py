@@ -35,18 +35,18 @@ def drawn_by_us(s: dict, r: RunSpec, number: int, **own) -> dict:
 
 
 CHOICES = (
-    Choice("S1", "Eq. 3 as stated", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
-    Choice("S1, S2", "Eq. 3, self-weight 18.4", "log of the mean cosine; 9.21", hyper(phi="eq3", phi_self="eq3")),
-    Choice("S2", "self-weight 1 (identity as stated)", "9.21 (the code's transform at 1)", hyper(phi_self=1.0)),
-    Choice("S2", "self-weight 18.4", "9.21", hyper(phi_self="eq3")),
-    Choice("S3", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
-    Choice("S3", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
-    Choice("S4", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
-    Choice("S5", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
-    Choice("S11", "batch norm's statistics shared", "kept on each client", task=lambda s, r: {"bn_stats": "global"}),
-    Choice("§3.1", "one max-pool (on digits two)", "two (on digits one)",
+    Choice("similarity", "Eq. 3 as stated", "log of the mean cosine, as in the authors' code", hyper(phi="eq3")),
+    Choice("similarity", "Eq. 3, self-weight 18.4", "log of the mean cosine; 9.21", hyper(phi="eq3", phi_self="eq3")),
+    Choice("self-weight", "self-weight 1 (identity as stated)", "9.21 (the code's transform)", hyper(phi_self=1.0)),
+    Choice("self-weight", "self-weight 18.4", "9.21", hyper(phi_self="eq3")),
+    Choice("update of Φ", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
+    Choice("update of Φ", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
+    Choice("age", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
+    Choice("class vectors", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
+    Choice("batch norm", "batch norm's statistics shared", "on each client", task=lambda s, r: {"bn_stats": "global"}),
+    Choice("backbone", "one max-pool (on digits two)", "two (on digits one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
-    Choice("§4.2", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
+    Choice("partition", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
     Choice(CHANCE, "another partition", "the paper's clients (digits: partition 0)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
@@ -166,7 +166,7 @@ def first_by_every_rule(tables) -> Verdict:
 def transform_matters_most(tables, chance: float) -> Verdict:
     moved = SENSITIVITY.mean_effects(tables).abs()
     codes = tables["tidy"].drop_duplicates("choice").set_index("choice")["code"]
-    own = [name for name in moved if codes[name] in ("S1", "S1, S2", "S2")]
+    own = [name for name in moved if codes[name] in ("similarity", "self-weight")]
     ranked = moved.iloc[0].sort_values(ascending=False)
     margins = {other: moved[own].max(axis=1) - moved[other] for other in moved.columns.drop(own)}
     return decided(margins, f"largest effects, without sign: {listed(ranked.head(3), '.2f')}")

@@ -18,10 +18,10 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.5, "quick": 1.5, "paper": 100},
     claims=(
         Claim("pFedSim is the most accurate of all twelve methods at both alphas.", best("pfedsim", METHODS)),
-        Claim("At Dir(0.1) methods with a single global model are at least 10 points below Local-Only, and below the "
+        Claim("At Dir(0.1) methods with a single global model are at least 10 points below Local, and below the "
               "personalised methods.",
               both(below(SINGLE_MODEL, ["local"], by=10, **DIR01), below(SINGLE_MODEL, PERSONAL, **DIR01))),
-        Claim("At Dir(0.5) the gap between Local-Only and the best single model is narrower.",
+        Claim("At Dir(0.5) the gap between Local and the best single model is narrower.",
               changes({"Local minus the best single model": gap("local", SINGLE_MODEL)}, -1, ("local", *SINGLE_MODEL))),
         Claim("From Dir(0.1) to Dir(0.5) personalised methods lose accuracy and FedAvg gains.",
               both(falls("local", *PERSONAL), rises("fedavg"))),

@@ -1,4 +1,4 @@
-"""Table 3's pFedSim, FedPer and Local-Only on many draws of the clients: how much of the table is its draw?"""
+"""Table 3's pFedSim, FedPer and Local on many draws of the clients: how much of the table is its draw?"""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ ITEM = TABLE.item(
         Claim("rho = 0.7 is best for LeNet5.", best(RHO[0.7], RHO.values(), **SWEEP)),
         ours("At rho = 0.9 only clients not sampled since FedAvg's rounds are less accurate; the others are within a "
              "point of rho = 0.7.", drop_is_the_undrawns),
-        Claim("pFedSim with rho = 0.5, evaluated after local training, is more accurate than Local-Only, FedAvg and "
+        Claim("pFedSim with rho = 0.5, evaluated after local training, is more accurate than Local, FedAvg and "
               "FedPer, as in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),
         Claim("A larger model needs a smaller rho.",
               lambda tables: not_tested("needs runs of MobileNetV2 on Tiny-ImageNet; these are of LeNet5-BN")),

@@ -69,7 +69,7 @@ def of_runs(value: str, judge):
 
 def nothing_wrong(tables) -> Verdict:
     own = only(tables["runs"], learner=PFEDSV)
-    missed = f"{own['missed'].sum()} of them relevant clients that were dropped"
+    missed = f"{own['missed'].sum()} of them relevant clients that were discarded"
     evidence = f"{own['wrong'].sum()} of {len(own) * PAIRS} signs are wrong ({missed})"
     right = own["wrong"] == 0
     return verdict(right.all(), f"{evidence}; none in {right.sum()} of {len(own)} seeds")
