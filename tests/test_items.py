@@ -826,6 +826,7 @@ def test_status_box(monkeypatch, tmp_path):
     assert all(f"| {claim['verdict']} | {claim['claim']} |" in box for claim in saved["claims"])
     same = [claim for claim in saved["claims"] if claim["over"] == "3 seeds, same partition"]
     assert box.count("| 3 seeds, same partition |") == len(same) > 3
+    assert 0 < box.index("<details>") < box.index("| verdict |") < box.index("</details>")
     assert "fedlib reproduce pfedsim/table6_rho --profile paper --finished" in box
     assert "is stored yet" not in box
     small = status("pfedcs/table1_pathological")

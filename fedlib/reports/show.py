@@ -46,8 +46,8 @@ def show_verdicts(item: OpenItem | None) -> None:
 
 
 def status(name: str) -> str:
-    """What the saved results of an item say, in Markdown: scale, data, every verdict with what its interval is over,
-    the command that checks it, and what larger scales cost where none is stored.
+    """What the saved results of an item say, in Markdown: scale, data, every verdict (folded) with what its interval is
+    over, the command that checks it, and what larger scales cost where none is stored.
 
     Raises BadValue for an unknown item.
     """
@@ -74,13 +74,9 @@ def status(name: str) -> str:
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
     partly = {p: own[name] for p, own in saved.items() if p != "quick" and name in own}
     not_yet = _not_yet(name, partly) if item["profile"] == "quick" else ""
-    parts = [
-        head(item),
-        markdown(table) if lines else "",
-        explained if len(table.columns) > 2 else "",
-        not_yet,
-        check if item["runs"] else "",
-    ]
+    each = [markdown(table), explained] if len(table.columns) > 2 else [markdown(table)]
+    folded = ["<details><summary><b>Every claim with its verdict</b></summary>", *each, "</details>"]
+    parts = [head(item), *(folded if lines else ()), not_yet, check if item["runs"] else ""]
     return "\n\n".join(filter(None, parts))
 
 
