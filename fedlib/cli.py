@@ -93,7 +93,7 @@ def about(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_say_version, is_eager=True)
     ] = False,
 ):
-    """Replications of papers on personalised federated learning. The main job is `fedlib reproduce`."""
+    """Replications of papers on personalised federated learning. `fedlib reproduce` does it all."""
 
 
 @_command()
@@ -121,7 +121,7 @@ def reproduce(
         "--refresh",
     ) = False,
 ):
-    """The main job: regenerate figures, tables, notebooks, report.
+    """Regenerate figures, tables, notebooks, report.
 
     First all training runs are done, in parallel; a run that several items need is done once, and an interrupted one
     continues. Then the figure and tables of every item are written, its notebook is executed, and the report compares

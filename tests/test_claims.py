@@ -189,7 +189,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("the best competitor, b")
     each = above_each("a", "abcd", ["one"], needs="b")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
-    assert each.holds and each.evidence.startswith("one: a +10.0 ") and "against b" in each.evidence
+    assert each.holds and each.evidence.startswith("one: a +10.0 ") and "relative to b" in each.evidence
     pair = below(["c"], ["a"])(uneven)
     assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}
@@ -210,7 +210,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "against the best competitor, b; two:" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "relative to the best competitor, b; two:" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
     assert v.evidence.endswith("not significantly below the best: a, b") and v.closest.value == pytest.approx(2.0)

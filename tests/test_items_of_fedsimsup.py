@@ -231,8 +231,8 @@ def test_runs_that_diverge_are_counted():
     assert found.loc[("0.1", "fedavg"), columns].values.tolist() == [[2, 1, "17", "40.0"]] * 2
     assert set(found.loc[("0.1", "local"), "of all test images, %"]) == {"40.0 (40.0, 40.0)"}
     text = notes.ends_of_training(found.reset_index())
-    assert "At the learning rate 0.1, 6 of 20 runs diverge (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
-    assert "At the learning rate 0.05, 0 of 20 runs diverge; the others end with Local 40.0 (40.0, 40.0) %" in text
+    assert "At the learning rate 0.1, 6 of 20 runs diverged (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
+    assert "At the learning rate 0.05, 0 of 20 runs diverged; the others end with Local 40.0 (40.0, 40.0) %" in text
     for how in ("0.05", "0.1, pixels scaled to [-1, 1]"):
         assert found.loc[(how, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
 

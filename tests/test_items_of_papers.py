@@ -907,19 +907,19 @@ def test_claims_of_pfedsvs_notes():
     assert signs(SV, analysed(SV, lambda key, spec: searched(spec, 0.5), seeds=2))[0] == "-"
     text = find(SV).answer(tables)
     assert "-20.00" in text and "another seed or partition changes it by 1.00" in text
-    assert "leaves 1.0 (two labels each), 1.0 (Dir(0.1)) downloads per client and round, instead of 4.5" in text
+    assert "leaves 1.0 (two classes per client), 1.0 (Dir(0.1)) downloads per client and round, instead of 4.5" in text
 
 
 def test_searches_are_counted_and_finding_is_auc_or_rank_correlation():
     tables = analysed(SV, good)
     found = tables["search"].set_index(["task", "choice"])
-    ring = found.loc["two labels each"]
+    ring = found.loc["two classes per client"]
     assert ring.loc[sv_notes.BASE, ["finds", "complete", "models"]].tolist() == [1, 1, 1]  # half of them in each round
     assert ring.loc[sv_notes.FIXED, ["complete", "models"]].tolist() == [1, 4.5]
     assert ring.loc[sv_notes.LITERAL, "complete"] == 0
     assert found.loc[("Dir(0.1)", sv_notes.BASE), "finds"] == approx(1)  # label cosine 1/2 for neighbours, else 0
     guess = analysed(SV, lambda key, spec: searched(spec, 0.5, np.zeros((10, 10))))["search"]
-    assert guess.groupby("task")["finds"].mean().to_dict() == {"two labels each": 0.5, "Dir(0.1)": 0}
+    assert guess.groupby("task")["finds"].mean().to_dict() == {"two classes per client": 0.5, "Dir(0.1)": 0}
     assert set(tables["compare"][sv_notes.TITLES["finds"]]) == {"1.00"}
 
 

@@ -16,7 +16,7 @@ HALF = 0.5  # of a map's mass
 NUMBERS = {  # columns of `map_rows`: what they are called, and the form in which they are printed
     "entropy": ("entropy, % of uniform", ".1f"),
     "area": ("smallest area with half of the attention, %", ".1f"),
-    "blobs": ("connected pieces of that area", ".2f"),
+    "blobs": ("connected components of that area", ".2f"),
     "on_object": ("map on the object, %", ".1f"),
     "covered": ("object in that area, %", ".1f"),
 }
@@ -26,7 +26,7 @@ def spread(maps: np.ndarray) -> pd.DataFrame:
     """One row a map; maps [M, h, w], at least 0 and none of them 0 everywhere.
 
     entropy: of the map as a distribution over its h w cells, in percent of the uniform one's. area: the smallest share
-    of the cells that holds half of the map, in percent. blobs: how many connected pieces these cells are; cells that
+    of the cells that holds half of the map, in percent. blobs: their number of connected components; cells that
     touch at a corner are connected.
     """
     from scipy import ndimage  # here, because most commands need not wait for it

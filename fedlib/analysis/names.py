@@ -24,7 +24,11 @@ POINTS = {
 POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
 HEADS = {
     "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant",
-    "point": "evaluation point",
+    "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
+    "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
+    "reached in round": "paper's value reached in round", "of them diverged": "diverged",
+    "in round": "round of divergence", "the method's lead over it": "lead over this variant",
+    "label guessed right, %": "label guessed correctly, %", "bits still unknown": "remaining entropy, bits",
 }  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 

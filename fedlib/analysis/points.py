@@ -1,4 +1,4 @@
-"""Accuracies by evaluation point: what a method's points are called, and how many pairs of methods change their order
+"""Accuracies by evaluation point: what a method's points are called, and how many pairs of methods reverse their order
 from one point to another."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def pairs(tables) -> pd.DataFrame:
 
 
 def flips(changed: pd.DataFrame) -> pd.DataFrame:
-    """How many pairs change their order from one point to another, and how many of them significantly at both."""
+    """How many pairs reverse their order from one point to another, and how many of them significantly at both."""
     known = changed.assign(both=changed["changes"] & changed["significant"])
     counted = known.groupby(["column", "from", "to"], sort=False).agg(
         pairs=("changes", "size"), change=("changes", "sum"), significantly=("both", "sum")

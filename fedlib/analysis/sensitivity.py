@@ -230,7 +230,7 @@ def ends_of_training(found: pd.DataFrame) -> str:
         lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
         ends = [f"{r['method']} {r[reached]} %" for _, r in own.iterrows() if r[reached]]
         which = f" ({', '.join(lost)})" if lost else ""
-        gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverge{which}"
+        gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverged{which}"
         said.append(
             f"At the learning rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct."
         )

@@ -122,7 +122,7 @@ def above_each(
             nearest = min(own, key=lambda other, own=own: own[other].iloc[0])
             level = [other for other, m in own.items() if (i := Interval.of(m)).known and i.low <= 0]
             rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
-            texts.append(f"{column}: {row} {apart(own[nearest])} against {nearest}{rest}")
+            texts.append(f"{column}: {row} {apart(own[nearest])} relative to {nearest}{rest}")
         every = {f"{column}: {other}": margin for column, own in margins.items() for other, margin in own.items()}
         return decided(every, "; ".join(texts), equal=POINT, unit="points")
 

@@ -57,7 +57,7 @@ def first(row, form: str = ".1f") -> Judge:
     def judge(m):
         margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
         rival = next(iter(margins))  # best first
-        lead = f"{apart(margins[rival], form)} against the best competitor, {rival}"
+        lead = f"{apart(margins[rival], form)} relative to the best competitor, {rival}"
         return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{may_lead(m)}"
 
     return judge
@@ -142,6 +142,6 @@ def best_of(rows: Sequence, others: Sequence) -> Judge:
         lead = m[list(rows)].max(axis=1, skipna=False)
         margins = {other: lead - m[other] for other in others}
         rival = m.iloc[0][list(others)].idxmax()
-        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} against {rival}"
+        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} relative to {rival}"
 
     return judge

@@ -1,4 +1,4 @@
-"""Accuracy by evaluation point, pairs of methods that change their order, and accuracy by batch-norm statistics."""
+"""Accuracy by evaluation point, pairs of methods that reverse their order, and accuracy by batch-norm statistics."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NO, BY_ESTIMATE, SIGNIFICANT = 0, 1, 2
 
 @styled
 def flip_matrix(pairs: pd.DataFrame) -> Figure:
-    """Which pairs of methods change their order between two evaluation points, one panel a column. pairs: column, a, b,
-    changes, significant (apart at both points, by their 95 % intervals)."""
+    """Which pairs of methods reverse their order between two evaluation points, one panel a column. pairs: column, a,
+    b, changes, significant (apart at both points, by their 95 % intervals)."""
     columns = list(dict.fromkeys(pairs["column"]))
     figure, axes = axes_of(4.3, 1, max(1, len(columns)))
     colours = ListedColormap(["#f2f2f2", "#9ecae1", REFERENCE])
@@ -39,11 +39,11 @@ def flip_matrix(pairs: pd.DataFrame) -> Figure:
             f"{column}: {(kinds > NO).sum()} of {len(kinds)} pairs, {(kinds == SIGNIFICANT).sum()} significant"
         )
         ax.spines[:].set_visible(False)
-    words = ("same order", "order changes", "changes, significant at both")
+    words = ("same order", "order reverses", "reverses, significant at both")
     patches = [Patch(color=colours(k), label=word) for k, word in enumerate(words)]
     figure.legend(handles=patches, loc="outside lower center", ncols=3)
     both = (pairs["changes"] & pairs["significant"]).sum()
-    text = f"{both} of {len(pairs)} pairs of methods change their order significantly"
+    text = f"{both} of {len(pairs)} pairs of methods reverse their order significantly"
     return headline(figure, f"{text} with the evaluation point, {pairs['changes'].sum()} by point estimates")
 
 

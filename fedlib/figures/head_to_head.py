@@ -67,7 +67,7 @@ def by_bytes(curves: pd.DataFrame) -> Figure:
     within = curves[curves["share"] <= 1 + 1e-9].groupby(["task", "method"], sort=False)["accuracy"].last()
     first = Counter(best[1] for best in within.groupby("task").idxmax())
     said = ", ".join(f"{proper(name)} on {number}" for name, number in first.most_common())
-    return headline(figure, f"With no more bytes than FedAvg's, the most accurate: {said} of {first.total()} tasks")
+    return headline(figure, f"Within FedAvg's communication, the most accurate: {said} of {first.total()} tasks")
 
 
 @styled

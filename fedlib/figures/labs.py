@@ -176,7 +176,7 @@ def hidden_groups(
     found, chosen, mixed = below
     t = np.arange(1, len(collaborators) + 1)
     _by_rule(found, t, scores)
-    found.axhline(100 * (SIZE - 1) / (len(matrix) - 1), color="black", linewidth=0.8, linestyle=":", label="guessing")
+    found.axhline(100 * (SIZE - 1) / (len(matrix) - 1), color="black", linewidth=0.8, linestyle=":", label="chance")
     found.set(title="were the groups found?", xlabel="round", ylabel="same group among the closest, %", ylim=(0, 103))
     many, right = collaborators.T
     chosen.bar(t, many, color="#d9d9d9", label="all")

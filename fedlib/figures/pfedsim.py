@@ -97,7 +97,7 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
         annot_kws={"size": 7},
     )
     ax.set_yticklabels([_pair_label(p) for p in pairs], rotation=0)
-    ax.set(title="by class: ● owned by both, ○ by one, · by neither", xlabel="class", ylabel="")
+    ax.set(title="by class: ● on both clients, ○ on one, · on neither", xlabel="class", ylabel="")
     values = list(totals["mean"])
     falls = all(left > right for left, right in zip(values, values[1:]))
     text = f"fall from {values[0]:.2f} to {values[-1]:.2f}" if falls else "do not always fall"

@@ -62,13 +62,14 @@ def status(name: str) -> str:
         for claim in item["claims"]
         if claim["kind"] != "check"
     ]
-    table = pd.DataFrame(lines, columns=["verdict", "claim", "effect beyond the threshold", "95 % CI over"])
+    table = pd.DataFrame(lines, columns=["verdict", "claim", "margin", "95 % CI over"])
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
-        "Effects are in the claim's unit, beyond its *threshold* (0 where it names none). Each row shows the weakest "
-        "comparison, with an uncorrected CI. *Reproduced*: all CIs of the claim lie above 0; *not reproduced*: one, "
-        "corrected for all comparisons, lies below; *inconclusive*: neither; *untestable*: neither, and so few runs "
-        "would miss most true claims ([Reading a claim](../guides/reading_a_claim.ipynb))."
+        "The *margin* is the difference minus the claim's threshold (0 where it names none), in the claim's unit, of "
+        "the weakest comparison, with an uncorrected CI. *Reproduced*: all CIs of the claim lie above 0; *not "
+        "reproduced*: one, corrected for all comparisons, lies below; *inconclusive*: neither; *untestable*: "
+        "inconclusive, and with this few runs most true claims would be missed ([Reading a "
+        "claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
@@ -109,5 +110,5 @@ def head(item: dict) -> str:
 def _shrunk(item: dict) -> str:
     """In what runs are smaller than the paper's, and what follows where they use its images."""
     what = find(item["item"]).smaller_at(item["profile"]) if item["item"] in names() else ""
-    shrunk = "Smaller runs cannot contradict the paper at its own settings: " if item["profile"] == "reduced" else ""
-    return f"{shrunk or than_in(item['item']) + ': '}{what}." if what else ""
+    shrunk = " Such runs cannot contradict the paper at its own settings." if item["profile"] == "reduced" else ""
+    return f"{than_in(item['item'])}: {what}.{shrunk}" if what else ""

@@ -1,4 +1,4 @@
-"""Figure 1: which pairs of methods change their order between before and after local training."""
+"""Figure 1: which pairs of methods reverse their order between before and after local training."""
 
 from fedlib import figures
 from fedlib.claims import ours
@@ -9,14 +9,14 @@ from fedlib.experiments.item import Item
 
 
 def analyse(s: dict, found: dict) -> dict:
-    """Those of Table 1, of the same runs; compare: how many pairs change their order, by points."""
+    """Those of Table 1, of the same runs; compare: how many pairs reverse their order, by points."""
     tables = table1(s, found)
     return {**tables, "compare": tables["flips"]}
 
 
 ITEM = Item(
-    title="Evaluation, Figure 1: pairs of methods that change their order",
-    claim="Many pairs of methods change their order with the evaluation point.",
+    title="Evaluation, Figure 1: pairs of methods that reverse their order",
+    claim="Many pairs of methods reverse their order with the evaluation point.",
     smaller=SMALLER,
     settings=SETTINGS,
     minutes={"smoke": 0.2, "quick": 1.5, "paper": 700},
@@ -25,7 +25,7 @@ ITEM = Item(
     partial=True,
     figure=lambda tables: figures.flip_matrix(before_and_after(tables["_pairs"])),
     claims=(
-        ours("At both alphas some pairs change their order between before and after local training, significantly "
+        ours("At both alphas some pairs reverse their order between before and after local training, significantly "
              "at both.", pairs_change(0)),
     ),
 )  # fmt: skip

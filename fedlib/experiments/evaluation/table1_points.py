@@ -47,7 +47,7 @@ def by_protocol(tables) -> pd.DataFrame:
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
-    """Besides the table's: first, who leads at each point; flips, how many pairs change their order; protocols, by
+    """Besides the table's: first, who leads at each point; flips, how many pairs reverse their order; protocols, by
     method; _pairs: every pair."""
     tables = TABLE.analyse(s, found)
     changed = points.pairs(tables)
@@ -91,7 +91,7 @@ def epochs_matter_little(tables):
 
 
 def pairs_change(least: float):
-    """A check that more than this share of all pairs change their order between before and after local training,
+    """A check that more than this share of all pairs reverse their order between before and after local training,
     significantly at both, in every column."""
 
     def check(tables):
@@ -119,7 +119,7 @@ ITEM = TABLE.item(
     figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.first_ones),
     shown={
         "first": "The most accurate method at every evaluation point, and its lead in points",
-        "flips": "Pairs of methods that change their order from one evaluation point to another, and how many of them "
+        "flips": "Pairs of methods that reverse their order from one evaluation point to another, and how many of them "
         "are significantly apart at both",
         "protocols": "Accuracy where a method's own paper or code tests it, %, and the change in points elsewhere",
     },
@@ -130,7 +130,7 @@ ITEM = TABLE.item(
              one_model_gains),
         ours("All fine-tuned for five epochs, no method is more than 2 points above FedAvg.",
              in_columns(lambda m: under(m.columns.drop("fedavg"), ["fedavg"], -NEAR)(m), ("fedavg",), point=TUNED5)),
-        ours("More than a tenth of all pairs change their order between before and after local training, "
+        ours("More than a tenth of all pairs reverse their order between before and after local training, "
              "significantly at both.", pairs_change(SHARE)),
         ours("Fine-tuning for five epochs in place of one changes no method by more than 2 points.",
              epochs_matter_little),

@@ -59,12 +59,12 @@ def another_is_first(before: Mapping[str, pd.DataFrame], then: Mapping[str, pd.D
             return not_tested(f"{column}: nothing to compare with")
         rival = m.drop(columns=first).iloc[0].idxmax()
         margins[column] = m[rival] - m[first]
-        texts.append(f"{column}: {first} leads{said} {rival} is {apart(margins[column])} against it")
+        texts.append(f"{column}: {first} leads{said} {rival} is {apart(margins[column])} relative to it")
     return decided(margins, "; ".join(texts), equal=1.0, unit="points")
 
 
 def changes_little(found: Mapping[str, pd.Series], near: float, unit: str = "") -> Verdict:
     """All of these differences, as draws, are smaller than `near` points."""
     far = max(found, key=lambda name: abs(found[name].iloc[0]))
-    text = f"most for {far}: {apart(found[far])}; threshold of {near:g} point{'s' if near > 1 else ''}, set by us"
+    text = f"largest for {far}: {apart(found[far])}; threshold of {near:g} point{'s' if near > 1 else ''}, set by us"
     return decided({name: near - gap.abs() for name, gap in found.items()}, text, unit=unit)

@@ -74,7 +74,7 @@ def exact(text: str, *names: str) -> Check:
 def little_is_left(tables) -> Verdict:
     own, idle = tables["_turns"]["own"], tables["_turns"]["idle"]
     found = f"median {own.median():.1%}; a tenth or more in {(own >= 0.1).mean():.0%} of {len(own):,} participations"
-    return fact(own.median() < 0.1, f"{found}; clients wait {idle.mean():.1f} rounds on average, {idle.max()} at most")
+    return fact(own.median() < 0.1, f"{found}; rounds in between: mean {idle.mean():.1f}, at most {idle.max()}")
 
 
 def mostly_alike(tables) -> Verdict:
@@ -87,8 +87,8 @@ ITEM = Item(
     title="FedSimSup Figure 1: the framework, round by round",
     claim="Participants train together with supervisors. The models of non-participating clients are aggregated with "
           "theirs by label similarity.",
-    smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), but waiting times at the "
-            "paper's scale",
+    smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), but rounds between "
+            "participations at the paper's rate",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], many=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1], rounds=[3, 15, 20],
         eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40], draws=[2, 5, 20],
@@ -116,8 +116,8 @@ ITEM = Item(
         ours("At the paper's settings, most clients that participate again find less than a tenth of their own model "
              "in what they receive.",
              little_is_left),
-        ours("There, at Dir(0.1), most of the weight that a non-participating client absorbs is from clients with "
-             "its most frequent label.",
+        ours("At the paper's settings and Dir(0.1) most of the weight that a non-participating client absorbs is from "
+             "clients with its most frequent label.",
              mostly_alike),
     ),
 )  # fmt: skip

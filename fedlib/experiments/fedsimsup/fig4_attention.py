@@ -124,7 +124,7 @@ ITEM = Item(
               differs("entropy")),
         Claim("The smallest area with half of the attention is larger for the supervisor.", differs("area")),
         Claim("The personalised model looks at scattered details: half of its attention is in more connected "
-              "pieces.", differs("blobs", MODEL, SUPERVISOR)),
+              "components.", differs("blobs", MODEL, SUPERVISOR)),
         Claim("The supervisor looks at the whole object: the smallest area with half of its attention covers "
               "more of the object.", differs("covered")),
         ours("More of the supervisor's attention lies on the object.", differs("on_object")),

@@ -26,7 +26,7 @@ PARTS = (
     Choice("supervisor", NO_SUPERVISOR, "2 epochs on the supervisor, 3 on the model", hyper(**ALONE), left_open=False),
     Choice("supervisor", AS_LARGE, "52,202 and 8,679 (CIFAR-10)", hyper(**ALONE), left_open=False,
            task=lambda s, r: {"model_options": {**r.model_options, "hidden": WIDER}}),
-    Choice("supervisor", ENSEMBLE, "the sum of their scores is trained", hyper(learn="alone"), left_open=False),
+    Choice("supervisor", ENSEMBLE, "the sum of their logits is trained", hyper(learn="alone"), left_open=False),
     Choice("aggregation", KEPT, "they aggregate by label cosines", hyper(similarity="none"), left_open=False),
     Choice("aggregation", UNIFORM, "by label cosines", hyper(similarity="uniform"), left_open=False),
 )  # fmt: skip
@@ -40,7 +40,7 @@ CHOICES = (
     Choice("initial supervisors", "all supervisors start from the same weights",
                  "each starts from its own random weights", hyper(shared_sup_init=True)),
     Choice("order", "the model learns first", "the supervisor (Alg. 1)", hyper(order="model"), left_open=False),
-    Choice("combination", "mean of probabilities", "sum of scores", hyper(combine="prob")),
+    Choice("combination", "mean of probabilities", "sum of logits", hyper(combine="prob")),
     Choice("size", "supervisor: CNN of 1,562 parameters", "LeNet-5 of a sixth", hyper(supervisors="supervisor_cnn")),
     Choice("size", "supervisor as large as the model", "a sixth", hyper(supervisors="lenet5")),
     Choice(CHANCE, "another seed, same partition", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
@@ -233,7 +233,7 @@ ITEM = Item(
     },
     claims=(
         ours("The supervisor helps: five epochs on the model, without a supervisor, are worse.", worse(NO_SUPERVISOR)),
-        ours("The number of parameters does not explain it: a model with as many of them is worse.", worse(AS_LARGE)),
+        ours("The number of parameters does not explain the gain: one network with as many is worse.", worse(AS_LARGE)),
         ours("Joint training helps: two networks trained separately are worse.", worse(ENSEMBLE)),
         ours("Aggregation for non-participating clients helps: clients that keep their models are worse.", worse(KEPT)),
         ours("Similarity helps: uniform weights are worse.", worse(UNIFORM)),

@@ -60,7 +60,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 
 
 ITEM = TABLE.item(
-    title="Head to head, Figure 1: accuracy against bytes",
+    title="Head to head, Figure 1: accuracy versus communication",
     claim="At equal communication cost, the methods that download several models are behind.",
     **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 15000},

@@ -73,7 +73,7 @@ def at_home(columns):
         others = m.drop(columns=own)
         rival = others.iloc[0].idxmax()
         margins |= {f"{column}: {name}": m[own] - others[name] for name in others}
-        said.append(f"{column}: {own} {apart(m[own] - others[rival])} against the best other, {rival}")
+        said.append(f"{column}: {own} {apart(m[own] - others[rival])} relative to the best other, {rival}")
     return margins, "; ".join(said)
 
 

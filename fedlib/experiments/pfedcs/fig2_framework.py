@@ -95,7 +95,7 @@ ITEM = Item(
     figure=lambda tables: figures.two_stages(tables["tidy"]),
     claims=(
         implementation("In stage 1 every client downloads and uploads a whole model.", carries("model", FIRST)),
-        implementation("In stage 2 it downloads and uploads the extractor only, as in FedPer.",
+        implementation("In stage 2 every client downloads and uploads the extractor only, as in FedPer.",
                        carries("extractor_size", SECOND)),
         implementation("The customised classifiers are those of Eqs. 4 to 8, with scikit-learn's mixture model.",
                        exact("teacher", 1e-5)),

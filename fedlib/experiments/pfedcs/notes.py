@@ -175,7 +175,7 @@ ITEM = Item(
     answer=answer,
     shown={
         "parts": "Ablation of PFedCS's lead over FedPer",
-        "server": "Information that a curious server infers from the classifiers, means over seeds (std)",
+        "server": "Information that an honest-but-curious server infers from the classifiers, means over seeds (std)",
     },
     claims=(
         ours("An aggregate of similar clients' classifiers teaches better than the client's own classifier.",
@@ -188,11 +188,11 @@ ITEM = Item(
         ours("PFedCS is also above FedPer with heads fine-tuned before training, at both evaluation points.",
              both(ahead(WHOLE, "FedPer, head fine-tuned before training"),
                   ahead(POST, "FedPer after local training, head fine-tuned before training"))),
-        ours("It is above FedPer whose heads are fine-tuned for one epoch at test time.",
+        ours("PFedCS is above FedPer whose heads are fine-tuned for one epoch at test time.",
              ahead(WHOLE, "FedPer, head fine-tuned at test time")),
-        known("rand", 0.9, "A curious server infers which clients have the same classes (adjusted Rand index above "
-                           "0.9)."),
-        known("sets", 0.9, "It infers the classes of more than nine of ten clients exactly."),
+        known("rand", 0.9, "An honest-but-curious server infers which clients have the same classes (adjusted Rand "
+                           "index above 0.9)."),
+        known("sets", 0.9, "The server infers the classes of more than nine of ten clients exactly."),
         matter(SENSITIVITY, "PFedCS"),
     ),
 )  # fmt: skip

@@ -123,7 +123,7 @@ def leads_on_average(by: float):
         m = sum(rows[list(METHODS)] for rows in columns.values()) / len(columns)
         leads = {row: m["pfedcs"] - m[row] for row in METHODS if row != "pfedcs"}
         rival = min(leads, key=lambda row: leads[row].iloc[0])
-        found = f"pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} against the best competitor, {rival}"
+        found = f"pfedcs {m['pfedcs'].iloc[0]:.1f}, {apart(leads[rival])} relative to the best competitor, {rival}"
         text = f"mean of {len(columns)} columns: {found}; threshold of {by:g}, set by us"
         return {row: lead - by for row, lead in leads.items()}, text
 

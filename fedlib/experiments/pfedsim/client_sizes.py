@@ -121,7 +121,7 @@ FACTS = Claim(
 )
 OF_TABLE_4 = (
     implementation("The mean number of samples per client is the same for both alphas (Table 4).", same_mean),
-    Claim("Its std over clients shrinks from alpha 0.1 to 0.5 (Table 4).",
+    Claim("The std of samples per client falls from alpha 0.1 to 0.5 (Table 4).",
           over_seeds("stats", "std_size", "cell", _shrinks, cap=True)),
     Claim("Relative to the mean, the std shrinks with the number of classes (Table 4).", _more_classes),
 )  # fmt: skip

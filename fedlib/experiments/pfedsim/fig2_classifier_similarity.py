@@ -33,7 +33,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         line = {"pair": pair, "data similarity (exact)": f"{data[clients]:.2f}", "paper": f"{printed:.2f}"}
         apart = {"difference": f"{ours.mean() - printed:+.2f}"} if s["dataset"] == "cifar10" else {}
         compare.append(line | {f"ours, {s['dataset']}": mean_std(ours), **apart})
-    alike = {"one": "owned by one", "both": "by both or neither", "neither": "by both or neither"}
+    alike = {"one": "on one client", "both": "on both or neither", "neither": "on both or neither"}
     partly = tidy[tidy["pair"].isin(("i-j", "j-k"))]
     shared = partly.assign(owners=partly["owned_by"].replace(alike))
     return {"tidy": tidy, "totals": totals.reset_index(), "compare": pd.DataFrame(compare), "_shared": shared}
@@ -49,13 +49,12 @@ ITEM = Item(
     analyse=analyse,
     figure=lambda tables: figures.classifier_similarity(tables["tidy"], PAIRS),
     claims=(
-        Claim("The similarity of the classifiers falls in the order of the data: (i,i') > (i,j) > (j,k) > (i,k) "
+        Claim("The similarity of the classifiers falls in the order of data similarity: (i,i') > (i,j) > (j,k) > (i,k) "
               "(classes: i, i' 0-4; j 2-6; k 5-9).",
               over_seeds("tidy", "cosine", "pair", in_order(list(PAIRS), ".3f"))),
-        Claim("Class vectors are more similar if both clients own the class, or both miss it, than if only one owns "
-              "it.",
-              over_seeds("_shared", "cosine", "owners", under(["owned by one"], ["by both or neither"], form=".3f"))),
-        Claim("Class vectors of a class with a single owner hardly agree (cosine below 0.5).",
+        Claim("Class vectors are more similar if both clients have the class or both lack it than if only one has it.",
+              over_seeds("_shared", "cosine", "owners", under(["on one client"], ["on both or neither"], form=".3f"))),
+        Claim("Class vectors of a class that one client has hardly agree (cosine below 0.5).",
               over_seeds("tidy", "cosine", "owned_by", beyond("one", 0.5, -1, ".3f"))),
     ),
 )  # fmt: skip

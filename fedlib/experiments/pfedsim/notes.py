@@ -44,7 +44,7 @@ CHOICES = (
     Choice("age", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
     Choice("class vectors", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
     Choice("batch norm", "batch norm's statistics shared", "on each client", task=lambda s, r: {"bn_stats": "global"}),
-    Choice("backbone", "one max-pool (on digits two)", "two (on digits one)",
+    Choice("backbone", "one max-pool layer (on digits two)", "two (on digits one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
     Choice("partition", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
@@ -58,7 +58,7 @@ SENSITIVITY = Sensitivity("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({s
 AGAIN = {
     ("another partition", "Dir(0.1)"): ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim"),
     ("another partition", "Dir(0.5)"): ("fedavg", "fedbn"),
-    ("one max-pool (on digits two)", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("one max-pool layer (on digits two)", "Dir(0.5)"): ("fedavg", "fedbn"),
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
@@ -84,7 +84,7 @@ def again(s: dict) -> Runs:
 
 # Figure 2's clients, trained otherwise: does that move the cosines towards the printed ones?
 HARDER = {
-    "lr = 0.01, one pooling": {},
+    "lr = 0.01, one max-pool layer": {},
     "pools = 2": {"pools": 2},
     "pools = 2, epochs = 100": {"pools": 2, "epochs": 100},
     "lr = 0.1": {"lr": 0.1},
@@ -216,11 +216,11 @@ def answer(tables) -> str:
         sentences.append(f"{which} are within {FAR:g} points of the paper's; {nearest}.")
     for r in tables["draws"].query("abs(z) > 2").itertuples():
         kind = "concentrated" if r.z > 0 else "mixed"
-        share = f"{r.ours:.0f} % of the samples are of their client's largest class"
+        share = f"{r.ours:.0f} % of the samples are of their client's most frequent class"
         mean = f"the mean of {DRAWS} partitions is {r.mean:.0f} % ({r.z:+.1f} std)"
         sentences.append(f"Our own partition 0 at {r.column} has unusually {kind} labels: {share}, {mean}.")
     if len(mixing := tables["_mixing"]):
-        over = "compared with local-only training after the same rounds of FedAvg"
+        over = "compared with local-only training after the same FedAvg phase"
         gains = each_apart(mixing, ".2f")
         sentences.append(f"Aggregating extractors by similarity changes accuracy by {gains} points {over}.")
     return " ".join([*sentences, SENSITIVITY.in_words(tables)])
@@ -245,7 +245,7 @@ ITEM = Item(
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), by every "
         "metric and variant",
         "levels": "Mean cosines of Figure 2's classifiers, one run each (clients' classes: i, i' 0-4; j 2-6; k 5-9)",
-        "draws": "Samples that are of their client's largest class, %: is our partition 0, not the paper's, typical?",
+        "draws": "Samples of their client's most frequent class, %: is our partition 0, not the paper's, typical?",
     },
     figure=lambda tables: figures.open_choices(tables["effects"], tables["leads"], "pfedsim"),
     answer=answer,
@@ -257,9 +257,9 @@ ITEM = Item(
         ours("The definition of the accuracy metric changes pFedSim's lead more than any implementation choice "
              "changes its accuracy.",
              rule_outweighs_choices),
-        ours("Aggregating extractors makes pFedSim better than local-only training after the same rounds of FedAvg.",
+        ours("Aggregating extractors makes pFedSim better than local-only training after the same FedAvg phase.",
              mixing_helps),
-        ours("Our partition 0 is typical: the share of the clients' largest classes is within 2 std of the mean.",
+        ours("Our partition 0 is typical: the share of the clients' most frequent classes is within 2 std of the mean.",
              every_row("draws", lambda t: t["z"].abs() <= 2, "partitions", in_stds)),
     ),
 )  # fmt: skip

@@ -67,7 +67,7 @@ def easier_with_cap(tables):
     if lacks := few_draws(tables):
         return not_tested(lacks)
     capped, free = (means(tables)[column]["pfedsim"] for column in CAPS)
-    evidence = f"pfedsim {capped.iloc[0]:.1f} with the size cap, {apart(capped - free)} against without"
+    evidence = f"pfedsim {capped.iloc[0]:.1f} with the size cap, {apart(capped - free)} compared with no cap"
     return decided({"with size cap": capped - free}, evidence)
 
 

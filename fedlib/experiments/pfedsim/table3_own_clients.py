@@ -26,7 +26,7 @@ READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
     "the authors' pixels, shuffled batches": lambda s: {"pixels": "reference"},
     "unshuffled batches, normalised pixels": lambda s: {"batch_order": "fixed"},
-    "the authors' inputs, one max-pool (on digits two)": lambda s: CODES | {"pools": 3 - s["pools"]},
+    "the authors' inputs, one max-pool layer (on digits two)": lambda s: CODES | {"pools": 3 - s["pools"]},
     "the authors' inputs, same label counts, other images": lambda s: CODES | {"class_order": 1},
     "the authors' inputs, evaluated one round earlier": lambda s: CODES | {
         "rounds": s["rounds"] - 1, "eval_every": s["rounds"] - 1,
@@ -58,7 +58,7 @@ def task_of(s: dict, column: str) -> dict:
 
 
 def rows(s: dict) -> dict[str, dict]:
-    """The methods, pFedSim with other shares of FedAvg's rounds, and without aggregation."""
+    """The methods, pFedSim with other shares of rounds in the FedAvg phase, and without aggregation."""
     variants = {RHO[rho]: {"rho": rho} for rho in s["rhos"]} | {name: MIXING[name] for name in s["mixing"]}
     return every_method(s) | {name: {"method": "pfedsim", **own} for name, own in variants.items()}
 

@@ -53,11 +53,11 @@ def drop_is_the_undrawns(tables):
     for column in DIRICHLET:
         own = only(clients, column=column)
         if not {"0.7 drawn", "0.9 drawn", "0.9 others"} <= set(own["group"]):
-            return not_tested("needs rho 0.7 and 0.9 at both alphas, at 0.9 clients not sampled since FedAvg's rounds")
+            return not_tested("needs rho 0.7 and 0.9 at both alphas, at 0.9 clients not sampled after the FedAvg phase")
         m = 100 * draws(own, "accuracy", ["group"], "weight")
         before, drawn, over = m["0.7 drawn"], m["0.9 drawn"], m["0.9 drawn"] - m["0.9 others"]
         margins |= {f"{column}: drawn": drawn - before + 1, f"{column}: others": over}
-        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled since FedAvg's rounds "
+        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled after the FedAvg phase "
                      f"({before.iloc[0]:.1f} at 0.7), {apart(over)} over the others")  # fmt: skip
     return decided(margins, "; ".join(texts))
 
@@ -71,21 +71,21 @@ ITEM = TABLE.item(
     settings=per_profile(task.SETTINGS, methods=("pfedsim", *REFERENCES), **task.ON_OWN),
     minutes={"smoke": 0.5, "quick": 1, "paper": 60},
     analyse=analyse,
-    shown={"drawn": "Clients sampled after FedAvg's rounds (personalised), and others, which still have its model, %"},
+    shown={"drawn": "Clients sampled after the FedAvg phase (personalised), and the others (FedAvg's model), %"},
     figure=lambda tables: figures.parameter_curve(
         tables["cells"], {name: rho for rho, name in RHO.items()}, "rho (rho = 1 is FedAvg)", "pfedsim"
     ),
     claims=(
         Claim("Accuracy rises from rho = 0 to the range [0.3, 0.7].", below([RHO[0.0]], PLATEAU)),
-        Claim("Within [0.3, 0.7] rho matters little (the paper's LeNet5 columns spread by at most 2.8 points).",
+        Claim("Within [0.3, 0.7] rho matters little (the paper's LeNet-5 columns spread by at most 2.8 points).",
               within(PLATEAU, 2.8)),
         Claim("Accuracy drops at rho = 0.9.", below([RHO[0.9]], PLATEAU)),
         Claim("rho = 1, which is FedAvg, is always worst (the paper's text; its table disagrees for Tiny-ImageNet, "
               "Dir(0.5)).", place(RHO[1.0], -1, RHO.values(), **SWEEP)),
         Claim("rho = 0 is always worse than every rho between 0 and 1 (the paper's text; its table disagrees at 0.9).",
               below([RHO[0.0]], BETWEEN)),
-        Claim("rho = 0.7 is best for LeNet5.", best(RHO[0.7], RHO.values(), **SWEEP)),
-        ours("At rho = 0.9 only clients not sampled since FedAvg's rounds are less accurate; the others are within a "
+        Claim("rho = 0.7 is best for LeNet-5.", best(RHO[0.7], RHO.values(), **SWEEP)),
+        ours("At rho = 0.9 only clients not sampled after the FedAvg phase are less accurate; the others are within a "
              "point of rho = 0.7.", drop_is_the_undrawns),
         Claim("pFedSim with rho = 0.5, evaluated after local training, is more accurate than Local, FedAvg and "
               "FedPer, as in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),

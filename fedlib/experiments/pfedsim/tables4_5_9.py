@@ -16,9 +16,9 @@ from fedlib.models.printed import beside_printed
 DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet")
 PRINTED = {5: ("lenet5_bn", "cifar10"), 9: ("mobilenetv2", "tiny_imagenet")}  # which network a table describes
 NETWORKS = {
-    "LeNet5 (Table 5), CIFAR-10": (*PRINTED[5], {}),
-    "LeNet5 with two poolings (authors' code), CIFAR-10": (*PRINTED[5], {"pools": 2}),
-    "LeNet5 (Table 5), EMNIST": ("lenet5_bn", "emnist", {}),
+    "LeNet-5 (Table 5), CIFAR-10": (*PRINTED[5], {}),
+    "LeNet-5 with two max-pool layers (authors' code), CIFAR-10": (*PRINTED[5], {"pools": 2}),
+    "LeNet-5 (Table 5), EMNIST": ("lenet5_bn", "emnist", {}),
     "MobileNetV2 (Table 9), Tiny-ImageNet": (*PRINTED[9], {}),
 }
 
@@ -87,7 +87,7 @@ ITEM = Item(
     claims=(
         client_sizes.FACTS,
         *client_sizes.OF_TABLE_4,
-        Claim("LeNet5 has the reported layers (Table 5).", same_layers(5)),
+        Claim("LeNet-5 has the reported layers (Table 5).", same_layers(5)),
         Claim("MobileNetV2, torchvision's as the text says, has the reported layers (Table 9).", same_layers(9)),
         *client_sizes.MORE,
         ours("All reported layers but the first of MobileNetV2 are ours, or could not be built as reported.",

@@ -168,12 +168,12 @@ ITEM = Item(
              "are recovered).", of_images(beyond(STEPS, 50), STEPS)),
         ours("Noise of level 1 stops every attack here: no image is recovered, and the mean image of the data set is a "
              "better guess.", nothing_at("σ = 1")),
-        ours("A tenth of that noise is enough, too.", nothing_at("σ = 0.1")),
-        ours("Knowledge of the noise helps the attacker: at σ = 0.01 the images are nearer to the originals.",
+        ours("Noise of σ = 0.1 is enough, too.", nothing_at("σ = 0.1")),
+        ours("Knowledge of the noise helps the attacker: at σ = 0.01 reconstructions have a higher PSNR.",
              nearer(KNOWS)),
-        ours("An attacker who has seen many uploads averages the noise: at σ = 0.01 the images are nearer by 3 dB.",
+        ours("An attacker who has seen many uploads averages out the noise: at σ = 0.01 the PSNR is higher by 3 dB.",
              nearer(MANY, 3)),
-        ours("Uploads from other weights help as well: at σ = 0.01 four uploads of successive rounds give nearer "
-             "images than one.", nearer(ROUNDS)),
+        ours("Uploads from other weights help as well: at σ = 0.01 four uploads of successive rounds give a "
+             "higher PSNR than one.", nearer(ROUNDS)),
     ),
 )  # fmt: skip

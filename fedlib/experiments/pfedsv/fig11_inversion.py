@@ -161,8 +161,8 @@ ITEM = Item(
               of_images(lambda m: beyond(m.iloc[0].idxmax(), 90)(m))),
         Claim("Noise of level 1 stops every attack: no image is recovered, and the mean image of the data set is a "
               "better guess.", level_1_stops_all),
-        ours("A tenth of that noise is enough.", less_noise_suffices),
-        ours("Clipping without noise stops the attacks that match the gradient's length (DLG, iDLG), and not the one "
+        ours("Noise of σ = 0.1 is enough.", less_noise_suffices),
+        ours("Clipping without noise stops the attacks that match the gradient's norm (DLG, iDLG), and not the one "
              "that matches its direction.", of_images(l2_stopped, "clipping")),
         ours("What is recovered depends on the network: the same attack recovers far fewer images (50 points) from one "
              "with ReLU and pooling.", of_images(other_network)),

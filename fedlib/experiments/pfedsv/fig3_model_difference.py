@@ -77,8 +77,8 @@ def compared(tidy: pd.DataFrame, nearest: pd.DataFrame) -> pd.DataFrame:
             lambda t: "{} of {} seeds".format(*clients(t, client="A").agg(["sum", "size"])),
         "squared distance to B, C": lambda t: f"{from_a(t)['B']:.3g}, {from_a(t)['C']:.3g}",
         "to the seven others": lambda t: "{:.3g} to {:.3g}".format(*from_a(t).drop(["B", "C"]).agg(["min", "max"])),
-        "any client: its relevant clients are its two nearest (guessing: 3 %)": lambda t: f"{clients(t).mean():.0%}",
-        "mean rank of a relevant client (guessing: 5)":
+        "any client: its relevant clients are its two nearest (chance: 3 %)": lambda t: f"{clients(t).mean():.0%}",
+        "mean rank of a relevant client (chance: 5)":
             lambda t: mean_std(only(t, relevant=True).groupby("seed")["rank"].mean()),
     })  # fmt: skip
 
@@ -99,7 +99,7 @@ def answer(tables) -> str:
     for measure in (DISTANCE, COSINE):
         means = only(last, measure=measure).groupby("training", sort=False)["auc"].mean()
         parts.append(f"the {measure} with {named(means, '.2f')}")
-    return f"Clients that share a label are identified by {' and by '.join(parts)}, in AUC (guessing: 0.5)."
+    return f"Clients that share a label are identified by {' and by '.join(parts)}, in AUC (chance: 0.5)."
 
 
 ITEM = Item(

@@ -15,18 +15,18 @@ from fedlib.experiments.pfedsv.fig7_relevance import K
 from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring_spec, task_spec
 from fedlib.spec import RunSpec
 
-ON_RING, DIRICHLET = "two labels each", "Dir(0.1)"
+ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
 LITERAL, FIXED, EXACT = "k = number of positive scores", "fixed k, no client is discarded", "exact Shapley values"
 CHOICES = (
     Choice("empty coalition", "v(∅) = chance accuracy", "0, as reported", hyper(v_empty="chance")),
     Choice("utility", "utility: loss", "accuracy, as reported", hyper(utility="loss")),
     Choice("utility", "utility on the training samples", "on 20 % held out", hyper(utility_part="train")),
     Choice("estimator", EXACT, "3 permutations per player, as reported", hyper(sv="exact")),
-    Choice("own distance", "own distance: to the last aggregate", "to the nearest other", hyper(self_distance="prev")),
-    Choice("own distance", "own distance: nearly 0 (as reported)", "to the nearest other", hyper(self_distance="eps")),
-    Choice("own distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
-    Choice("alpha", "no memory (α = 0)", "α = 0.5", hyper(alpha=0.0)),
-    Choice("alpha", "long memory (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
+    Choice("self-distance", "self-distance: to last aggregate", "to the nearest other", hyper(self_distance="prev")),
+    Choice("self-distance", "self-distance: about 0 (reported)", "to the nearest other", hyper(self_distance="eps")),
+    Choice("self-distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
+    Choice("alpha", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
+    Choice("alpha", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
     Choice("number requested", LITERAL, "unseen ones fill up k", hyper(download_rule="literal")),
     Choice("number requested", "k may grow to all others", "never above its start, 5", hyper(k_max=CLIENTS - 1)),
     Choice("retrial", "discarded clients are retried with probability 0.2", "never", hyper(reexplore_prob=0.2)),
@@ -125,7 +125,7 @@ def literal_stops_searching(tables, chance: float) -> Verdict:
 
 @with_all(SENSITIVITY)
 def own_distance_matters(tables, chance: float) -> Verdict:
-    names = [c.name for c in CHOICES if c.code == "own distance"]
+    names = [c.name for c in CHOICES if c.code == "self-distance"]
     moved = {f"{name}, {task}": e for name in names for task, e in effect(tables, name).items()}
     listing = "; ".join(f"{name} {apart(e, '.2f')}" for name, e in moved.items())
     none_does = {name: chance - np.sign(e.iloc[0]) * e for name, e in moved.items()}  # margins of the opposite
