@@ -835,7 +835,7 @@ def test_status_box(monkeypatch, tmp_path):
         and "about 21 hours (41.7 core-hours)" in small
     )
     shrunk = {"item": "pfedcs/table1_pathological", "profile": "reduced", "runs": ["a"], "claims": [], "settings": {}}
-    assert "from the paper: LeNet-5 instead" in head(shrunk) and "cannot contradict the paper at its" in head(shrunk)
+    assert "from the paper:** LeNet-5 instead" in head(shrunk) and "cannot contradict the paper at its" in head(shrunk)
     assert "(on the paper's images" in head(shrunk) and "on other" in head({**shrunk, "settings": {"dataset": "pacs"}})
     assert "2 passed" in status("fedsimsup/fig5_partitions") and "same number of classes" not in status(
         "fedsimsup/fig5_partitions"

@@ -246,7 +246,7 @@ def test_label_counts_tell_labels():
     same = label_secrets([np.array([[8, 8], [4, 4]])]).set_index("what is known")
     assert same.loc["the counts of all clients together"].tolist() == ["50.0", "1.00"]
     unlike = label_secrets([np.array([[9, 1], [5, 5]]), np.array([[7, 3], [5, 5]])]).set_index("what is known")
-    right = unlike.loc["the client's own counts", "label guessed right, %"]
+    right = unlike.loc["the client's own counts", "label guessed correctly, %"]
     low, high = map(float, right.partition("[")[2].rstrip("]").split(","))
     # clients of one class with 9 of 10 and 5 of 10 images: 70 %; 7 and 5 of 10: 60 %; 65 +- 5 t(1) = 63.5
     assert right.startswith("65.0 [") and (low, high) == approx((1.5, 128.5), abs=3)

@@ -26,9 +26,8 @@ HEADS = {
     "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant",
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
-    "reached in round": "paper's value reached in round", "of them diverged": "diverged",
-    "in round": "round of divergence", "the method's lead over it": "lead over this variant",
-    "label guessed right, %": "label guessed correctly, %", "bits still unknown": "remaining entropy, bits",
+    "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
+    "the method's lead over it": "lead over this variant", "bits still unknown": "remaining entropy, bits",
 }  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 

@@ -52,8 +52,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
                 label = of_data(name, cells) if colour == OTHERS else f"_{name}"
                 interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)
         ends = (cells if alike else own)[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
-        title = f"{stands_for}{titled(column)}"
-        ax.set(title=textwrap.fill(title, 20 if wide > 2 else 60), xlabel="accuracy, %")
+        ax.set(title=textwrap.fill(stands_for + titled(column), 20 if wide > 2 else 60), xlabel="accuracy, %")
         ax.set_xlim(max(0, ends.min().min() - 4), min(100.5, ends.max().max() + 4))
     axes[0].set_yticks(range(len(rows)), map(proper, rows))
     for row, label in zip(rows, axes[0].get_yticklabels()):

@@ -150,7 +150,8 @@ def smaller(item: dict) -> str:
     except FedlibError:  # saved by another version
         return ""
     what = declared.smaller_at(item["profile"])
-    return f"**{than_in(item['item'])}:** {what}." if what else ""
+    shrunk = " Such runs cannot contradict the paper at its own settings." if item["profile"] == "reduced" else ""
+    return f"**{than_in(item['item'])}:** {what}.{shrunk}" if what else ""
 
 
 def than_in(name: str) -> str:

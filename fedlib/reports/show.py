@@ -9,7 +9,7 @@ from fedlib import figures
 from fedlib.base.errors import choose
 from fedlib.experiments import OpenItem, find, names
 from fedlib.experiments.item import duration, stand_in
-from fedlib.reports.report import SCALES, diverged, for_readers, largest, margin, markdown, saved_items, tally, than_in
+from fedlib.reports.report import SCALES, diverged, for_readers, largest, margin, markdown, saved_items, smaller, tally
 
 IN = {
     "quick": "on small data, in minutes",
@@ -40,9 +40,17 @@ def show_table(item: OpenItem | None, *tables: str) -> None:
 
 
 def show_verdicts(item: OpenItem | None) -> None:
-    """Print the verdict on every claim of an item, with its evidence."""
-    for text, v in item.verdicts() if item else ():
-        print(f"{v.status.upper()}: {text}\n    {v.evidence}")
+    """Display the verdict on every claim of an item, folded, with its evidence."""
+    from IPython.display import Markdown, display
+
+    if item:
+        said = [f"* **{v.status}**: {text} *{v.evidence}*".replace("[", "\\[") for text, v in item.verdicts()]
+        display(Markdown(folded(f"Every claim of profile {item.profile} with its evidence", "\n".join(said))))
+
+
+def folded(title: str, *paragraphs: str) -> str:
+    """Markdown that is shown when a reader asks for it."""
+    return "\n\n".join([f"<details><summary><b>{title}</b></summary>", *paragraphs, "</details>"])
 
 
 def status(name: str) -> str:
@@ -55,8 +63,7 @@ def status(name: str) -> str:
     saved = {p: {i["item"]: i for i in saved_items(p, f"{paper}/{stem}")} for p in SCALES}
     item = largest({profile: own[name] for profile, own in saved.items() if name in own})
     if item is None:
-        nothing = f"Nothing was found yet: `fedlib reproduce {name}` runs the quick profile."
-        return f"{nothing}\n\n{_not_yet(name)}".strip()
+        return f"Nothing was found yet: `fedlib reproduce {name}` runs the quick profile.\n\n{_not_yet(name)}".strip()
     lines = [
         (claim["verdict"], claim["claim"], margin(claim).replace("[", "\\["), claim.get("over", ""))
         for claim in item["claims"]
@@ -74,10 +81,10 @@ def status(name: str) -> str:
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
     partly = {p: own[name] for p, own in saved.items() if p != "quick" and name in own}
-    not_yet = _not_yet(name, partly) if item["profile"] == "quick" else ""
+    to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
     each = [markdown(table), explained] if len(table.columns) > 2 else [markdown(table)]
-    folded = ["<details><summary><b>Every claim with its verdict</b></summary>", *each, "</details>"]
-    parts = [head(item), *(folded if lines else ()), not_yet, check if item["runs"] else ""]
+    claims = folded("Every claim with its verdict", *each) if lines else ""
+    parts = [head(item), claims, to_come, check if item["runs"] else ""]
     return "\n\n".join(filter(None, parts))
 
 
@@ -104,11 +111,4 @@ def head(item: dict) -> str:
     found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"
     first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
     main = f"The paper's main claim: **{first['verdict']}**." if first else ""
-    return " ".join(filter(None, [f"{found}: {tally(item['claims'])}.", main, diverged(item), _shrunk(item)]))
-
-
-def _shrunk(item: dict) -> str:
-    """In what runs are smaller than the paper's, and what follows where they use its images."""
-    what = find(item["item"]).smaller_at(item["profile"]) if item["item"] in names() else ""
-    shrunk = " Such runs cannot contradict the paper at its own settings." if item["profile"] == "reduced" else ""
-    return f"{than_in(item['item'])}: {what}.{shrunk}" if what else ""
+    return " ".join(filter(None, [f"{found}: {tally(item['claims'])}.", main, diverged(item), smaller(item)]))

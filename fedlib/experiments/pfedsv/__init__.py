@@ -5,7 +5,7 @@ DATA = ("mnist", "fmnist", "cifar10", "cifar100")  # the paper's
 SHOWN = ("table1_pathological", "fig11_inversion")  # on the front page: the headline's item, and the figure
 IN_SHORT = """The attacks of Figure 11 were run on CIFAR-10; the paper states neither attack nor network. For one of two
 untrained networks the best of three attacks recovers all 48 images of three seeds; with noise of σ = 1 none recovers
-any. At a hundredth of that noise, too, none is; on digits, an attacker who knows the noise or sees several uploads
+any, nor does it with a hundredth of that noise. On digits, an attacker who knows the noise or sees several uploads
 recovers most. Two reported quantities do not follow from what the paper states: the privacy budgets of Table 4, and the
 classifier's share of the parameters (Figures 8 to 10). The experiment of Figure 2 was run on MNIST, with LeNet-5 in
 place of the paper's CNN. Client A ends 2.3 points [2.1, 2.4] lower if two clients without a common label are averaged,
@@ -15,4 +15,4 @@ after 20 rounds the two clients that share a label with A are not those with the
 FedAvg they are, in all three seeds. The cosine of classifiers finds who shares a label with an AUC 0.35 [0.29, 0.40]
 above that of whole models with local-only training, and 0.23 [0.17, 0.29] after FedAvg. In Figure 7, on MNIST with
 LeNet-5, pFedSV's relevance separates the clients that share a label with an AUC of 1.00, FedFomo's with 0.81; one of
-thirty clients drops a relevant one. The accuracy tables were run on digits only, with one seed."""
+thirty clients discards a relevant one. The accuracy tables were run on digits only, with one seed."""
