@@ -30,7 +30,7 @@ def sigma(s: float) -> float:
     return 1 / (1 + exp(-s))
 
 
-met = 4 / 20 * 3 / 19  # lesson 6, exercise 7
+joint = 4 / 20 * 3 / 19  # lesson 6, exercise 7
 own_2 = log(1e-4) / (log(1e-4) + log(0.2))  # lesson 10, exercise 1
 std_5 = sqrt(2.7)  # lesson 14, exercise 2
 
@@ -44,7 +44,7 @@ ANSWERS = {
             160: "how many clients take part in a round?",
         },
     ),
-    "lesson 0, exercise 2: by samples": Answer(2.5, mistakes={2: "a client counts by its samples"}),
+    "lesson 0, exercise 2: weighted by samples": Answer(2.5, mistakes={2: "a client counts by its samples"}),
     "lesson 0, exercise 2: all the same": Answer(2, mistakes={2.5: "here samples do not count"}),
     "lesson 0, exercise 3: client mean": Answer(
         0.8, 0.001, {0.79: "that is the pooled accuracy", 80: "give a fraction, not percent"}
@@ -52,14 +52,14 @@ ANSWERS = {
     "lesson 0, exercise 3: pooled": Answer(
         0.79, 0.001, {0.8: "that is the client mean", 79: "give a fraction, not percent"}
     ),
-    "lesson 0, exercise 4: idle three times": Answer(
-        0.343, 0.001, {0.027: "that is three times at work", 0.7: "that is one round"}
+    "lesson 0, exercise 4: misses three rounds": Answer(
+        0.343, 0.001, {0.027: "that is taking part three times", 0.7: "that is one round"}
     ),
     "lesson 0, exercise 4: rounds": Answer(
-        15, mistakes={35: "those are the idle rounds", 6: "that is clients a round"}
+        15, mistakes={35: "those are the rounds that it misses", 6: "that is clients a round"}
     ),
-    "lesson 1, exercise 2: accepted at alpha = 0.1": Answer(766, mistakes={234: "those are the ones thrown away"}),
-    "lesson 1, exercise 2: accepted at alpha = 10": Answer(994, mistakes={6: "those are the ones thrown away"}),
+    "lesson 1, exercise 2: accepted at alpha = 0.1": Answer(766, mistakes={234: "those are the rejected ones"}),
+    "lesson 1, exercise 2: accepted at alpha = 10": Answer(994, mistakes={6: "those are the rejected ones"}),
     "lesson 1, exercise 3: classes of the last client": Answer(
         1, mistakes={3: "are there three classes left for the last group?"}
     ),
@@ -78,13 +78,15 @@ ANSWERS = {
     "lesson 3, exercise 1: minimum of the sample-weighted loss": Answer(
         2, mistakes={1: "curvatures count, too", 3: "samples count, too"}
     ),
-    "lesson 3, exercise 1: FedAvg's end for many local steps": Answer(
+    "lesson 3, exercise 1: FedAvg's limit for many local steps": Answer(
         1, mistakes={2: "each client counts by its samples", 3: "A has the three samples"}
     ),
-    "lesson 3, exercise 7: slope, asked for class 0": Answer(
+    "lesson 3, exercise 7: derivative, asked for class 0": Answer(
         -sigma(1), 0.001, {-sigma(-1): "is that the probability of class 0, or of class 1?"}
     ),
-    "lesson 3, exercise 7: slope, asked for class 1": Answer(2 * sigma(2), 0.001, {sigma(2): "how steep is B's head?"}),
+    "lesson 3, exercise 7: derivative, asked for class 1": Answer(
+        2 * sigma(2), 0.001, {sigma(2): "how steep is B's head?"}
+    ),
     "lesson 4, exercise 1: w, v, b": Answer((1.9763, 0.7013, -0.6495), 0.001),
     "lesson 4, exercise 2: epochs of two (head, extractor)": Answer(
         (1, 1), mistakes={2: "head and extractor share them"}
@@ -93,16 +95,20 @@ ANSWERS = {
         (4, 1), mistakes={5: "head and extractor share them"}
     ),
     "lesson 4, exercise 4: balanced softmax of class 0": Answer(1, mistakes={0.5: "that is the ordinary softmax"}),
-    "lesson 4, exercise 4: mean slope of score 0, balanced": Answer(0, mistakes={-0.5: "that is the ordinary softmax"}),
-    "lesson 4, exercise 4: mean slope of score 0, ordinary": Answer(-0.5, mistakes={0: "that is the balanced softmax"}),
+    "lesson 4, exercise 4: mean derivative, logit 0, balanced": Answer(
+        0, mistakes={-0.5: "that is the ordinary softmax"}
+    ),
+    "lesson 4, exercise 4: mean derivative, logit 0, ordinary": Answer(
+        -0.5, mistakes={0: "that is the balanced softmax"}
+    ),
     "lesson 5, exercise 2: FedAvg, FO, HF": Answer(
         (5 / 7, 0.5, 13 / 38), mistakes={0.5: "that is the mean without weights"}
     ),
     "lesson 5, exercise 3: client 2's weight, FO": Answer(-4, mistakes={4: "1 minus alpha times the curvature is?"}),
     "lesson 5, exercise 3: client 2's weight, HF": Answer(4, mistakes={-4: "for HF the factor is squared"}),
-    "lesson 5, exercise 3: HF ends at w": Answer(4 / 4.25, mistakes={4 / 4.5: "both factors are squared"}),
+    "lesson 5, exercise 3: HF converges to w": Answer(4 / 4.25, mistakes={4 / 4.5: "both factors are squared"}),
     "lesson 6, exercise 2: scores of A and B": Answer(
-        (0.2635, -0.7071), mistakes={-0.2635: "the reference's loss minus the other's"}
+        (0.2635, -0.7071), mistakes={-0.2635: "the loss at q minus the other's"}
     ),
     "lesson 6, exercise 2: weights (own, A, B)": Answer((0, 1, 0), mistakes={0.5: "a score of 0 has no weight"}),
     "lesson 6, exercise 2: new s": Answer(1, mistakes={0.5: "that is the old one"}),
@@ -110,10 +116,11 @@ ANSWERS = {
     "lesson 6, exercise 5: models down (M = 19, M = 5, pFedSim)": Answer(
         (380, 100, 20), mistakes={19: "that is one client", 5: "that is one client", 1: "that is one client"}
     ),
-    "lesson 6, exercise 7: probability to meet in a round": Answer(met, 0.001, {0.04: "drawn without replacement"}),
-    "lesson 6, exercise 7: meetings in four rounds": Answer(4 * met, mistakes={met: "that is one round"}),
-    "lesson 6, exercise 7: share that never met": Answer(
-        (1 - met) ** 4, mistakes={1 - met: "that is one round", 1 - (1 - met) ** 4: "that is the share that met"}
+    "lesson 6, exercise 7: probability of a joint round": Answer(joint, 0.001, {0.04: "drawn without replacement"}),
+    "lesson 6, exercise 7: mean number of joint rounds": Answer(4 * joint, mistakes={joint: "that is one round"}),
+    "lesson 6, exercise 7: share never sampled together": Answer(
+        (1 - joint) ** 4,
+        mistakes={1 - joint: "that is one round", 1 - (1 - joint) ** 4: "that is the share sampled together"},
     ),
     "lesson 7, exercise 1: largest c": Answer(3.9, mistakes={2: "the nearer slope is chosen", 4: "f_0 is not 0"}),
     "lesson 7, exercise 1: clients that choose it at c = 2.5": Answer(2),
@@ -151,14 +158,14 @@ ANSWERS = {
     "lesson 10, exercise 1: shares of client 2 (own, client 3)": Answer(
         (own_2, 1 - own_2), 0.002, {0.8: "similarities become weights by the logarithm"}
     ),
-    "lesson 10, exercise 2: own share of client 2, as reported": Answer(
+    "lesson 10, exercise 2: own share of client 2, as stated in the paper": Answer(
         1 / (1 - log(0.2)), 0.002, {own_2: "that is the authors' code", 1 - 1 / (1 - log(0.2)): "that is client 3's"}
     ),
     "lesson 10, exercise 3: rounds of FedAvg": Answer(12, mistakes={18: "those are the rounds of phase 2"}),
-    "lesson 10, exercise 3: meet in a round, never met": Answer(
+    "lesson 10, exercise 3: probability of a joint round, and of none": Answer(
         (1 / 19, (18 / 19) ** 18), 0.002, {1 / 16: "drawn without replacement", (18 / 19) ** 30: "only phase 2 counts"}
     ),
-    "lesson 10, exercise 4: as much as the own one": Answer(0.9999, 2e-5, {9.21: "that is the weight"}),
+    "lesson 10, exercise 4: as much as its own": Answer(0.9999, 2e-5, {9.21: "that is the weight"}),
     "lesson 11, exercise 2: D between client 1 and client 2": Answer(
         4 / 81, 0.001, {0.04: "divide by the maximum of client 1's row", 2 / 9: "distances are squared"}
     ),
@@ -184,9 +191,9 @@ ANSWERS = {
     ),
     "lesson 13, exercise 4: the friend's value, in sixths": Answer(2, mistakes={1 / 3: "in sixths"}),
     "lesson 13, exercise 4: the aggregate's threshold": Answer(
-        10.3 / 3.5, mistakes={2.85: "values are weights, not all alike", 3.5: "the own model counts, too"}
+        10.3 / 3.5, mistakes={2.85: "values are weights, not all alike", 3.5: "the client's own model counts, too"}
     ),
-    "lesson 13, exercise 4: of six points right": Answer(5, 0, {6: "what does the aggregate say of point 3?"}),
+    "lesson 13, exercise 4: of six points right": Answer(5, 0, {6: "what does the aggregate predict for point 3?"}),
     "lesson 14, exercise 1: mean": Answer(2),
     "lesson 14, exercise 1: standard error": Answer(1, mistakes={sqrt(2): "that is the standard deviation"}),
     "lesson 14, exercise 1: half-width": Answer(
@@ -210,5 +217,5 @@ ANSWERS = {
     "lesson 15, exercise 1: accuracy and balanced accuracy, %": Answer(
         (100 * 115 / 123, 50), 0.1, {100 * 8 / 123: 'that is for "always healthy"'}
     ),
-    "lesson 15, exercise 2: the gap": Answer(6, mistakes={24: "no test patient counts"}),
+    "lesson 15, exercise 2: missing value": Answer(6, mistakes={24: "no test patient counts"}),
 }

@@ -222,8 +222,8 @@ SPLITS = {
     "Local": (KEPT, KEPT, KEPT, NONE),
 }
 WAYS = {
-    "Per-FedAvg: a start, and one local step": "arrow to $w'_i$: one step on the client's own images",
-    "pFedMe: a model on a lead": r"dots: the lead, $\frac{\lambda}{2}\,\|\theta_i-w\|^2$",
+    "Per-FedAvg: a starting point, and one local step": "arrow to $w'_i$: one step on the client's own images",
+    "pFedMe: a model on a leash": r"dots: the leash, $\frac{\lambda}{2}\,\|\theta_i-w\|^2$",
     "pFedHN: a network makes models": "$v_i$: an embedding of each client, kept by the server",
 }
 LOOKS_AT = {
@@ -267,12 +267,12 @@ def split_model() -> Figure:
 
 @styled
 def starts_and_makers() -> Figure:
-    """Three ways from a server to personal models: a start and a step of one's own, a common model and a lead,
+    """Three ways from a server to personal models: a starting point and a local step, a common model and a leash,
     a network that makes models. Blue is the same for all, orange is one client's."""
     figure, panels = sheet(10.8, 3.7, 1, 1, 1)
     num_clients = 3
     middle, wide = (num_clients - 1) / 2, 0.95 * num_clients
-    tops = ("server: the start $w$", "server: the common $w$", r"server: hypernetwork $h(v_i;\varphi)$")
+    tops = ("server: the starting point $w$", "server: the common $w$", r"server: hypernetwork $h(v_i;\varphi)$")
     own = ("w'", r"\theta", r"\theta")
     for k, (ax, title) in enumerate(zip(panels, WAYS)):
         box(ax, middle, 2.86 - 0.56 * (k == 2), wide, 0.5, INK, tops[k])
@@ -360,7 +360,7 @@ def several_models() -> Figure:
 
 @styled
 def prototypes_and_head() -> Figure:
-    """From an image to scores on a client: extractor, plane of features with a star for the mean of every class, head.
+    """From an image to logits on a client: extractor, plane of features with a star for the mean of every class, head.
     Above it the server, and what travels."""
     figure, (ax,) = sheet(10.8, 4.0)
     box(ax, 0.2, 0, 1.3, 0.75, IDLE, "image $x$")
@@ -379,7 +379,7 @@ def prototypes_and_head() -> Figure:
     box(ax, 5.2, 2.5, 6.6, 0.62, INK, "server: averages prototypes (FedProto, FedPAC) or trains a head on them (FedGH)")
     arrow(ax, (4.8, 1.0), (4.8, 2.13), UP, "prototypes up", (3.85, 1.57))
     arrow(
-        ax, (5.6, 2.13), (5.6, 1.0), INK, "prototypes down, a pull\non the features\n(FedProto, FedPAC)", (6.82, 1.57)
+        ax, (5.6, 2.13), (5.6, 1.0), INK, "prototypes down, a regulariser\nof the features\n(FedProto, FedPAC)", (6.82, 1.57)
     )
     arrow(ax, (8.1, 2.13), (8.1, 0.43), INK, "a head down\n(FedPAC, FedGH)", (9.15, 1.57))
     ax.set(xlim=(-0.6, 11.1), ylim=(-1.7, 3))
@@ -448,8 +448,8 @@ def teacher_and_student() -> Figure:
     box(ax, 1.75, 3.4, 2.3, 0.5, INK, "average of all extractors")
     box(ax, 6.2, 3.4, 5.0, 0.5, INK, "an aggregate for this client, of the classifiers that are near its own")
     box(ax, 1.75, 1.25, 1.8, 0.62, INK, "extractor\nimage → features")
-    box(ax, 5.0, 1.85, 2.7, 0.62, INK, "teacher: the aggregate,\nfine-tuned on own images")
-    box(ax, 5.0, 0.45, 2.7, 0.62, STAYS, "student: own classifier,\nnever replaced")
+    box(ax, 5.0, 1.85, 2.7, 0.62, INK, "teacher: the aggregate,\nfine-tuned on local images")
+    box(ax, 5.0, 0.45, 2.7, 0.62, STAYS, "student: its own classifier,\nnever replaced")
     box(ax, 8.4, 0.45, 1.2, 0.42, IDLE, "true labels")
     arrow(ax, (1.3, 3.13), (1.3, 1.6), INK, "down", (0.95, 2.25))
     arrow(ax, (2.2, 1.6), (2.2, 3.13), UP, "up", (2.42, 2.25))

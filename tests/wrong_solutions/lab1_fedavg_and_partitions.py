@@ -135,7 +135,7 @@ return np.where((counts > 0).sum(1) <= 1, 0, -(q * np.log(q)).sum(1))
     ],
     "accuracies": [
         (
-            "pooled and mean over clients exchanged",
+            "pooled and client mean exchanged",
             "float(right.sum() / sizes.sum()), float((right[some] / sizes[some]).mean())",
             "float((right[some] / sizes[some]).mean()), float(right.sum() / sizes.sum())",
         ),
@@ -145,6 +145,6 @@ return np.where((counts > 0).sum(1) <= 1, 0, -(q * np.log(q)).sum(1))
             "(right / np.maximum(sizes, 1)).mean()",
         ),
         ("nan with a client without test samples", "sizes > 0", "sizes >= 0"),
-        ("pooled is the mean over clients as well", "right.sum() / sizes.sum()", "(right[some] / sizes[some]).mean()"),
+        ("pooled is the client mean as well", "right.sum() / sizes.sum()", "(right[some] / sizes[some]).mean()"),
     ],
 }

@@ -10,18 +10,18 @@ WRONG = {
         ("cosines of neighbours in the list only", "cosines[i, j]", "cosines.diagonal(1)"),
     ],
     "fedprox_client": [
-        ("forgets the pull", " + mu * (w - received)", ""),
+        ("forgets the proximal term", " + mu * (w - received)", ""),
         ("pushes away from the received model", "gradient(w) +", "gradient(w) -"),
-        ("half of the pull", "(w) + mu", "(w) + mu / 2"),
+        ("half of the proximal term", "(w) + mu", "(w) + mu / 2"),
         (
-            "changes the received model in place, so that the pull is always 0",
+            "changes the received model in place, so that the proximal term is always 0",
             "received.clone()",
             "received",
             "w = w - lr",
             "w -= lr",
         ),
         (
-            "the pull has the length mu: the norm is not squared",
+            "the gradient of the proximal term has the norm mu: it is not squared",
             "mu * (w - received)",
             "mu * torch.nn.functional.normalize(w - received, dim=0)",
         ),

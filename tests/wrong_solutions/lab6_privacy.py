@@ -127,7 +127,7 @@ return grads
         ("sigma taken for the variance", "sigma * bound", "np.sqrt(sigma) * bound"),
     ],
     "epsilon": [
-        ("the decimal logarithm", "np.log", "np.log10"),
+        ("the base-10 logarithm", "np.log", "np.log10"),
         ("sigma instead of its square", "sigma**2", "sigma"),
         ("the steps do not add up", "* steps ", ""),
         ("the best order of one step, then times the steps", "np.min(orders * steps", "steps * np.min(orders"),
