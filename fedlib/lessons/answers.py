@@ -179,7 +179,7 @@ ANSWERS = {
         1, mistakes={14 / 19: "shares follow similarity, not size", 0.5: "how similar are clients 1 and 3?"}
     ),
     "lesson 12, exercise 2: how much of client 2's model client 1 has now": Answer(
-        19 / 33, 0.005, {14 / 33: "that is alpha, the own part", 1: "client 1 keeps alpha of its own"}
+        19 / 33, 0.005, {14 / 33: "that is alpha, its own part", 1: "client 1 keeps alpha of its own"}
     ),
     "lesson 12, exercise 3: probability of class 1": Answer(0.375, 0.001, {0.25: "that is theta alone"}),
     "lesson 12, exercise 3: the supervisor must give more than": Answer(

@@ -378,9 +378,7 @@ def prototypes_and_head() -> Figure:
     ax.text(5.2, -1.32, CAPTION, ha="center", va="center", color=TEXT)
     box(ax, 5.2, 2.5, 6.6, 0.62, INK, "server: averages prototypes (FedProto, FedPAC) or trains a head on them (FedGH)")
     arrow(ax, (4.8, 1.0), (4.8, 2.13), UP, "prototypes up", (3.85, 1.57))
-    arrow(
-        ax, (5.6, 2.13), (5.6, 1.0), INK, "prototypes down, a regulariser\nof the features\n(FedProto, FedPAC)", (6.82, 1.57)
-    )
+    arrow(ax, (5.6, 2.13), (5.6, 1.0), INK, "prototypes down,\nfor the regulariser\n(FedProto, FedPAC)", (6.82, 1.57))
     arrow(ax, (8.1, 2.13), (8.1, 0.43), INK, "a head down\n(FedPAC, FedGH)", (9.15, 1.57))
     ax.set(xlim=(-0.6, 11.1), ylim=(-1.7, 3))
     return figure
