@@ -107,7 +107,7 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
         left.plot(end, loss, marker, color=colour, markersize=7)
         right.plot(walk, color=colour, marker=marker, markersize=4, label=name)
     right.axhline(best, color="black", linewidth=0.8)
-    left.set(title="losses, and where each method ends", xlabel="w", ylabel="loss", ylim=(0, 8))
+    left.set(title="losses, and where each method converges", xlabel="w", ylabel="loss", ylim=(0, 8))
     right.set(title="the global w by round (line: the best w)", xlabel="round", ylabel="w")
     left.legend(frameon=False, loc=(0.02, 0.4))
     figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)

@@ -30,7 +30,7 @@ def sigma(s: float) -> float:
     return 1 / (1 + exp(-s))
 
 
-joint = 4 / 20 * 3 / 19  # lesson 6, exercise 7
+p = 4 / 20 * 3 / 19  # lesson 6, exercise 7: that two clients are sampled
 own_2 = log(1e-4) / (log(1e-4) + log(0.2))  # lesson 10, exercise 1
 std_5 = sqrt(2.7)  # lesson 14, exercise 2
 
@@ -84,9 +84,7 @@ ANSWERS = {
     "lesson 3, exercise 7: derivative, asked for class 0": Answer(
         -sigma(1), 0.001, {-sigma(-1): "is that the probability of class 0, or of class 1?"}
     ),
-    "lesson 3, exercise 7: derivative, asked for class 1": Answer(
-        2 * sigma(2), 0.001, {sigma(2): "how steep is B's head?"}
-    ),
+    "lesson 3, exercise 7: derivative, asked for class 1": Answer(2 * sigma(2), 0.001, {sigma(2): "how steep is B?"}),
     "lesson 4, exercise 1: w, v, b": Answer((1.9763, 0.7013, -0.6495), 0.001),
     "lesson 4, exercise 2: epochs of two (head, extractor)": Answer(
         (1, 1), mistakes={2: "head and extractor share them"}
@@ -95,12 +93,8 @@ ANSWERS = {
         (4, 1), mistakes={5: "head and extractor share them"}
     ),
     "lesson 4, exercise 4: balanced softmax of class 0": Answer(1, mistakes={0.5: "that is the ordinary softmax"}),
-    "lesson 4, exercise 4: mean derivative, logit 0, balanced": Answer(
-        0, mistakes={-0.5: "that is the ordinary softmax"}
-    ),
-    "lesson 4, exercise 4: mean derivative, logit 0, ordinary": Answer(
-        -0.5, mistakes={0: "that is the balanced softmax"}
-    ),
+    "lesson 4, exercise 4: mean derivative, logit 0, balanced": Answer(0, mistakes={-0.5: "that is the ordinary one"}),
+    "lesson 4, exercise 4: mean derivative, logit 0, ordinary": Answer(-0.5, mistakes={0: "that is the balanced one"}),
     "lesson 5, exercise 2: FedAvg, FO, HF": Answer(
         (5 / 7, 0.5, 13 / 38), mistakes={0.5: "that is the mean without weights"}
     ),
@@ -116,11 +110,10 @@ ANSWERS = {
     "lesson 6, exercise 5: models down (M = 19, M = 5, pFedSim)": Answer(
         (380, 100, 20), mistakes={19: "that is one client", 5: "that is one client", 1: "that is one client"}
     ),
-    "lesson 6, exercise 7: probability of a joint round": Answer(joint, 0.001, {0.04: "drawn without replacement"}),
-    "lesson 6, exercise 7: mean number of joint rounds": Answer(4 * joint, mistakes={joint: "that is one round"}),
+    "lesson 6, exercise 7: probability of a joint round": Answer(p, 0.001, {0.04: "drawn without replacement"}),
+    "lesson 6, exercise 7: mean number of joint rounds": Answer(4 * p, mistakes={p: "that is one round"}),
     "lesson 6, exercise 7: share never sampled together": Answer(
-        (1 - joint) ** 4,
-        mistakes={1 - joint: "that is one round", 1 - (1 - joint) ** 4: "that is the share sampled together"},
+        (1 - p) ** 4, mistakes={1 - p: "that is one round", 1 - (1 - p) ** 4: "that is the share sampled together"}
     ),
     "lesson 7, exercise 1: largest c": Answer(3.9, mistakes={2: "the nearer slope is chosen", 4: "f_0 is not 0"}),
     "lesson 7, exercise 1: clients that choose it at c = 2.5": Answer(2),

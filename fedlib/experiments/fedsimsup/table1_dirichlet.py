@@ -13,8 +13,8 @@ ITEM = TABLE.item(
     claim="FedSimSup is the most accurate of eight methods, whatever the data set, the clients and the heterogeneity.",
     minutes={"smoke": 0.3, "quick": 1, "reduced": 540, "paper": 4000},
     claims=(
-        Claim("FedSimSup is the most accurate of all eight methods in every column.", best("fedsimsup", METHODS)),
-        Claim("FedRep is second in every column.", place("fedrep", 2, METHODS)),
+        Claim("FedSimSup is the most accurate of all eight methods in every setting.", best("fedsimsup", METHODS)),
+        Claim("FedRep is second in every setting.", place("fedrep", 2, METHODS)),
         task.wider("FedSimSup leads by more at Dir(0.5) than at Dir(0.1), with the same data and clients.",
                    "Dir(0.1)", "Dir(0.5)"),
         task.wider("FedSimSup leads by more on CIFAR-100 than on CIFAR-10, with the same partition and clients.",

@@ -122,11 +122,11 @@ COMMON = dict(
     smaller=SMALLER, smaller_reduced=f"{LESS}; {SEEDS}", settings=SETTINGS,
 )  # fmt: skip
 ORDER = ours(
-    "The methods' order is that of the paper: rank correlation above 0.8 in every column.",
+    "The methods' order is that of the paper: rank correlation above 0.8 in every setting.",
     like_the_paper(0.8, PERSONAL, METHODS),
 )
-ABOVE_FEDREP = ours("FedSimSup is above FedRep in every column.", below(["fedrep"], ["fedsimsup"]))
-ABOVE_FEDPAC = ours("FedSimSup is above FedPAC in every column.", below(["fedpac"], ["fedsimsup"]))
+ABOVE_FEDREP = ours("FedSimSup is above FedRep in every setting.", below(["fedrep"], ["fedsimsup"]))
+ABOVE_FEDPAC = ours("FedSimSup is above FedPAC in every setting.", below(["fedpac"], ["fedsimsup"]))
 AT_POST = ours(
     "FedSimSup is also the best of the methods with personalised models, all evaluated after local training (`post`).",
     best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post"),

@@ -3,7 +3,7 @@
 from fedlib.claims import Claim
 from fedlib.experiments.pfedcs.task import BOTH_BETAS, COMMON, EVERY, IS_FIRST, PATHOLOGICAL, item, table
 
-FIRST = Claim("PFedCS is the most accurate method in every column.", IS_FIRST)
+FIRST = Claim("PFedCS is the most accurate method in every setting.", IS_FIRST)
 TABLE = table("1", PATHOLOGICAL, EVERY)
 ITEM = item(
     TABLE, "Table 1: accuracy with pathological label skew (few classes per client)",

@@ -98,7 +98,7 @@ ITEM = TABLE.item(
     answer=answer,
     partial=True,
     claims=(
-        Claim("Noise of level 1 reduces accuracy by at most 5 points, at both scales.",
+        Claim("Noise of level 1 reduces accuracy by at most 5 points, with few and with many clients.",
               in_columns(few_points, COMPARED, among=COMPARED, **OWN)),
         Claim("pFedSV with noise is still above local-only training, FedAvg, FedFomo and FedAMP without noise.",
               below(BASELINES, [RECORD], **OWN)),
