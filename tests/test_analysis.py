@@ -479,7 +479,7 @@ def test_who_was_personalised():
     since = set().union(*(participants(base.seed, t, 10, 0.2).tolist() for t in range(6, 11)))
     assert shares(0.5)["sampled"] == 10 * len(since) and shares(0.5)["expected share"] == approx(100 * (1 - 0.8**5))
     everybody = shares(0.5, join_ratio=1.0)
-    assert everybody["sampled"] == 100 and math.isnan(everybody["accuracy, others"])
+    assert everybody["sampled"] == 100 and math.isnan(everybody["accuracy, never sampled"])
 
 
 # relevance ------------------------------------------------------------------------------------------------------------

@@ -113,6 +113,7 @@ def test_the_first_guide_shows_the_figure_that_it_makes():
 
 @each_notebook
 def test_papermill_knows_every_parameter_and_warns_of_others_only(path, tmp_path, caplog):
+    caplog.set_level("WARNING", "papermill")  # a notebook that was run by this process has made it quieter
     known = notebooks._parameters_of(path)
     assert set(papermill.inspect_notebook(str(path))) == known
     if known:

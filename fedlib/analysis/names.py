@@ -27,7 +27,8 @@ HEADS = {
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
     "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
-    "the method's lead over it": "lead over this variant", "bits still unknown": "remaining entropy, bits",
+    "the method's lead over it": "lead over this variant", "headline": "primary",
+    "bits still unknown": "remaining entropy, bits",
 }  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 

@@ -17,7 +17,7 @@ g = (θ_before - θ_after)/η, which after a single step is the gradient of the 
 - COSINE: cosine with total variation, Adam on the sign of the gradient, step decay, box constraint. J. Geiping, H.
   Bauermeister, H. Dröge, M. Moeller, NeurIPS 2020, arXiv:2003.14053. Adam's attacks run stacked (vmap), L-BFGS's one
   after the other.
-- LIKELIHOOD: of one who knows the noise of DP-SGD, too. Its clipping G and its σ are public, so he simulates the
+- LIKELIHOOD: of one who knows the noise level of DP-SGD, too. Its clipping G and its σ are public, so he simulates the
   clipping, record by record, and knows that what is left of g - h(u) at the true images is Gaussian with std s in every
   number: s² = Σ over local steps of (σ G/records in the step)². Minus the logarithm of that density is the first term
   (noise of early steps also moves the weights of later ones, which it leaves out). The second is the same of his prior:

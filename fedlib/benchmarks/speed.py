@@ -322,8 +322,8 @@ def bench(rounds: int = 1, repeats: int = 5, device: str = "auto", quick: bool =
         f"{count:,} random images of CIFAR-10's shape, {spec.num_clients} clients, Dir({spec.partition['alpha']:g}), "
         f"participation rate {spec.join_ratio:g}, {spec.local_epochs} local epochs of batches of {spec.batch_size}, "
         f"SGD with lr {spec.lr:g}, LeNet5-BN with "
-        "two pools, FedAvg unless a row names another method. Rows that say evaluated also test all clients, pFedSim "
-        "at two points; batch-norm statistics of clients that never trained are computed first.\n"
+        "two max-pool layers, FedAvg unless a row names another method. Rows that say evaluated also test all clients, "
+        "pFedSim at two points; batch-norm statistics of clients that never trained are computed first.\n"
         f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
         f"repetitions of {counted(rounds, 'round')} each, after a warm-up round, without set-up and start of workers."
     )

@@ -128,9 +128,9 @@ def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str
     """Accuracy against a hyper-parameter of the method `about`, one panel a column, ours over the paper's; other rows
     of ours are level lines. cells: as in `accuracies`; values: the parameter by row; label: of the axis.
     """
-    columns, best = list(dict.fromkeys(cells["column"])), {}
+    columns, gains = list(dict.fromkeys(cells["column"])), {}
     figure, (axes,) = axes_of(2.7, 1, len(columns), sharey=True)
-    name = label.partition(" (")[0]
+    least = f"{label.partition(' (')[0]} = {min(values.values()):g}"
     for ax, column in zip(axes, columns):
         own = cells[cells["column"] == column]
         for series, colour, face in (("paper", OTHERS, "white"), ("ours", INK, INK)):
@@ -139,16 +139,14 @@ def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str
             ax.plot(x, sweep["mean"], color=colour, linewidth=1.3)
             interval(ax, x, sweep, "o", colour, 4, face, label=f"{proper(about)}, {series}")
             if len(sweep):
-                at = values[sweep.loc[sweep["mean"].idxmax(), "row"]]
-                best.setdefault(series, []).append(f"{name} = {at:g} at {column}")
+                gain = sweep["mean"].max() - sweep.loc[x.idxmin(), "mean"]
+                gains.setdefault(series, []).append(f"{gain:.1f} points at {column}")
         others = own[(own["series"] == "ours") & ~own["row"].isin(values)]
         for style, line in zip((":", "--"), others.itertuples()):
             ax.axhline(line.mean, color="black", linestyle=style, linewidth=1, label=f"{proper(line.row)}, ours")
         ax.set(title=column, xlabel=label)
     axes[0].set_ylabel("accuracy, %")
     key_below(figure, axes[0])
-    said = {series: ", ".join(own) for series, own in best.items()} | (
-        {} if "ours" in best else {"ours": "not run yet"}
-    )
-    printed = f" (in the paper {said['paper']})" if "paper" in said else ""
-    return headline(figure, f"{proper(about)}'s highest mean: {said['ours']}{printed}")
+    said = {"ours": "not run yet"} | {series: ", ".join(own) for series, own in gains.items()}
+    printed = f" (paper: {said['paper']})" if "paper" in said else ""
+    return headline(figure, f"{proper(about)}'s best over {least}: {said['ours']}{printed}")

@@ -189,9 +189,7 @@ ANSWERS = {
     "lesson 13, exercise 4: of six points right": Answer(5, 0, {6: "what does the aggregate predict for point 3?"}),
     "lesson 14, exercise 1: mean": Answer(2),
     "lesson 14, exercise 1: standard error": Answer(1, mistakes={sqrt(2): "that is the standard deviation"}),
-    "lesson 14, exercise 1: half-width": Answer(
-        12.7, 0.1, {2: "the t factor is not 2 with two seeds", 25.4: "half of it"}
-    ),
+    "lesson 14, exercise 1: half-width": Answer(12.7, 0.1, {2: "t is not 2 with two seeds", 25.4: "half of it"}),
     "lesson 14, exercise 2: mean": Answer(2.2),
     "lesson 14, exercise 2: standard deviation": Answer(
         std_5, 0.02, {1.4697: "divide by n - 1, not by n", 2.7: "that is the variance"}

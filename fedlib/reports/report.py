@@ -156,7 +156,7 @@ def smaller(item: dict) -> str:
 
 def than_in(name: str) -> str:
     """What is smaller is so beside its paper; items that are ours have none."""
-    return "Scaled down from " + ("the paper" if name.partition("/")[0] in PAPERS else "the full-scale profile")
+    return "Scaled down from " + ("the paper" if name.partition("/")[0] in PAPERS else "the `paper` profile")
 
 
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:

@@ -118,7 +118,7 @@ def another_is_first(tables):
 ITEM = TABLE.item(
     title="Evaluation, Table 2: which batch-norm statistics",
     claim="Which batch-norm statistics a client is evaluated with matters as much as the method.",
-    smaller=f"{pfedsim.SMALLER}; four methods (full scale: {len(METHODS)})",
+    smaller=f"{pfedsim.SMALLER}; four methods (`paper`: {len(METHODS)})",
     settings=per_profile(SETTINGS, methods=[None, (*MIXED, "fedbn"), METHODS]),
     minutes={"smoke": 0.2, "quick": 1, "paper": 500},
     analyse=analyse,

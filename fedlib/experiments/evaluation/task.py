@@ -24,7 +24,7 @@ SETTINGS = per_profile(
     methods=[("local", "fedavg", "fedper", "pfedsim"), FEW, ALL], seeds=[1, 3, 3], clients=pfedsim.DRAWN,
 )  # fmt: skip
 SETTINGS["paper"]["clients"] = pfedsim.OWN
-SMALLER = f"{pfedsim.SMALLER}; eleven methods (full scale: {len(ALL)})"
+SMALLER = f"{pfedsim.SMALLER}; eleven methods (`paper`: {len(ALL)})"
 
 
 def of_column(s: dict, column: str, **more) -> dict:

@@ -78,7 +78,7 @@ ITEM = Item(
     claim="FedAvg first, then extractors aggregated by the similarity of classifiers, at the communication cost of "
           "FedAvg.",
     smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10; how often "
-            "pairs meet is simulated with the paper's numbers",
+            "pairs are sampled together is simulated with the paper's numbers",
     settings=per_profile(SETTINGS, rounds=[4, None, 20]),
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 2},
     runs=runs,
@@ -97,7 +97,7 @@ ITEM = Item(
                        every_row("tidy", lambda t: t["mixture_error"] < 1e-5,
                                  "rounds", lambda t: f"largest difference: {t['mixture_error'].max():.1e}")),
         implementation("The similarity matrix starts as the identity and fills up as clients meet.", fills_up),
-        ours("At the paper's settings more than a quarter of the pairs never meet, so that their weight stays 0.",
+        ours("At the paper's settings more than a quarter of the pairs are never compared; their weight stays 0.",
              never_met),
     ),
 )  # fmt: skip

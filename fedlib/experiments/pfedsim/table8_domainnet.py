@@ -86,7 +86,7 @@ def printed_counts(tables) -> Verdict:
 
 ITEM = TABLE.item(
     title="pFedSim Table 8 and Figure 5: feature skew",
-    claim="With feature skew, a single global model beats split models, and pFedSim beats both.",
+    claim="With feature skew, a single global model beats methods with personal heads, and pFedSim beats both.",
     smaller="digits in six styles (16x16) instead of DomainNet's six domains; 18 clients of which 9 take part, 15 "
             "rounds, instead of 120, 12 and 200; LeNet5-BN instead of a pretrained MobileNetV2; lr 0.05 instead of "
             "0.01",

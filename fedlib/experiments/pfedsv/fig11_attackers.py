@@ -49,7 +49,7 @@ def told(spec: AttackSpec) -> str:
     padded = "padded" if spec.model_options["padding"] == "same" else "not padded"
     trained = f"after {spec.trained} rounds" if spec.trained else "untrained"
     weights = "of successive rounds" if spec.apart else "of the same weights"
-    attacker = "knows the noise" if spec.attack["match"] == "likelihood" else "cosine"
+    attacker = "knows σ" if spec.attack["match"] == "likelihood" else "cosine"
     sees = f", sees {spec.uploads} uploads {weights}" if spec.uploads > 1 else ""
     steps = f"batch {len(spec.plan[0])}, local steps {len(spec.plan)}"
     width = {0.5: "half width", 1: "full width"}.get(w := spec.model_options["width"], f"width {w:g}")
@@ -143,7 +143,7 @@ ITEM = Item(
     claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added: also from "
           "other victims, and with an attacker who knows or has seen more.",
     smaller="digits (16x16; paper: CIFAR-10); half of the CNN's channels and units; 4 images per seed, 16 in the batch "
-            "of 16 (full scale: 16), and fewer iterations",
+            "of 16 (`paper`: 16), and fewer iterations",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], width=[0.25, 0.5, 1.0], images=[4, 4, 16], batches=1, seeds=[1, 3, 3],
         clip=1.0, lr=0.1, iterations=[2, 60, 2400], trained=[1, 10, 10], uploads=[2, 20, 20],
@@ -169,7 +169,7 @@ ITEM = Item(
         ours("Noise of level 1 stops every attack here: no image is recovered, and the mean image of the data set is a "
              "better guess.", nothing_at("σ = 1")),
         ours("Noise of σ = 0.1 is enough, too.", nothing_at("σ = 0.1")),
-        ours("Knowledge of the noise helps the attacker: at σ = 0.01 reconstructions have a higher PSNR.",
+        ours("Knowing σ helps the attacker: at σ = 0.01 reconstructions have a higher PSNR.",
              nearer(KNOWS)),
         ours("An attacker who has seen many uploads averages out the noise: at σ = 0.01 the PSNR is higher by 3 dB.",
              nearer(MANY, 3)),

@@ -144,7 +144,7 @@ ITEM = Item(
     title="pFedSV Figure 11: model inversion without and with noise",
     claim="An attacker recovers training images from an upload, and cannot once noise of level 1 is added.",
     smaller="digits (16x16; paper: CIFAR-10); LeNet-5 as the convolutional network; fewer images, restarts and "
-    "iterations than in the full-scale profile",
+    "iterations than in the `paper` profile",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], network=["lenet5", "lenet5", "mcmahan_cnn"], images=[2, 6, 16],
         shown=[2, 6, 8], seeds=[1, 3, 3], clip=1.0, lr=0.1, adam_iterations=[4, 150, 2400],

@@ -85,8 +85,8 @@ def answer(tables) -> str:
     auc, wrong = m["auc"], m["wrong"]
     return (
         f"Clients that share a label are identified with an AUC of {auc[PFEDSV]:.2f} by pFedSV's Shapley values and of "
-        f"{auc[FEDFOMO]:.2f} by FedFomo's losses (chance: 0.5); of {PAIRS} signs {wrong[PFEDSV]:.1f} and "
-        f"{wrong[FEDFOMO]:.1f} are wrong."
+        f"{auc[FEDFOMO]:.2f} by FedFomo's losses (chance: 0.5); of {PAIRS} pairs {wrong[PFEDSV]:.1f} and "
+        f"{wrong[FEDFOMO]:.1f} have the wrong sign."
     )
 
 

@@ -52,7 +52,7 @@ def bases(s: dict) -> list[RunSpec]:
 
 
 TITLES = {
-    "finds": "agreement with relevance (AUC; at Dir(0.1) rank correlation)",
+    "finds": "learned relevance and shared labels (AUC; at Dir(0.1) rank correlation)",
     "complete": "share of relevant clients downloaded at least once",
     "models": "models per client and round",
 }

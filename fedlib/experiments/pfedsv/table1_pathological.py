@@ -9,7 +9,7 @@ TABLE = task.table("1", "ring")
 
 ITEM = TABLE.item(
     title="pFedSV Table 1: accuracy with pathological label skew (two classes per client)",
-    claim="With two classes per client, pFedSV is more accurate than local training and nine federated methods.",
+    claim="With two classes per client, pFedSV is more accurate than local-only training and nine federated methods.",
     claims=(
         task.BEST,
         Claim("FedAvg and FedProx are lowest, at least 10 points below local-only training (the paper's row "
