@@ -15,7 +15,7 @@ from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNTESTABLE
 from fedlib.experiments.item import stand_in
 from fedlib.reports.report import SCALES, data_of, largest_of, markdown, picture, saved_by_scale, saved_items, so_far
 
-ROWS = re.compile(r"^\| paper \| items run \|.*(\n\|.*)+", re.MULTILINE)
+ROWS = re.compile(r"^\| paper \| experiments \|.*(\n\|.*)+", re.MULTILINE)
 AT = {"paper": "paper's settings", "reduced": "reduced"}
 
 TOP = """# Results
@@ -23,7 +23,7 @@ TOP = """# Results
 What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
 stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: not all
 intervals lie above the threshold, none (corrected for multiplicity) below. *Untestable*: the runs would probably miss
-even a true claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds, then a smaller
+even a true claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds or a smaller
 network), and claims that need no data. Other data (scikit-learn's handwritten digits, PACS) cannot
 refute a paper and are not counted; neither are claims with one seed. The guide [Reading a
 claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
@@ -49,7 +49,7 @@ def table(to_results: str = "") -> str:
         counts, main = _counted(items), items[f"{paper}/{_declared(paper).SHOWN[0]}"]
         claim = next(claim for claim in main["claims"] if claim["kind"] == "paper")
         on = f", on {data_of(main)[0]}" if main["profile"] == "quick" else ""
-        row = {"paper": f"[{experiments.about(paper)[0]}]({to_results}{paper}.md)", "items run": _scale(paper, items)}
+        row = {"paper": f"[{experiments.about(paper)[0]}]({to_results}{paper}.md)", "experiments": _scale(paper, items)}
         row |= {status: counts[status] for status in STATUSES if status in DECIDED}
         row |= {"inconclusive or untestable": counts[INCONCLUSIVE] + counts[UNTESTABLE]}
         rows.append(row | {"main claim": f"{claim['claim'].rstrip('.')}: **{claim['verdict']}**{on}"})

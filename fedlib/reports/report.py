@@ -389,7 +389,7 @@ def seeds_to_come() -> str:
             if is_near and claim["status"] in (INCONCLUSIVE, UNTESTABLE):
                 row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
                 rows.append(row | {"difference": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
-    return markdown(pd.DataFrame(rows)) if rows else "No claim is as near."
+    return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
 
 
 def across_scales(pattern: str = "*/*") -> str:

@@ -108,7 +108,7 @@ ITEM = Item(
         reduced={},
         dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),
-    smaller="digits upscaled to CIFAR's 32x32 (of 16x16 the last convolution makes maps of 2x2); 30 % of 20 clients in "
+    smaller="digits upscaled to CIFAR's 32x32 (from 16x16 the maps would have 2x2 cells); 30 % of 20 clients in "
     "a round (paper: 10 % of 100); 15 rounds (paper: 1,000); half of each client's data for testing",
     smaller_reduced=f"{task.LESS}; three seeds",
     minutes={"smoke": 0.2, "quick": 1, "reduced": 40, "paper": 300},

@@ -41,7 +41,7 @@ CHOICES = (
                  "each starts from its own random weights", hyper(shared_sup_init=True)),
     Choice("order", "the model learns first", "the supervisor (Alg. 1)", hyper(order="model"), left_open=False),
     Choice("combination", "mean of probabilities", "sum of logits", hyper(combine="prob")),
-    Choice("size", "supervisor: CNN of 1,562 parameters", "LeNet-5 of a sixth", hyper(supervisors="supervisor_cnn")),
+    Choice("size", "supervisor: CNN of 1,562 parameters", "a LeNet-5 of 1/6", hyper(supervisors="supervisor_cnn")),
     Choice("size", "supervisor as large as the model", "a sixth", hyper(supervisors="lenet5")),
     Choice(CHANCE, "another seed, same partition", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )  # fmt: skip

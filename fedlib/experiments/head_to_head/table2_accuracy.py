@@ -98,7 +98,7 @@ ITEM = TABLE.item(
         ours("FedAvg, a single global model, is below local-only training on every task.",
              below(["fedavg"], ["local"])),
         ours("FedAvg+FT is above local-only training on every task.", below(["local"], ["fedavg_ft"])),
-        ours("pFedSV that sends classifiers only (D+C) is within a point of pFedSV on every task.",
+        ours("pFedSV with one common extractor (D+C) is within a point of pFedSV on every task.",
              within(["pfedsv", CLASSIFIERS_ONLY], 1)),
         ours("After local training (`post`), too, each of the four papers' methods is the best on the task of "
              "its own paper.", across_columns(at_home, FOUR, point="post")),

@@ -99,7 +99,7 @@ ITEM = Item(
                        carries("extractor_size", SECOND)),
         implementation("The customised classifiers are those of Eqs. 4 to 8, with scikit-learn's mixture model.",
                        exact("teacher", 1e-5)),
-        implementation("The extractor that is sent is the mean of the last ones, weighted by samples.",
+        implementation("The extractor that is sent is the mean of the last uploads, weighted by samples.",
                        exact("extractor", 1e-5)),
         implementation("A client fine-tunes, then trains by Eqs. 9 to 12: plain gradient steps give what it uploads.",
                        exact("training", 1e-3)),

@@ -31,7 +31,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
     compare = described(by_seed.assign(layer=by_seed["layer"].astype(str) + " (" + by_seed["name"] + ")"), "layer", **{
         "paper (in words; no numbers reported)": lambda t: IN_WORDS.get(int(t["layer"].iloc[0][0]), "not shown"),
         "ours: mean CKA of two models": lambda t: mean_std(t["mean"]),
-        "lowest pair (mean over seeds)": lambda t: f"{t['lowest'].mean():.3f}",
+        "least similar pair (mean over seeds)": lambda t: f"{t['lowest'].mean():.3f}",
         "rank correlation with data similarity": lambda t: mean_std(t["rank_correlation"]),
     })  # fmt: skip
     return {"tidy": tidy, "by_seed": by_seed, "compare": compare}

@@ -48,7 +48,7 @@ CHOICES = (
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
     Choice("partition", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
-    Choice(CHANCE, "another partition", "the paper's clients (digits: partition 0)",
+    Choice(CHANCE, "another partition", "the paper's partition (digits: our number 0)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
     Choice(CHANCE, "another seed", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )  # fmt: skip
@@ -169,7 +169,7 @@ def transform_matters_most(tables, chance: float) -> Verdict:
     own = [name for name in moved if codes[name] in ("similarity", "self-weight")]
     ranked = moved.iloc[0].sort_values(ascending=False)
     margins = {other: moved[own].max(axis=1) - moved[other] for other in moved.columns.drop(own)}
-    return decided(margins, f"largest effects, without sign: {listed(ranked.head(3), '.2f')}")
+    return decided(margins, f"largest effects, in absolute value: {listed(ranked.head(3), '.2f')}")
 
 
 @with_all(SENSITIVITY)

@@ -77,7 +77,7 @@ def only_the_stem_differs(tables) -> Verdict:
 ITEM = Item(
     title="pFedSim Tables 4, 5 and 9: the data and the networks",
     claim="The reported data sets and networks are the public ones, up to a handful of misprints.",
-    smaller="fewer partition seeds; EMNIST's clients only where the data set is prepared",
+    smaller="fewer partition seeds; EMNIST's partition only where the data set is prepared",
     settings=per_profile(datasets=DATA, seeds=[2, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     analyse=analyse,
@@ -90,7 +90,7 @@ ITEM = Item(
         Claim("LeNet-5 has the reported layers (Table 5).", same_layers(5)),
         Claim("MobileNetV2, torchvision's as the text says, has the reported layers (Table 9).", same_layers(9)),
         *client_sizes.MORE,
-        ours("All reported layers but the first of MobileNetV2 are ours, or could not be built as reported.",
+        ours("All reported layers but the first of MobileNetV2 match ours, or could not be built.",
              only_the_stem_differs),
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring_spec, task_spec
 from fedlib.spec import RunSpec
 
 ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
-LITERAL, FIXED, EXACT = "k = number of positive scores", "fixed k, no client is discarded", "exact Shapley values"
+LITERAL, FIXED, EXACT = "k = number of positive values", "fixed k, no client is discarded", "exact Shapley values"
 CHOICES = (
     Choice("empty coalition", "v(∅) = chance accuracy", "0, as reported", hyper(v_empty="chance")),
     Choice("utility", "utility: loss", "accuracy, as reported", hyper(utility="loss")),
@@ -27,7 +27,7 @@ CHOICES = (
     Choice("self-distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
     Choice("alpha", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
     Choice("alpha", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
-    Choice("number requested", LITERAL, "unseen ones fill up k", hyper(download_rule="literal")),
+    Choice("number requested", LITERAL, "unseen clients take the places left", hyper(download_rule="literal")),
     Choice("number requested", "k may grow to all others", "never above its start, 5", hyper(k_max=CLIENTS - 1)),
     Choice("retrial", "discarded clients are retried with probability 0.2", "never", hyper(reexplore_prob=0.2)),
     Choice("variant", FIXED, "dynamic k (D)", hyper(variant="W")),
@@ -166,7 +166,7 @@ ITEM = Item(
             "Estimated Shapley values are as good as exact ones, within seed-to-seed variability.", estimate_is_enough
         ),
         ours(
-            "With k literally the number of positive scores, fewer relevant clients are found.", literal_stops_searching
+            "With k literally the number of positive values, fewer relevant clients are found.", literal_stops_searching
         ),
         ours("A client's distance from itself, which Eq. 6 needs and does not define, matters.", own_distance_matters),
     ),

@@ -89,7 +89,7 @@ def answer(tables) -> str:
 
 ITEM = TABLE.item(
     title="pFedSV Table 3: accuracy with differential privacy",
-    claim="With noise of level 1 pFedSV loses a few points and stays ahead of the baselines without noise.",
+    claim="With noise of level 1 (σ = 1) pFedSV loses a few points and stays ahead of the baselines without noise.",
     smaller=task.SMALLER,
     smaller_reduced=f"{task.LESS}; three seeds, FedAMP: one (paper: five); CIFAR-10 only",
     settings=per_profile(task.SETTINGS, **NOISE),
