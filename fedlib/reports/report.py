@@ -23,12 +23,12 @@ SCOREBOARD = """# Scoreboard
 Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
 claims, by scale, and name the data. "additional claims" are ours, not the paper's; "checks" are implementation
 checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
-explains the verdicts, and [distances](distances.md) says how far our accuracies are from the reported ones.
-`fedlib report --scoreboard` writes both pages from the stored results."""
+explains the verdicts; a margin is the difference minus the claim's threshold. [Distances](distances.md) says how far
+our accuracies are from the reported ones. `fedlib report --scoreboard` writes both pages from the stored results."""
 
 TO_COME = """## Planned additional seeds
 
-Declared here before any of them is run. If a claim is inconclusive or untestable and its smallest difference is 1.5
+Declared here before any of them is run. If a claim is inconclusive or untestable and its smallest margin is 1.5
 to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
 and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
 NEAR = 1.5, 3.0  # standard errors from 0
@@ -38,7 +38,7 @@ POINTS = (
     "shared and its personal part together. `agg` is the personalised model that the server aggregates for a client. "
     "`post` is the model after local training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; a "
     "comparison of methods uses only the seeds that all of them have, so a mean in a claim can differ from that in the "
-    "table. Confidence intervals use variances pooled over the rows and columns of their table (a moderated t test), "
+    "table. Confidence intervals use a weighted mean of a pair's own variance and its table's (a moderated t test), "
     "so the same runs can have different intervals in another table. They are not truncated at 100 %. Power: how "
     "often true claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
@@ -355,7 +355,7 @@ def scoreboard(items: list[dict]) -> str:
     for i in items:
         first = next(iter(i["claims"]), {})
         row = {"item": i["item"], "what": i["title"], "data": ", ".join(data_of(i)), "claims": tally(i["claims"])}
-        rows.append(row | {"effect in the first claim": margin(first), "95 % CI over": first.get("over", "")})
+        rows.append(row | {"margin of the first claim": margin(first), "95 % CI over": first.get("over", "")})
     return markdown(pd.DataFrame(rows))
 
 
@@ -388,7 +388,7 @@ def seeds_to_come() -> str:
             is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
             if is_near and claim["status"] in (INCONCLUSIVE, UNTESTABLE):
                 row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
-                rows.append(row | {"difference": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
+                rows.append(row | {"margin": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
     return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
 
 

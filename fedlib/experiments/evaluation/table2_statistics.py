@@ -132,8 +132,8 @@ ITEM = TABLE.item(
     claims=(
         ours("Averaged batch-norm statistics improve the received model: FedAvg, FedPer and pFedSim are more accurate "
              "with them than with each client's own statistics, at both alphas.", lifts(AVERAGED, OWN, MIXED)),
-        ours("Statistics recomputed on a client's training data do as well: FedAvg, FedPer and pFedSim are "
-             "within a point of averaged ones.", alike(RECOMPUTED, AVERAGED, MIXED)),
+        ours("Statistics recomputed on a client's training data do as well: with them FedAvg, FedPer and "
+             "pFedSim are within a point of their accuracy with averaged ones.", alike(RECOMPUTED, AVERAGED, MIXED)),
         ours("After local training it makes no difference: own and averaged ones are within a point for every method.",
              alike(OWN, AVERAGED, METHODS, TRAINED)),
         ours("Without batch norm FedAvg's model is more accurate before local training than with clients' own "

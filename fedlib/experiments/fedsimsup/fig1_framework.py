@@ -117,7 +117,7 @@ ITEM = Item(
              "in what they receive.",
              little_is_left),
         ours("At the paper's settings and Dir(0.1) most of what is mixed into a non-participating client's model is "
-             "from clients with its most frequent label.",
+             "from clients whose most frequent label is the same.",
              mostly_alike),
     ),
 )  # fmt: skip

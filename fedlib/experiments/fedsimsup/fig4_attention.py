@@ -122,12 +122,12 @@ ITEM = Item(
     claims=(
         Claim("The supervisor looks at more of the image: the entropy of its maps is above the personalised model's.",
               differs("entropy")),
-        Claim("The smallest area with half of the attention is larger for the supervisor.", differs("area")),
-        Claim("The personalised model looks at scattered details: half of its attention is in more connected "
+        Claim("The smallest area with half of the map is larger for the supervisor.", differs("area")),
+        Claim("The personalised model looks at scattered details: half of its map is in more connected "
               "components.", differs("blobs", MODEL, SUPERVISOR)),
-        Claim("The supervisor looks at the whole object: the smallest area with half of its attention covers "
+        Claim("The supervisor looks at the whole object: the smallest area with half of its map covers "
               "more of the object.", differs("covered")),
-        ours("More of the supervisor's attention lies on the object.", differs("on_object")),
+        ours("More of the supervisor's map lies on the object.", differs("on_object")),
         ours("The architecture alone does not explain the higher entropy of the supervisor's maps: the difference is "
              "larger than between the two networks with local-only training, and than between the two untrained.",
              more_than_architecture("entropy")),

@@ -24,7 +24,7 @@ ENSEMBLE = "two networks trained separately"
 KEPT, UNIFORM = "non-participating clients keep their models", "non-participating clients aggregate uniformly"
 PARTS = (
     Choice("supervisor", NO_SUPERVISOR, "2 epochs on the supervisor, 3 on the model", hyper(**ALONE), left_open=False),
-    Choice("supervisor", AS_LARGE, "52,202 and 8,679 (CIFAR-10)", hyper(**ALONE), left_open=False,
+    Choice("supervisor", AS_LARGE, "two: 52,202 and 8,679 parameters", hyper(**ALONE), left_open=False,
            task=lambda s, r: {"model_options": {**r.model_options, "hidden": WIDER}}),
     Choice("supervisor", ENSEMBLE, "the sum of their logits is trained", hyper(learn="alone"), left_open=False),
     Choice("aggregation", KEPT, "they aggregate by label cosines", hyper(similarity="none"), left_open=False),

@@ -54,7 +54,7 @@ ITEM = Item(
               over_seeds("tidy", "cosine", "pair", in_order(list(PAIRS), ".3f"))),
         Claim("Class vectors are more similar if both clients have the class or both lack it than if only one has it.",
               over_seeds("_shared", "cosine", "owners", under(["on one client"], ["on both or neither"], form=".3f"))),
-        Claim("Class vectors of a class that one client has hardly agree (cosine below 0.5).",
+        Claim("Class vectors of a class that only one of the two has are hardly similar (cosine below 0.5).",
               over_seeds("tidy", "cosine", "owned_by", beyond("one", 0.5, -1, ".3f"))),
     ),
 )  # fmt: skip

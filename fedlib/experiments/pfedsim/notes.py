@@ -62,7 +62,7 @@ AGAIN = {
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
-ALONE = "without aggregation"
+ALONE = "local-only after the FedAvg phase"
 MIXING = replace(TABLE, rows=lambda s: {"pfedsim": {"method": "pfedsim"}, ALONE: {"method": "pfedsim", "max_age": 0}})
 
 
@@ -123,7 +123,7 @@ def of_table(s: dict) -> dict:
 
 
 def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
-    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, without aggregation; draws;
+    """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, `ALONE`; draws;
     levels of Figure 2."""
     table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)
     effects, printed, whole = SENSITIVITY.effects(changed), TABLE.printed(s), of_table(s)
@@ -185,7 +185,7 @@ def rule_outweighs_choices(tables, chance: float) -> Verdict:
 def mixing_helps(tables) -> Verdict:
     found = tables["_mixing"]
     if len(found.columns) < len(DIRICHLET):
-        return not_tested("the runs without aggregation are missing")
+        return not_tested("the runs without aggregation after the FedAvg phase are missing")
     evidence = f"aggregation changes accuracy by {each_apart(found, '.2f')} points"
     return decided(dict(found.items()), evidence, tables["_units"]["mixing"][0])
 
@@ -240,7 +240,7 @@ ITEM = Item(
     made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
         "leads": "pFedSim's rank and lead over the best competitor, by definition of the accuracy metric",
-        "alone": "Effect of aggregation: pFedSim, and the same without aggregation (Φ stays the identity), %",
+        "alone": "Effect of aggregation: pFedSim, and local-only after the FedAvg phase (Φ: identity), %",
         "fit": f"Distance of the same runs from the reported numbers (on {PRINTED} only), points",
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), by every "
         "metric and variant",

@@ -39,10 +39,10 @@ COLUMNS = {
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
-ALONE, SHARED = "without aggregation", "shared statistics"
+ALONE, SHARED = "local-only after the FedAvg phase", "shared statistics"
 MIXING = {
     f"pfedsim, {ALONE}": {"max_age": 0},
-    f"pfedsim, rho = 0, {ALONE}": {"rho": 0.0, "max_age": 0},
+    "pfedsim, rho = 0, local-only": {"rho": 0.0, "max_age": 0},
     f"pfedsim, {SHARED}": {"bn_stats": "global"},
     f"pfedsim, {SHARED}, {ALONE}": {"bn_stats": "global", "max_age": 0},
 }
@@ -58,7 +58,7 @@ def task_of(s: dict, column: str) -> dict:
 
 
 def rows(s: dict) -> dict[str, dict]:
-    """The methods, pFedSim with other shares of rounds in the FedAvg phase, and without aggregation."""
+    """The methods, pFedSim with other shares of rounds in the FedAvg phase, and local-only after it."""
     variants = {RHO[rho]: {"rho": rho} for rho in s["rhos"]} | {name: MIXING[name] for name in s["mixing"]}
     return every_method(s) | {name: {"method": "pfedsim", **own} for name, own in variants.items()}
 
@@ -99,7 +99,7 @@ TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg"
 
 
 def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
-    """Besides the table's: leads, pFedSim after local training over FedPer and over itself without aggregation, in
+    """Besides the table's: leads, pFedSim after local training over FedPer and over itself, local-only after FedAvg, in
     every column; _leads: draws of its lead over FedPer, both evaluated after local training; protocols: its lead
     over every method; inputs: what pixels and batches do to single methods; rounds: accuracy by evaluated round and
     point; _paper: `printed_leads`."""
@@ -109,7 +109,7 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     compared = {
         "FedPer before local training": differences(tables, "pfedsim", "fedper"),
         "FedPer after local training": differences(tables, "pfedsim", "fedper", point="post"),
-        "itself, without aggregation": differences(tables, "pfedsim", f"pfedsim, {ALONE}"),
+        f"itself, {ALONE}": differences(tables, "pfedsim", f"pfedsim, {ALONE}"),
     }
     leads = compared["FedPer after local training"][1]
     shown = pd.concat([table.assign(over=over) for over, (table, _) in compared.items()])
@@ -215,7 +215,7 @@ ON = {"columns": MAIN}
 ITEM = TABLE.item(
     title="pFedSim Table 3 on the paper's partition, with the authors' inputs and with normalised inputs",
     claim="On the paper's partition, with the authors' inputs, pFedSim is the most accurate method.",
-    smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one variant without aggregation",
+    smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one local-only variant",
     settings=per_profile(
         leaving_out(SETTINGS, "clients"),
         methods=[("local", "fedper", "pfedsim"), ("local", "fedavg", "fedbn", "fedper", "fedrep", "pfedsim"), METHODS],
@@ -242,13 +242,13 @@ ITEM = TABLE.item(
              above_each("pfedsim", PERSONAL, MAIN, ("fedbn", "fedper"), point="post")),
         ours("No single change gives pFedSim the reported lead over FedPer after local training.",
              nothing_lifts),
-        ours("Aggregating extractors helps: pFedSim is above its ablation without aggregation, at both alphas with "
-             "both inputs.",
+        ours("Aggregating extractors helps: pFedSim is above its ablation, local-only training after the FedAvg phase, "
+             "at both alphas with both inputs.",
              below([f"pfedsim, {ALONE}"], ["pfedsim"], **ON)),
         ours("With shared running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
              below([f"pfedsim, {SHARED}, {ALONE}"], [f"pfedsim, {SHARED}"], point="agg", **ON)),
         ours("Aggregating extractors helps if it begins in the first round (rho = 0).",
-             below([f"pfedsim, rho = 0, {ALONE}"], [RHO[0.0]], **ON)),
+             below(["pfedsim, rho = 0, local-only"], [RHO[0.0]], **ON)),
         Claim("rho = 0 is worse than every rho between 0 and 1 (Table 6).", below([RHO[0.0]], BETWEEN, **ON)),
         Claim("Accuracy drops at rho = 0.9 (Table 6).", below([RHO[0.9]], PLATEAU, **ON)),
         Claim("rho = 0.7 is best (Table 6).", best(RHO[0.7], RHO.values(), among=tuple(RHO.values()), **ON)),

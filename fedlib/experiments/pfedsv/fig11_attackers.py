@@ -140,8 +140,8 @@ def answer(tables) -> str:
 
 ITEM = Item(
     title="pFedSV Figure 11, other attackers and victims",
-    claim="An attacker recovers training images from an upload, and cannot once noise of level 1 (σ = 1) is added; "
-          "also from other victims, and with an attacker who knows or has seen more.",
+    claim="An attacker recovers training images from an upload, but not once noise of level 1 (σ = 1) is added. "
+          "This holds for other victims, and for attackers who know or have seen more.",
     smaller="digits (16x16; paper: CIFAR-10); half of the CNN's channels and units; 4 images per seed, 16 in the batch "
             "of 16 (`paper`: 16), and fewer iterations",
     settings=per_profile(

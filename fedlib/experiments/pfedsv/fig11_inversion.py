@@ -142,7 +142,7 @@ def answer(tables) -> str:
 
 ITEM = Item(
     title="pFedSV Figure 11: model inversion without and with noise",
-    claim="An attacker recovers training images from an upload, and cannot once noise of level 1 (σ = 1) is added.",
+    claim="An attacker recovers training images from an upload, but not once noise of level 1 (σ = 1) is added.",
     smaller="digits (16x16; paper: CIFAR-10); LeNet-5 as the convolutional network; fewer images, restarts and "
     "iterations than in the `paper` profile",
     settings=per_profile(

@@ -86,6 +86,6 @@ ITEM = Item(
         ours("On average over the rounds, multiwise weights beat the plain mean of the same models.",
              beats(MULTIWISE, PLAIN)),
         ours("On average over the rounds, multiwise weights beat local-only training.", beats(MULTIWISE, NOBODY)),
-        ours("Multiwise weights improve if v(∅) is chance accuracy instead of 0.", beats(CHANCE, MULTIWISE)),
+        ours("Multiwise weights improve if v(∅), of no model, is chance accuracy, not 0.", beats(CHANCE, MULTIWISE)),
     ),
 )  # fmt: skip

@@ -109,7 +109,8 @@ ITEM = Item(
         Claim("FedFomo's relevance has wrong signs.", of_runs("wrong", beyond(FEDFOMO, 0))),
         Claim("The relevance that pFedSV learns is symmetric.",
               every_row("runs", lambda t: t["one_sided"] == 0, "seeds", one_sided, learner=PFEDSV)),
-        Claim("Every client has downloaded all relevant others within ⌈(n-m-1)/k⌉ + 1 rounds (m < k).",
+        Claim("Every client has downloaded all relevant others within ⌈(n-m-1)/k⌉ + 1 rounds (n clients, m relevant, k "
+              "downloads, m < k).",
               every_row("search", lambda t: ~t["late"], "clients", lambda t: f"at most {t['bound'].max()} rounds",
                         learner=PFEDSV)),
         ours("In the end every client downloads all relevant others, and no other client.",
