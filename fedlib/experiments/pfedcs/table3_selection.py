@@ -19,7 +19,7 @@ def gains(columns):
 TABLE = table("3", COLUMNS, SELECTIONS, lambda cell: "FedPer" if cell["method"] == "fedper" else cell["selection"])
 ITEM = item(
     TABLE, "Table 3: selection of collaborators", (0.3, 0.4, 280, 20_000),
-    Claim("Chosen collaborators are better than random ones and than all clients.", below(["random", "all"], ["adaptive"])),
+    Claim("Chosen collaborators are better than random ones, and than all.", below(["random", "all"], ["adaptive"])),
     Claim("Random collaborators and all clients are better than none.", below(["none", "FedPer"], ["random", "all"])),
     Claim("Adaptive selection gains more than a point over the best other selection, on average.",
           across_columns(gains, (*OTHERS, "adaptive"))),
