@@ -24,8 +24,8 @@ What our runs say about four papers. A claim is a sentence that a reader takes f
 stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: not all
 intervals lie above the threshold, none (corrected for multiplicity) below. *Untestable*: the runs would probably miss
 even a true claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds or a smaller
-network), and claims that need no data. Other data (scikit-learn's handwritten digits, PACS) cannot
-refute a paper and are not counted; neither are claims with one seed. The guide [Reading a
+network), and claims that need no data. Other data (scikit-learn's handwritten digits, PACS) cannot refute a paper and
+are not counted; neither are claims with one seed. The guide [Reading a
 claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
 
 END = """## All results
