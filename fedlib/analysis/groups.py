@@ -114,7 +114,7 @@ def label_secrets(drawn: Sequence[np.ndarray]) -> pd.DataFrame:
         right = [100 * p.max(1) for p in shares]
         bits = [-(p * np.log2(np.where(p > 0, p, 1))).sum(1) for p in shares]
         lines.append((name, over_clients(right, ".1f"), over_clients(bits, ".2f")))
-    return pd.DataFrame(lines, columns=["what is known", "label guessed correctly, %", "bits still unknown"])
+    return pd.DataFrame(lines, columns=["what is known", "label guessed correctly, %", "remaining entropy, bits"])
 
 
 def over_clients(values: Sequence[np.ndarray], form: str) -> str:

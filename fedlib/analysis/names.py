@@ -28,7 +28,6 @@ HEADS = {
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
     "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
     "the method's lead over it": "lead over this variant", "headline": "primary",
-    "bits still unknown": "remaining entropy, bits",
 }  # of columns  # fmt: skip
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
