@@ -63,7 +63,7 @@ def status(name: str) -> str:
     saved = {p: {i["item"]: i for i in saved_items(p, f"{paper}/{stem}")} for p in SCALES}
     item = largest({profile: own[name] for profile, own in saved.items() if name in own})
     if item is None:
-        return f"Nothing was found yet: `fedlib reproduce {name}` runs the quick profile.\n\n{_not_yet(name)}".strip()
+        return f"Nothing is stored yet: `fedlib reproduce {name}` runs the quick profile.\n\n{_not_yet(name)}".strip()
     lines = [
         (claim["verdict"], claim["claim"], margin(claim).replace("[", "\\["), claim.get("over", ""))
         for claim in item["claims"]

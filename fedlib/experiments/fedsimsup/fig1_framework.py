@@ -51,13 +51,13 @@ def compare(tidy: pd.DataFrame, classes: int) -> pd.DataFrame:
         f"{last['trained']:.0f} supervisors changed in the last round, {worst['disturbed']:.0f} without participation"
     )
     lines = [
-        ("0 label proportions", "from every client, once", f"{classes} numbers from every client, before round 1"),
-        ("1 distribute", "its personalised model to each participant", f"{down}; nothing to the others"),
-        ("2 supervisor, then model", "2 epochs, then 3", f"as by hand, to {worst['training_error']:.0e}; {changed}"),
-        ("3 upload", "the personalised model", up),
-        ("4 participants", "keep what they sent (Eq. 7)", f"largest difference {worst['kept_error']:g}"),
+        ("(0) label proportions", "from every client, once", f"{classes} numbers from every client, before round 1"),
+        ("(1) distribute", "its personalised model to each participant", f"{down}; nothing to the others"),
+        ("(2) supervisor, then model", "2 epochs, then 3", f"as by hand, to {worst['training_error']:.0e}; {changed}"),
+        ("(3) upload", "the personalised model", up),
+        ("(4) participants", "keep what they sent (Eq. 7)", f"largest difference {worst['kept_error']:g}"),
         (
-            "5 non-participating clients",
+            "(5) non-participating clients",
             "aggregated by label similarity (Eqs. 8, 9)",
             f"as by hand, to {worst['mixture_error']:.0e}",
         ),

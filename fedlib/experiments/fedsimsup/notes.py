@@ -34,7 +34,7 @@ CHOICES = (
     *PARTS[:3],
     Choice("supervisor", "five epochs on each", "2 and 3", hyper(tau_s=5, tau_theta=5), left_open=False),
     *PARTS[3:],
-    Choice("fallback", "no similar client: uniform weights", "the own model is kept", hyper(zero_sim="uniform")),
+    Choice("fallback", "no similar client: uniform weights", "its own model is kept", hyper(zero_sim="uniform")),
     Choice("scale of weights", "weights scaled by similarity", "normalised", hyper(scale_by_sim=True)),
     Choice("who aggregates", "participants aggregate, too", "they never do (Eq. 7)", hyper(participants_mix=True)),
     Choice("initial supervisors", "all supervisors start from the same weights",

@@ -53,12 +53,12 @@ ITEM = TABLE.item(
     claim="Clients whose supervisors differ in architecture can be trained in one federation, at a small cost.",
     minutes={"smoke": 0.5, "quick": 1, "reduced": 220, "paper": 1500},
     claims=(
-        Claim("Clients with a transformer are more accurate than those with a small CNN or LeNet-5.",
+        Claim("Clients with a transformer supervisor are more accurate than those with a CNN or LeNet-5 as one.",
               below([CNN, LENET], [TRANSFORMER])),
         Claim("The clients of the mixed run are, on average, less accurate than where every client has a small "
               "LeNet-5.",
               below([MIXED], [SAME])),
-        Claim("Clients with a transformer are more accurate than in the run where every client has a small LeNet-5 at "
+        Claim("Clients with a transformer supervisor are more accurate than if every client has a small LeNet-5 at "
               "Dir(0.1), and less accurate at Dir(0.5).",
               both(below([SAME], [TRANSFORMER], columns=lambda name: "Dir(0.1)" in name),
                    below([TRANSFORMER], [SAME], columns=lambda name: "Dir(0.5)" in name))),

@@ -49,11 +49,11 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.1, "quick": 0.4, "paper": 5000},
     figure=lambda tables: figures.accuracies(tables["cells"].replace({"series": {"ours": AFTER["when"]}})),
     claims=(
-        ours("After one local epoch a new client is most accurate with FedAvg's model, of those that can serve "
-             "new clients.", best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
+        ours("After one local epoch FedAvg's model is the most accurate that new clients can get.",
+             best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
         ours("After one epoch each of the papers' methods that can serve new clients is above local-only training.",
              below(["local"], TAKING, **AFTER)),
-        ours("Before any training, for a new client, the best of these is above FedAvg's model.",
+        ours("Before local training, the best of the papers' methods that serve new clients is above FedAvg's model.",
              in_columns(best_of(TAKING, ["fedavg"]), (*TAKING, "fedavg"), **BEFORE)),
     ),
 )  # fmt: skip

@@ -47,13 +47,13 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
         return f"{own[way].iloc[-1]:,} parameters = {own[way].iloc[-1] / own['model'].iloc[0]:.3f} model"
 
     compare = [
-        ("1 load", FIRST, "extractor and customised classifier are downloaded", models(first, "down")),
+        ("(1) load", FIRST, "extractor and customised classifier are downloaded", models(first, "down")),
         ("server", FIRST, "distances, mixture, threshold, Eqs. 4 to 8", f"equal up to {first['teacher'].max():.0e}"),
         ("server", "both", "extractors averaged as in FedAvg", f"equal up to {tidy['extractor'].max():.0e}"),
         ("2, 3 train", "both", "Eqs. 9 to 12; in stage 2 cross-entropy", f"equal up to {tidy['training'].max():.0e}"),
-        ("4 upload", FIRST, "the whole model", models(first, "up")),
-        ("1 load", SECOND, "the extractor", models(second, "down")),
-        ("4 upload", SECOND, "the extractor", models(second, "up")),
+        ("(4) upload", FIRST, "the whole model", models(first, "up")),
+        ("(1) load", SECOND, "the extractor", models(second, "down")),
+        ("(4) upload", SECOND, "the extractor", models(second, "up")),
     ]
     return {"tidy": tidy, "compare": pd.DataFrame(compare, columns=["step", "stage", "paper", "ours"])}
 

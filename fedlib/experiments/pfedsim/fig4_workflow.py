@@ -48,10 +48,10 @@ def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
     pairs = [(t, i, j, value) for t in shown for (i, j), value in np.ndenumerate(phi[t - 1])]
     last, step = tidy.iloc[-1], "{:,.0f} parameters = {:g} model"
     compare = [
-        ("1 distribute", "one model to each participant", step.format(last["down"], last["down"] / last["model"])),
-        ("2 train", "extractor and classifier", f"{last['heads_changed']:.0f} classifiers changed in the last round"),
-        ("3 upload", "one model from each participant", step.format(last["up"], last["up"] / last["model"])),
-        ("4 aggregate", "extractors by Eq. 4", f"as computed by hand, up to {tidy['mixture_error'].max():.0e}"),
+        ("(1) distribute", "one model to each participant", step.format(last["down"], last["down"] / last["model"])),
+        ("(2) train", "extractor and classifier", f"{last['heads_changed']:.0f} classifiers changed in the last round"),
+        ("(3) upload", "one model from each participant", step.format(last["up"], last["up"] / last["model"])),
+        ("(4) aggregate", "extractors by Eq. 4", f"as computed by hand, up to {tidy['mixture_error'].max():.0e}"),
     ]
     return {
         "tidy": tidy,

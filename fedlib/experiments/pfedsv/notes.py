@@ -18,12 +18,12 @@ from fedlib.spec import RunSpec
 ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
 LITERAL, FIXED, EXACT = "k = number of positive values", "fixed k, no client is discarded", "exact Shapley values"
 CHOICES = (
-    Choice("empty coalition", "v(∅) = chance accuracy", "0, as reported", hyper(v_empty="chance")),
-    Choice("utility", "utility: loss", "accuracy, as reported", hyper(utility="loss")),
+    Choice("empty coalition", "v(∅) = chance accuracy", "0, as stated", hyper(v_empty="chance")),
+    Choice("utility", "utility: loss", "accuracy, as stated", hyper(utility="loss")),
     Choice("utility", "utility on the training samples", "on 20 % held out", hyper(utility_part="train")),
-    Choice("estimator", EXACT, "3 permutations per player, as reported", hyper(sv="exact")),
+    Choice("estimator", EXACT, "3 permutations per player, as stated", hyper(sv="exact")),
     Choice("self-distance", "self-distance: to last aggregate", "to the nearest other", hyper(self_distance="prev")),
-    Choice("self-distance", "self-distance: about 0 (reported)", "to the nearest other", hyper(self_distance="eps")),
+    Choice("self-distance", "self-distance: about 0 (as stated)", "to the nearest other", hyper(self_distance="eps")),
     Choice("self-distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
     Choice("alpha", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
     Choice("alpha", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
