@@ -56,7 +56,7 @@ GIVEN = {
         *("gradients $(3,4)$ and $(0.3,0.4)$", "norm $C=1$", r"$\sigma=4$", r"$\delta=10^{-5}$", "divided by 2"),
         *("of one step", "of eight steps", "7 samples each", "label counts $(3,4)$", "have $(4,3)$ and $(0,7)$"),
         *("take part in three rounds", "| with | 71 | 78 | 65 | 72 | 81 |", "| without | 70 | 74 | 64 | 71 | 78 |"),
-        *("factor for five seeds is 2.78", "ten other independent comparisons"),
+        *("value of t for five seeds is 2.78", "ten other independent comparisons"),
     ),
 }
 
