@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers import made_up
+from scipy import stats
 
 from fedlib.analysis.accuracies import folded
 from fedlib.analysis.tables import spearman
@@ -149,3 +150,16 @@ def test_the_committed_page_is_what_the_runs_say(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     page = (PROJECT / "results" / "distances.md").read_text()
     assert distances.page() == page, "run `fedlib report --scoreboard`"
+
+
+def test_what_the_page_on_fedsimsup_says_without_decimals():
+    """Distances from the reported accuracies in whole points, and a plain t interval that includes 0."""
+    folder = PROJECT / "results/reduced/fedsimsup"
+    table = pd.read_csv(folder / "table1_dirichlet.compare.csv").set_index("method").filter(regex="cifar10,.*difference")
+    assert (table.loc["local"].abs() < 2).all() and table.shape[1] == 4
+    strong = table.filter(regex="0.5").mean(axis=1)
+    assert strong[["fedrep", "fedsimsup", "fedpac"]].round().tolist() == [-10, -6, 6]
+    means = 100 * pd.read_csv(folder / "fig3_similarity.csv").groupby(["column", "row", "seed"])["accuracy"].mean()
+    gain = (means["Dir(0.5)", "label cosines"] - means["Dir(0.5)", "uniform weights"]).to_numpy()
+    low, high = stats.ttest_1samp(gain, 0).confidence_interval()
+    assert len(gain) == 3 and low < 0 < high

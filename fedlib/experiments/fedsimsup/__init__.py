@@ -7,7 +7,7 @@ IN_SHORT = """At the reported learning rate 10 of 15 runs diverge on CIFAR-10 (D
 rate, pixels scaled to [-1, 1] and all test images counted alike, all three chosen because they come near the reported
 level there, Table 1's four CIFAR-10 settings were run for 200 of the paper's 1,000 rounds, five methods with three
 seeds. Local-only training is within two points of the reported accuracy in all four. At Dir(0.5) FedRep is about 10
-points below it and FedSimSup 6, but FedPAC 5 above: it is ahead of FedSimSup, by 4.0 points [2.8, 5.3] with 100 clients
+points below it and FedSimSup 6, but FedPAC 6 above: it is ahead of FedSimSup, by 4.0 points [2.8, 5.3] with 100 clients
 and by 5.5 [3.7, 7.4] with 50. At Dir(0.1) that comparison is inconclusive; one FedSimSup run with 50 clients diverged
 and is left out. In Figure 3, weights by the cosine of label counts raise the mean accuracy over the rounds by 2.7
 points [2.3, 3.1] over uniform weights at Dir(0.1), and by 0.6 [0.0, 1.3] at Dir(0.5), where a plain t interval includes

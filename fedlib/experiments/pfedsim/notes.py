@@ -18,6 +18,7 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Item, Runs, joined, part, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
+from fedlib.experiments.pfedsim.table3_own_clients import ALONE
 from fedlib.experiments.pfedsim.task import ALONE as FIGURE_2
 from fedlib.experiments.pfedsim.task import DIRICHLET, METHODS, OWN, PAIRS, SETTINGS, SMALLER, four_subsets
 from fedlib.spec import RunSpec
@@ -62,7 +63,6 @@ AGAIN = {
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
-ALONE = "local-only after the FedAvg phase"
 MIXING = replace(TABLE, rows=lambda s: {"pfedsim": {"method": "pfedsim"}, ALONE: {"method": "pfedsim", "max_age": 0}})
 
 
