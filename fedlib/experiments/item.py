@@ -127,6 +127,11 @@ def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
     return {p: {name: value for name, value in own.items() if name not in names} for p, own in kept.items()}
 
 
+def stated(settings: dict) -> dict:
+    """The settings that say something: all but None, False and what is empty."""
+    return {name: value for name, value in settings.items() if value is not False and value not in ((), [], None, "")}
+
+
 class OpenItem:
     """An item with a profile and overrides of its settings: what notebooks and the command line work with."""
 
@@ -183,10 +188,7 @@ class OpenItem:
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
-        given = {
-            name: value for name, value in self.settings.items() if value is not False and value not in ((), None, "")
-        }
-        print("; ".join(f"{name} = {value}" for name, value in given.items()))
+        print("; ".join(f"{name} = {value}" for name, value in stated(self.settings).items()))
         finished = len(self.specs) - len(self.missing)
         print(f"{len(self.specs)} training runs, {finished} stored" if self.specs else "no training")
 

@@ -16,6 +16,7 @@ from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 from fedlib.claims import DECIDED, INCONCLUSIVE, ONE_SEED, UNTESTABLE
 from fedlib.experiments import OpenItem, about, find, names, reading_order
+from fedlib.experiments.item import stated
 from fedlib.figures.base import PAPERS
 
 SCOREBOARD = """# Scoreboard
@@ -162,10 +163,10 @@ def than_in(name: str) -> str:
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
-    given = {
-        name: value for name, value in item["settings"].items() if value is not False and value not in ([], None, "")
+    listed = {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in stated(item["settings"]).items()
     }
-    listed = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
     settings = proper("; ".join(f"{name} = {value}" for name, value in listed.items()))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing") or []
