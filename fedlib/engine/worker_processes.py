@@ -144,7 +144,10 @@ class WorkerProcesses:
             with contextlib.suppress(OSError, ValueError):
                 process.kill()
         if sys.version_info < (3, 11, 5):  # who still writes a job for them would wait for ever (CPython's gh-94777)
-            pool._call_queue._reader.close()
+            reader = pool._call_queue._reader
+            handle, reader._handle = reader._handle, None  # taken first: the queue's own thread closes it as well
+            with contextlib.suppress(OSError, TypeError):  # which it may just have done
+                os.close(handle)
         pool.shutdown(wait=True, cancel_futures=True)
 
 
