@@ -25,7 +25,6 @@ from fedlib.engine.evaluate import evaluate, is_generic, personal_models
 from fedlib.engine.setup import Run, arithmetic
 from fedlib.engine.state import State
 from fedlib.models.norm import BatchNorm2d
-from fedlib.models.pool import MaxPool2x2
 from fedlib.spec import RunSpec
 
 NUMBERS, ABOUT = "models.safetensors", "export.json"
@@ -154,8 +153,6 @@ def ordinary(model: models.Model, theta: dict, dtype: torch.dtype) -> nn.Module:
     for name, layer in list(network.named_modules()):
         if isinstance(layer, BatchNorm2d):
             network.set_submodule(name, nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum).to(dtype))
-        elif isinstance(layer, MaxPool2x2):
-            network.set_submodule(name, nn.MaxPool2d(2))
     network.load_state_dict(theta, strict=False)  # what is missing are counters and index tables
     return network
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fedlib.models.pool import MaxPool2x2
-
 KINDS = {
     nn.Conv2d: "Conv2D",
     nn.BatchNorm2d: "BatchNorm2D",
     nn.MaxPool2d: "MaxPool2D",
-    MaxPool2x2: "MaxPool2D",
     nn.AvgPool2d: "AvgPool2D",
     nn.Linear: "FC",
 }

@@ -10,7 +10,6 @@ from torch import nn
 from fedlib.base.errors import require
 from fedlib.models.norm import BatchNorm2d
 from fedlib.models.parts import ExtractorHead, num_features
-from fedlib.models.pool import MaxPool2x2
 
 
 def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> ExtractorHead:
@@ -22,12 +21,12 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     require(pools in (1, 2), "pools", pools, "1 (the paper's table) or 2 (the authors' code)")
     layers = [("conv1", nn.Conv2d(shape[0], 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
-        layers.append(("pool1", MaxPool2x2()))
+        layers.append(("pool1", nn.MaxPool2d(2)))
     layers += [
         ("conv2", nn.Conv2d(6, 16, 5)),
         ("bn2", BatchNorm2d(16)),
         ("relu2", nn.ReLU()),
-        ("pool2", MaxPool2x2()),
+        ("pool2", nn.MaxPool2d(2)),
         ("flatten", nn.Flatten()),
     ]
     flat = num_features(f"lenet5_bn with pools={pools}", nn.Sequential(OrderedDict(layers)), shape)
@@ -81,9 +80,9 @@ def convolutions(channels: int, first: int, second: int, padding: int = 0) -> Or
     return OrderedDict(
         conv1=nn.Conv2d(channels, first, 5, padding=padding),
         relu1=nn.ReLU(),
-        pool1=MaxPool2x2(),
+        pool1=nn.MaxPool2d(2),
         conv2=nn.Conv2d(first, second, 5, padding=padding),
         relu2=nn.ReLU(),
-        pool2=MaxPool2x2(),
+        pool2=nn.MaxPool2d(2),
         flatten=nn.Flatten(),
     )
