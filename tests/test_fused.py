@@ -23,8 +23,7 @@ from fedlib.engine.simulate import simulate
 from fedlib.models import Model, build
 from fedlib.models.fused import build as compiling
 from fedlib.models.fused import calls, network
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead
+from fedlib.models.parts import BatchNorm2d, ExtractorHead
 
 pytestmark = pytest.mark.skipif(compiling.library() is None, reason="NO C++ COMPILER: compiled steps were NOT tested")
 CPU = torch.device("cpu")

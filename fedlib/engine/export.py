@@ -24,7 +24,7 @@ from fedlib.base.provenance import provenance
 from fedlib.engine.evaluate import evaluate, is_generic, personal_models
 from fedlib.engine.setup import Run, arithmetic
 from fedlib.engine.state import State
-from fedlib.models.norm import BatchNorm2d
+from fedlib.models.parts import BatchNorm2d
 from fedlib.spec import RunSpec
 
 NUMBERS, ABOUT = "models.safetensors", "export.json"

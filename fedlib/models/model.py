@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedlib.base.errors import choose, require
 from fedlib.data.batch import StoredImages
 from fedlib.models.fused import FusedNetwork, calls
-from fedlib.models.norm import BatchNorm2d
+from fedlib.models.parts import BatchNorm2d
 
 STEPS = ("auto", "torch", "fused")
 

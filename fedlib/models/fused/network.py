@@ -18,8 +18,7 @@ from fedlib.base import tree
 from fedlib.base.same_bits import square_root
 from fedlib.data.batch import StoredImages
 from fedlib.models.fused import build
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead
+from fedlib.models.parts import BatchNorm2d, ExtractorHead
 
 LARGEST_KERNEL, MOST_BLOCKS, BLOCK = 7, 64, 16  # of network.cpp; the last: samples whose sums are kept apart
 MOST_SAMPLES = 4096  # in one batch; the memory of a step grows with it
