@@ -41,9 +41,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import devices, tree
+from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, choose, require
+from fedlib.base.provenance import is_gpu
 from fedlib.data.batch import Batch
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
@@ -54,7 +55,7 @@ HELD = {"cpu": 2**25, "cuda": 2**28}
 
 def held(device: torch.device) -> int:
     """Most numbers of one client's gradients that are held at a time on a device."""
-    return HELD["cuda" if devices.is_gpu(device) else "cpu"]
+    return HELD["cuda" if is_gpu(device) else "cpu"]
 
 
 @dataclass(frozen=True)
