@@ -15,8 +15,8 @@ from fedlib.base.draws import torch_seeded
 from fedlib.base.errors import choose, like
 from fedlib.base.options import signature
 from fedlib.models.layers import layer_rows
-from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg, mcmahan_cnn, mlp
 from fedlib.models.model import Model
+from fedlib.models.small import lenet5, lenet5_bn, lenet_dlg, mcmahan_cnn, mlp
 from fedlib.models.supervisors import supervisor_cnn, supervisor_none, supervisor_sixth, supervisor_transformer
 from fedlib.models.torchvision_nets import PREFIX, check_classifier, classifier, mobilenetv2, resnet18, resnet34, vgg19
 

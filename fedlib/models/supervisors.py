@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.base.errors import BadValue
-from fedlib.models.lenet import convolutions, lenet5
 from fedlib.models.parts import ExtractorHead, num_features
+from fedlib.models.small import convolutions, lenet5
 
 
 def supervisor_sixth(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:

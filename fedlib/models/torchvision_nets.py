@@ -21,7 +21,6 @@ Zisserman, ICLR 2015).
 from __future__ import annotations
 
 import difflib
-import hashlib
 import http.client
 import re
 from pathlib import Path
@@ -31,7 +30,7 @@ from torch import nn
 
 from fedlib.base.errors import BadValue, DataError, choose, require
 from fedlib.data.datasets import root
-from fedlib.data.download import offline
+from fedlib.data.download import checksum, offline
 from fedlib.models.parts import BatchNorm2d, ExtractorHead, num_features
 
 PREFIX = "torchvision:"
@@ -142,7 +141,7 @@ def weights_file(url: str) -> Path:
                 f"pretrained weights {name} cannot be downloaded ({error}); get {url} by hand and put it into "
                 f"{file.parent}, or choose weights='random'"
             ) from error
-    if not hashlib.sha256(file.read_bytes()).hexdigest().startswith(digest):
+    if not checksum(file).startswith(f"sha256:{digest}"):
         raise DataError(
             f"pretrained weights {file} are damaged: their sha256 does not start with {digest}; remove the file"
         )
