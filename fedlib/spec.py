@@ -15,8 +15,8 @@ from fedlib.algorithms.api import Algorithm, Setting
 from fedlib.base import draws
 from fedlib.base.errors import BadValue, check_fields, choose, like, require
 from fedlib.base.options import Hashed, signature
-from fedlib.data.arrays import full_name
 from fedlib.data.datasets import Dataset
+from fedlib.data.own import full_name
 from fedlib.data.partition import SCHEMES, Partition, checked_parameters, make_partition, parameters_of
 from fedlib.data.split import check_split, official_halves, some_of_each, split_clients
 from fedlib.measures import check_measure
@@ -29,7 +29,7 @@ ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
     *("unseen", "join_epochs", "method_source", "holdout", "test_part"),
 )
-STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics are kept, see fedlib.engine.transport
+STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics are kept, see fedlib.engine.state
 RECOMPUTED = "+bn"  # ends the codes of evaluation points with statistics of the client's training data
 PIXELS, ORDERS = ("standardised", "reference", "symmetric"), ("shuffled", "fixed")
 TEST_PARTS = ("drawn", "official")

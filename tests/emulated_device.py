@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedlib.base import devices
+from fedlib.base import provenance
 from fedlib.engine import cuda_graph
 
 DEVICE = torch.device("meta:1")  # networks that are only measured are made on "meta"
@@ -187,7 +187,7 @@ class Emulator(TorchDispatchMode):
         ):
             for name, value in changes.items():
                 self.patches.enter_context(mock.patch.object(owner, name, value))
-        self.patches.enter_context(mock.patch.object(devices, "GPUS", {"cuda", "meta"}))
+        self.patches.enter_context(mock.patch.object(provenance, "GPUS", {"cuda", "meta"}))
         self.patches.enter_context(mock.patch.object(cuda_graph, "_recorders", {}))
         return super().__enter__()
 

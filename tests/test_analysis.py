@@ -15,8 +15,8 @@ from fedlib.analysis import accuracies, participation, partitions, readings, rel
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
 from fedlib.base.draws import participants
 from fedlib.data import DATASETS
+from fedlib.data.datasets import class_sizes, known_class_sizes
 from fedlib.data.describe import statistics
-from fedlib.data.facts import class_sizes, known_class_sizes
 from fedlib.engine.privacy_budget import budgets as budgets_of_clients
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate

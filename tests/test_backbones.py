@@ -16,8 +16,7 @@ from fedlib.data.batch import Batch
 from fedlib.data.datasets import root
 from fedlib.models import MODELS, Model, build, check_model, options_of, sizes
 from fedlib.models import torchvision_nets as zoo
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead
+from fedlib.models.parts import BatchNorm2d, ExtractorHead
 from fedlib.spec import RunSpec
 
 COLOUR, GREY, LARGE, CLASSES = (3, 32, 32), (1, 28, 28), (3, 64, 64), 5

@@ -20,7 +20,7 @@ from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.evaluate import evaluate, personal_models, record
 from fedlib.engine.result import finished
 from fedlib.engine.setup import first_state, set_up
-from fedlib.engine.transport import Transport
+from fedlib.engine.state import Transport
 from fedlib.models import build
 
 

@@ -13,7 +13,7 @@ import torch
 
 from fedlib import data
 from fedlib.base.errors import BadValue, DataError
-from fedlib.data import facts, heart
+from fedlib.data import datasets, heart
 from fedlib.data.datasets import EMBEDDED, Dataset
 from fedlib.data.looks import LOOKS, SHARES
 from fedlib.engine.privacy_budget import _training_sizes
@@ -94,7 +94,7 @@ def test_heart_has_its_four_hospitals():
     ill, tests = [table.groups[which].bincount().tolist() for which in (table.labels == 1, table.is_test)]
     assert table.groups.bincount().tolist() == [303, 294, 123, 200]
     assert ill == [139, 106, 115, 149] and tests == [59, 58, 24, 39]
-    assert facts.class_sizes("heart") == [411, 509] and facts.shape_and_classes("heart") == (table.shape, 2)
+    assert datasets.class_sizes("heart") == [411, 509] and datasets.shape_and_classes("heart") == (table.shape, 2)
     partition, parts = RunSpec("local", **HEART).divide(table)
     assert partition.groups.tolist() == [0, 1, 2, 3] and [len(own["test"]) for own in parts] == tests
     assert all(table.is_test[own["test"]].all() and not table.is_test[own["train"]].any() for own in parts)
@@ -434,9 +434,9 @@ def test_looks_differ_in_images_and_not_in_labels():
 
 
 def test_what_is_known_of_pacs_without_having_it():
-    assert facts.group_names("pacs") == ("art_painting", "cartoon", "photo", "sketch")
-    assert facts.known_class_sizes("pacs") == [1729, 1654, 1566, 1113, 1540, 943, 1446]
-    assert facts.shape_and_classes("pacs") == ((3, 64, 64), 7)
+    assert datasets.group_names("pacs") == ("art_painting", "cartoon", "photo", "sketch")
+    assert datasets.known_class_sizes("pacs") == [1729, 1654, 1566, 1113, 1540, 943, 1446]
+    assert datasets.shape_and_classes("pacs") == ((3, 64, 64), 7)
 
 
 def test_looks_by_hand():

@@ -29,7 +29,7 @@ from PIL import Image
 
 from fedlib import data
 from fedlib.base.errors import BadValue, DataError
-from fedlib.data import DATASETS, archives, download, prepare, readers
+from fedlib.data import DATASETS, download, prepare, readers
 from fedlib.data.datasets import EMBEDDED
 from fedlib.data.download import RemoteFile
 
@@ -737,7 +737,7 @@ def test_unsafe_archives_are_refused(tmp_path, name, content, said):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"{name} is refused: .*{said}"):
-        archives.member_names(path)
+        download.member_names(path)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
@@ -747,10 +747,10 @@ def test_safe_archives_are_read(tmp_path):
     (tmp_path / "x.tar.gz").write_bytes(tar(members))
     (tmp_path / "x.zip").write_bytes(zipped([("a/", b""), ("a/b.txt", b"bee"), ("c.txt", b"sea")]))
     for path in tmp_path.iterdir():
-        assert archives.member_names(path) == ["a/b.txt", "c.txt"]
-        assert list(archives.read_members(path, ["a/b.txt"])) == [("a/b.txt", b"bee")]
+        assert download.member_names(path) == ["a/b.txt", "c.txt"]
+        assert list(download.read_members(path, ["a/b.txt"])) == [("a/b.txt", b"bee")]
         with pytest.raises(DataError, match="has no member 'd.txt'"):
-            list(archives.read_members(path, ["a/b.txt", "d.txt"]))
+            list(download.read_members(path, ["a/b.txt", "d.txt"]))
 
 
 both_kinds = pytest.mark.parametrize("name, pack", [("a.tar.gz", tar), ("a.zip", zipped)])
@@ -761,10 +761,10 @@ both_kinds = pytest.mark.parametrize("name, pack", [("a.tar.gz", tar), ("a.zip",
 def test_archives_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch, name, pack, limit):
     """10 MB of zeros in 10 kB: the sizes in the headers are added up before anything is unpacked."""
     (tmp_path / name).write_bytes(pack({"a": b"\0" * 5_000_000, "b": b"\0" * 5_000_000}))
-    assert archives.member_names(tmp_path / name) == ["a", "b"]
-    monkeypatch.setattr(archives, limit, 4_000_000)
+    assert download.member_names(tmp_path / name) == ["a", "b"]
+    monkeypatch.setattr(download, limit, 4_000_000)
     with pytest.raises(DataError, match=f"{name} is refused: .*more than is plausible"):
-        archives.member_names(tmp_path / name)
+        download.member_names(tmp_path / name)
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1000])
@@ -772,7 +772,7 @@ def test_archives_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch, nam
 def test_truncated_archives(tmp_path, name, pack, keep):
     (tmp_path / name).write_bytes(pack({f"{k}.bin": random_images(1000).tobytes() for k in range(20)})[:keep])
     with pytest.raises(DataError, match=f"{name} is damaged"):
-        list(archives.read_members(tmp_path / name, {"19.bin"}))
+        list(download.read_members(tmp_path / name, {"19.bin"}))
 
 
 def test_member_with_a_wrong_checksum(tmp_path):
@@ -780,7 +780,7 @@ def test_member_with_a_wrong_checksum(tmp_path):
     content[content.index(b"hello")] ^= 1
     (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(DataError, match="x.zip is damaged.*CRC"):
-        list(archives.read_members(tmp_path / "x.zip", ["a.bin"]))
+        list(download.read_members(tmp_path / "x.zip", ["a.bin"]))
 
 
 # a user's own folders -------------------------------------------------------------------------------------------------

@@ -23,9 +23,7 @@ from fedlib.engine.simulate import simulate
 from fedlib.models import Model, build
 from fedlib.models.fused import build as compiling
 from fedlib.models.fused import calls, network
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead
-from fedlib.models.pool import MaxPool2x2
+from fedlib.models.parts import BatchNorm2d, ExtractorHead
 
 pytestmark = pytest.mark.skipif(compiling.library() is None, reason="NO C++ COMPILER: compiled steps were NOT tested")
 CPU = torch.device("cpu")
@@ -233,7 +231,7 @@ def stored(shape, count: int, pixels: str) -> DeviceData:
 def test_images_are_read_as_they_are_stored(shape, count, pixels):
     """To the last bit as if they had been scaled before: in steps, gradients, losses, statistics and scores."""
     source, rows = stored(shape, count, pixels), torch.randperm(200)[:count]
-    model = made(nn.Conv2d(shape[0], 4, 3), BatchNorm2d(4), nn.ReLU(), MaxPool2x2(), numbers=shape[1] // 2 - 1)
+    model = made(nn.Conv2d(shape[0], 4, 3), BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), numbers=shape[1] // 2 - 1)
     model = Model(ExtractorHead(model.module.extractor, nn.Linear(4 * _halved(shape), 10)))
     model.insist("fused")
     early, late = source.copied(rows), source.batch(rows)
@@ -353,7 +351,7 @@ def test_losses_are_autograds(loss):
 def test_ties_and_zeros_as_in_pytorch():
     """Few different numbers: most windows have ties, many values before ReLU are 0. All numbers are exact."""
     model = made(
-        nn.Conv2d(1, 3, 3, bias=False), nn.ReLU(), MaxPool2x2(), nn.Conv2d(3, 3, 1), nn.MaxPool2d(2), numbers=12
+        nn.Conv2d(1, 3, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 3, 1), nn.MaxPool2d(2), numbers=12
     )
     draw, theta = torch.Generator().manual_seed(0), {}
     for name, value in model.theta0.items():

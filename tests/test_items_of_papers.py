@@ -30,7 +30,7 @@ from fedlib.experiments.pfedsim.task import METHODS, PAIRS
 from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise, table4_dp_budget
 from fedlib.experiments.pfedsv import notes as sv_notes
 from fedlib.experiments.pfedsv import task as sv_task
-from fedlib.models.printed import beside_printed
+from fedlib.models.layers import beside_printed
 from fedlib.privacy.accounting import epsilon
 from fedlib.spec import RunSpec
 
@@ -384,7 +384,7 @@ def test_printed_layers_beside_networks():
     for number, model, said in ((5, "vgg19", "more layers"), (9, "lenet5_bn", "fewer layers")):
         printed = tables4_5_9.printed_cells("pfedsim", str(number)).to_dict("records")
         with pytest.raises(BadValue, match=said):
-            beside_printed(printed, model, (3, 32, 32), 10)
+            beside_printed(printed, models.layers(model, (3, 32, 32), 10), model, 10)
 
 
 def test_claims_about_printed_data_and_networks():

@@ -10,11 +10,10 @@ import psutil
 import pytest
 from helpers import made_up, tiny
 
-from fedlib.base import load
-from fedlib.base.load import OtherPrograms
 from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments import OpenItem, find
-from fedlib.runs.run import get_or_run
+from fedlib.runs import run
+from fedlib.runs.run import OtherPrograms, get_or_run
 from fedlib.runs.store import Store
 
 Times = namedtuple("Times", "user nice system idle iowait irq guest")
@@ -37,8 +36,8 @@ class Machine:
         faked = SimpleNamespace(
             cpu_times=lambda: self.all, cpu_count=lambda: 2, Process=lambda: process, Error=psutil.Error
         )
-        monkeypatch.setattr(load, "psutil", faked)
-        monkeypatch.setattr(load.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(run, "psutil", faked)
+        monkeypatch.setattr(run.time, "monotonic", lambda: self.now)
 
 
 @pytest.fixture

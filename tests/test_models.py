@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.data.batch import Batch
 from fedlib.models import build
-from fedlib.models.norm import BatchNorm2d
+from fedlib.models.parts import BatchNorm2d
 
 SHAPE, CLASSES = (2, 12, 11), 4
 CANCELLED = ("extractor.conv1.bias", "extractor.conv2.bias")  # batch norm subtracts them again: their gradient is 0

@@ -17,9 +17,8 @@ from sklearn.datasets import load_breast_cancer
 
 from fedlib import Dataset
 from fedlib.base.errors import BadValue, DataError, InfeasiblePartition
-from fedlib.data import arrays, load, make_partition
-from fedlib.data.datasets import copies
-from fedlib.data.facts import known_class_sizes, shape_and_classes
+from fedlib.data import load, make_partition, own
+from fedlib.data.datasets import copies, known_class_sizes, shape_and_classes
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 from fedlib.engine.worker_processes import WorkerProcesses
@@ -41,7 +40,7 @@ X, Y = RNG.normal(5, 2, (60, 8, 7)), np.arange(60) % 3
 def own_folders(tmp_path, monkeypatch):
     for name in ("HOME", "CACHE", "DATA"):
         monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
-    monkeypatch.setattr(arrays, "NAMES", {})
+    monkeypatch.setattr(own, "NAMES", {})
     monkeypatch.chdir(tmp_path)
 
 
@@ -178,7 +177,7 @@ REFUSED = "is not accepted; expected"
 def test_arrays_that_do_not_fit(changes, said):
     with pytest.raises(BadValue, match=said) as error:
         Dataset.from_arrays(**{"x": X, "y": Y, "name": "own", **changes})
-    assert "\n" not in str(error.value) and not arrays.NAMES
+    assert "\n" not in str(error.value) and not own.NAMES
 
 
 TWICE = list("ab") * 3

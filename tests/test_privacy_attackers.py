@@ -12,7 +12,7 @@ import torch
 from helpers import analysed, close, same, signs
 from torch.nn import functional
 
-from fedlib.attacks import trained
+from fedlib.attacks import spec as attack_specs
 from fedlib.attacks.inversion import (
     COSINE,
     LIKELIHOOD,
@@ -209,10 +209,10 @@ def test_more_uploads_give_nearer_images():
 
 def test_a_round_of_fedavg_by_hand(monkeypatch):
     """Two clients with plain PyTorch: one epoch of SGD each from the common parameters, then the weighted mean."""
-    monkeypatch.setattr(trained, "CLIENTS", 2)
-    monkeypatch.setattr(trained, "IMAGES", 75)
+    monkeypatch.setattr(attack_specs, "CLIENTS", 2)
+    monkeypatch.setattr(attack_specs, "IMAGES", 75)
     attacked, model = np.array([3, 800, 1500]), build("lenet5", DIGITS.shape, 10, seed=4).to(CPU, torch.float64)
-    parts = trained.shares(len(DIGITS.labels), attacked, 4)
+    parts = attack_specs.shares(len(DIGITS.labels), attacked, 4)
     assert [len(part) for part in parts] == [38, 37] and len({*parts[0], *parts[1]}) == 75
     assert {3, 1500} <= {*parts[0]} and 800 in parts[1]
     (mean, std), ends = DIGITS.channel_stats, []
@@ -220,14 +220,14 @@ def test_a_round_of_fedavg_by_hand(monkeypatch):
         net = copy.deepcopy(model.module)
         net.load_state_dict(model.theta0)
         sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-        order = trained.rng(4, "batches of a trained network", 1, k).permutation(part)
+        order = attack_specs.rng(4, "batches of a trained network", 1, k).permutation(part)
         for rows in (order[:32], order[32:]):
             x = (DIGITS.images[rows].double() / 255 - mean) / std
             sgd.zero_grad()
             functional.cross_entropy(net(x), DIGITS.labels[rows]).backward()
             sgd.step()
         ends.append({name: leaf.detach() for name, leaf in net.named_parameters()})
-    every = trained.rounds_of_fedavg(model, DIGITS, attacked, 0.1, 4)
+    every = attack_specs.rounds_of_fedavg(model, DIGITS, attacked, 0.1, 4)
     assert same(next(every), model.theta0)
     after = next(every)
     for name in after:
@@ -237,7 +237,7 @@ def test_a_round_of_fedavg_by_hand(monkeypatch):
 def test_the_network_of_a_victim_is_trained_and_the_same_again():
     spec = AttackSpec(network="lenet5", images=40, trained=8, uploads=2, apart=2)
     (first, second), right = spec.victims()
-    trained.after_rounds.cache_clear()
+    attack_specs.after_rounds.cache_clear()
     again, _ = spec.victims()
     assert same(first.theta, again[0].theta) and not same(first.theta, second.theta)
     assert len(right) == 2 and min(right) >= 0.5, right

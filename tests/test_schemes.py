@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.data.describe import label_cosine
 from fedlib.data.partition import SCHEMES, checked_parameters, make_partition, parameters_of
-from fedlib.data.partition.dealing import even_parts
+from fedlib.data.partition.basic import even_parts
 from fedlib.data.partition.pathological import distinct_hands
 
 TEN = np.repeat(np.arange(10), 180)

@@ -14,7 +14,7 @@ from helpers import call
 
 from fedlib.base import files
 from fedlib.base.errors import DataError, FedlibError
-from fedlib.data import hub
+from fedlib.data import own
 from fedlib.experiments import OpenItem, find
 from fedlib.models import torchvision_nets
 from fedlib.models.fused import build
@@ -172,4 +172,4 @@ def test_offline_means_one_thing(monkeypatch, value):
     monkeypatch.setattr("torch.hub.download_url_to_file", get)
     with pytest.raises(DataError, match="asked" if value == "0" else "FEDLIB_OFFLINE is set"):
         torchvision_nets.weights_file("https://models.invalid/never-0123456789.pth")
-    assert len(asked) == (value == "0") and hub.offline() == (value == "1")
+    assert len(asked) == (value == "0") and own.offline() == (value == "1")

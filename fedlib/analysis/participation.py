@@ -15,7 +15,7 @@ import pandas as pd
 from fedlib import models
 from fedlib.analysis.traffic import network_size
 from fedlib.base.draws import num_participants, participants
-from fedlib.data.facts import known_class_sizes, shape_and_classes
+from fedlib.data.datasets import known_class_sizes, shape_and_classes
 from fedlib.data.partition import draw_counts
 from fedlib.engine.result import RunResult
 from fedlib.measures.fedsimsup import cosines, shares_by_equation

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from fedlib.data.datasets import known_class_sizes
 from fedlib.data.describe import statistics
-from fedlib.data.facts import known_class_sizes
 from fedlib.data.partition import draw_counts
 
 

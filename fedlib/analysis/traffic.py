@@ -8,7 +8,7 @@ from itertools import product
 import pandas as pd
 
 from fedlib import models
-from fedlib.data.facts import shape_and_classes
+from fedlib.data.datasets import shape_and_classes
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 

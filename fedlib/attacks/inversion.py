@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from types import ModuleType
 
@@ -303,11 +304,7 @@ def _of_all(victims: tuple[Victim, ...], attack: Attack, u: Tensor, scores: Tens
 
 def _slopes(victims: tuple[Victim, ...], attack: Attack):
     """(u, scores, seen) -> gradients with respect to u and scores, and the objective; for A attacks at once."""
-
-    def one(u, scores, seen):
-        return _of_all(victims, attack, u, scores, seen)
-
-    together = max(1, AT_ONCE // victims[0].model.num_parameters["model"])
+    together, one = max(1, AT_ONCE // victims[0].model.num_parameters["model"]), partial(_of_all, victims, attack)
     return torch.func.vmap(torch.func.grad_and_value(one, argnums=(0, 1)), chunk_size=together)
 
 

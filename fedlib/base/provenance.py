@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, commit, device."""
+"""Where a number comes from: versions, commit, device; and what kind of device it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from fedlib.base.devices import is_gpu
 from fedlib.base.files import CHECKOUT, PACKAGE, SHIPPED
 from fedlib.base.same_bits import arithmetic
 
@@ -81,3 +80,14 @@ def _cpu_model() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or "unknown"
+
+
+# devices --------------------------------------------------------------------------------------------------------------
+
+
+GPUS = {"cuda"}  # types of devices on which work is queued; a test adds one that is only pretended
+
+
+def is_gpu(device) -> bool:
+    """Whether a torch device computes apart from the CPU, queues its work and can record it."""
+    return device.type in GPUS

@@ -65,13 +65,8 @@ def put(tree, ids, new):
 
 
 def concat(trees: Sequence):
-    """Stacked trees of K1, K2, ... clients -> one stacked tree of all of them."""
-    return map(lambda *parts: torch.cat(parts), trees[0], *trees[1:])
-
-
-def joined(trees: Sequence):
-    """Like `concat`; a single tree is not copied."""
-    return trees[0] if len(trees) == 1 else concat(trees)
+    """Stacked trees of K1, K2, ... clients -> one stacked tree of all of them; a single tree is not copied."""
+    return trees[0] if len(trees) == 1 else map(lambda *parts: torch.cat(parts), *trees)
 
 
 def replaced(tree, new: dict[str, Tensor]):

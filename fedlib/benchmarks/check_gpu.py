@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 
 from fedlib import algorithms
-from fedlib.base.devices import is_gpu
 from fedlib.base.errors import BadValue
-from fedlib.base.provenance import provenance
+from fedlib.base.provenance import is_gpu, provenance
 from fedlib.benchmarks.speed import FedlibRuns, random_data
 from fedlib.engine.cuda_graph import UNRECORDED, give_back, recorder
 from fedlib.engine.setup import arithmetic, find_device

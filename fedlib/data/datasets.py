@@ -26,12 +26,11 @@ from torch import Tensor
 from fedlib.base.errors import BadValue, DataError, choose
 from fedlib.base.files import cache_root, user_cache
 from fedlib.base.same_bits import square_root
-from fedlib.data import arrays, heart
-from fedlib.data.arrays import full_name
-from fedlib.data.hub import copy_hub
+from fedlib.data import heart, own
 from fedlib.data.looks import LOOKS, in_looks
+from fedlib.data.own import copy_hub, full_name
 from fedlib.data.prepare import copy_folder, hash_images, hash_labels, obtain
-from fedlib.data.sources import DATASETS
+from fedlib.data.sources import DATASETS, DOMAINS, PACS
 
 PREPARED_FILES = ("images.npy", "labels.npy", "is_test.npy", "meta.json")
 
@@ -72,9 +71,9 @@ class Dataset:
         Raises BadValue, naming the value, for arrays that do not fit and for a name that is taken, DataError if the
         copy cannot be written.
         """
-        found = arrays.checked(x, y, groups, classes, is_test, channels)
+        found = own.checked(x, y, groups, classes, is_test, channels)
         taken = [*DATASETS, *(known for known in available() if known not in DATASETS)]
-        return load(arrays.keep(found, name, copies("arrays"), functools.partial(_sound, name), taken))
+        return load(own.keep(found, name, copies("arrays"), functools.partial(_sound, name), taken))
 
     def __reduce__(self):
         """Pickled as its place, where it has one: other processes map the same file instead of getting a copy."""
@@ -186,7 +185,7 @@ def available(folder: Path | str | None = None) -> list[str]:
 
 def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dataset:
     """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or a user's own: "folder:<path>",
-    "hf:<name>" (`fedlib.data.hub`), or the name of `Dataset.from_arrays`.
+    "hf:<name>" (`fedlib.data.own`), or the name of `Dataset.from_arrays`.
 
     folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and
     prepared first, once; keep: do not remove the downloaded files afterwards. "folder:<path>" has one subfolder of
@@ -202,7 +201,7 @@ def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dat
     if name.startswith("folder:"):
         return _open(name, copy_folder(name, copies(), sound))
     if name.startswith("arrays:"):
-        return _open(name, arrays.place_of(name, copies("arrays")))
+        return _open(name, own.place_of(name, copies("arrays")))
     if name.startswith("hf:"):
         return _open(name, copy_hub(name, copies("hub"), sound))
     if not NAME.fullmatch(name):
@@ -314,3 +313,53 @@ def _check_sums(name: str, path: Path, meta: dict, arrays: dict[str, np.ndarray]
                 f"{str(meta[field])[:12]}…; prepare it again"
             )
     return sums["sha256"]
+
+
+# what is known without having them ------------------------------------------------------------------------------------
+
+
+BALANCED = ("fmnist", "cifar10", "cifar100", "cinic10", "tiny_imagenet")  # equally many images of every class
+# Counted in the public label files, training and test part together: 5,923 + 980 zeros, ..., 5,949 + 1,009 nines.
+MNIST = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
+
+
+def class_sizes(dataset: str) -> list[int] | None:
+    """Images of every class, both official parts together; None if they are unequal and the data set is not prepared
+    here."""
+    if dataset in BALANCED:
+        about = DATASETS[dataset]
+        return [about.images // about.classes] * about.classes
+    if dataset == "mnist":
+        return list(MNIST)
+    if dataset == "pacs":
+        return [sum(images) for images in zip(*PACS.values())]
+    here = dataset in available() or is_own(dataset)
+    return np.bincount(load(dataset).labels.numpy()).tolist() if here else None
+
+
+def known_class_sizes(dataset: str) -> list[int]:
+    """Images of every class. Raises BadValue for an unknown data set,
+    and for one whose classes can only be counted when it is prepared."""
+    choose("dataset", dataset, [*dict.fromkeys([*DATASETS, *available()]), *[dataset] * is_own(dataset)])
+    sizes = class_sizes(dataset)
+    if sizes is None:
+        raise BadValue(
+            f"the classes of {dataset!r} are unequally large and it is not here; run `fedlib data {dataset}`"
+        )
+    return sizes
+
+
+def shape_and_classes(dataset: str) -> tuple[tuple[int, int, int], int]:
+    """Shape (channels, height, width) of the images and number of classes.
+    A data set of the user's own is loaded for that."""
+    if dataset in DATASETS:
+        return DATASETS[dataset].shape, DATASETS[dataset].classes
+    own = load(dataset)
+    return own.shape, len(own.classes)
+
+
+def group_names(dataset: str) -> tuple[str, ...]:
+    """Names of a data set's natural groups (domains, writers, looks).
+    Others than DomainNet's, PACS's and the digits' looks are loaded for that."""
+    known = {"domainnet": tuple(DOMAINS), "pacs": tuple(PACS), "digits_looks": tuple(LOOKS)}
+    return known[dataset] if dataset in known else load(dataset).group_names

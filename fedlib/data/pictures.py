@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.base.errors import BadValue, DataError, require
-from fedlib.data.archives import member_names, read_members
+from fedlib.data.download import member_names, read_members
 from fedlib.data.readers import Allocate, Content, counted, progress, say, say_alike
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")

@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.base.errors import BadValue, DataError, require
-from fedlib.data.archives import member_names, read_members
-from fedlib.data.download import natural
+from fedlib.data.download import member_names, natural, read_members
 
 Allocate = Callable[..., np.ndarray]
 MISSING = ("nan", "NaN", "None", "NaT", "<NA>")  # what becomes of a missing value that is turned into text

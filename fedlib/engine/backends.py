@@ -15,8 +15,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedlib.base import devices, tree
+from fedlib.base import tree
 from fedlib.base.errors import choose, require
+from fedlib.base.provenance import is_gpu
 from fedlib.engine.batches import SCAN_BATCH, TRAIN, ClientTurn
 from fedlib.engine.client_data import PlainData, StackedData
 from fedlib.engine.cuda_graph import give_back
@@ -69,7 +70,7 @@ class Vmap(Serial):
     def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         training = turns[0].draw[0] == TRAIN
         if training not in self.most:
-            fit = clients_that_fit(self.model, turns[0], self.device) if devices.is_gpu(self.device) else STACK
+            fit = clients_that_fit(self.model, turns[0], self.device) if is_gpu(self.device) else STACK
             self.most[training] = fit
         launch, stacks = launch_cost(self.model, turns[0], self.device), []
         for group in dict.fromkeys(turn.group for turn in turns):
@@ -205,7 +206,7 @@ def launch_cost(model: Model, turn: ClientTurn, device: torch.device) -> float:
     On a GPU the kernels of small networks take as long to start as several clients take to compute, those of large ones
     do not; a rule rather than a measurement, so that stacks, and with them roundings, are the same every time.
     """
-    if not devices.is_gpu(device):
+    if not is_gpu(device):
         return LAUNCH["cpu"]
     parameters, activations = sizes(model, turn)
     numbers = 8 * parameters + 4 * activations * turn.training.batch_size

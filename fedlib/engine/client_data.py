@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import devices, tree
+from fedlib.base import tree
+from fedlib.base.provenance import is_gpu
 from fedlib.data.batch import Batch
 from fedlib.engine.batches import KEPT, SCAN_BATCH, ClientTurn, DeviceData
 from fedlib.engine.cuda_graph import repeated
@@ -36,7 +37,7 @@ def drawers() -> ThreadPoolExecutor:
 def drawn(generators: Sequence[np.random.Generator], count: int, source: DeviceData) -> Tensor:
     """Standard normal numbers [generators, count], on the source's device. A GPU fetches them from pinned memory, and
     nobody waits for it."""
-    gpu = devices.is_gpu(source.device)
+    gpu = is_gpu(source.device)
     numbers = torch.empty(len(generators), count, dtype=torch.float32, pin_memory=gpu)
     side_by_side = drawers().map if gpu else map
     list(side_by_side(lambda g, row: g.standard_normal(dtype=np.float32, out=row), generators, numbers.numpy()))

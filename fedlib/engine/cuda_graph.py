@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from fedlib.base import tree
-from fedlib.base.devices import is_gpu
+from fedlib.base.provenance import is_gpu
 
 WORTH_IT = 4  # fewest steps for which a recording pays
 UNRECORDED = "the step could not be recorded"

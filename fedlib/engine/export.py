@@ -7,7 +7,6 @@ pixels are scaled, what every client reached on its own test data, and the other
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -21,11 +20,11 @@ from fedlib.base import tree
 from fedlib.base.errors import DataError, FedlibError, choose, require
 from fedlib.base.files import write_atomically
 from fedlib.base.provenance import provenance
+from fedlib.data.download import checksum
 from fedlib.engine.evaluate import evaluate, is_generic, personal_models
 from fedlib.engine.setup import Run, arithmetic
 from fedlib.engine.state import State
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.pool import MaxPool2x2
+from fedlib.models.parts import BatchNorm2d
 from fedlib.spec import RunSpec
 
 NUMBERS, ABOUT = "models.safetensors", "export.json"
@@ -50,7 +49,7 @@ def export(run: Run, state: State, folder: Path | str, point: str | None = None)
     stacked = tree.map(lambda *parts: torch.cat(parts)[order].contiguous().cpu(), *(theta for _, theta in chunks))
     folder.mkdir(parents=True, exist_ok=True)
     save_file(named(stacked), folder / NUMBERS)
-    about = _about(run, state, point, correct) | {"sha256": _sha256(folder / NUMBERS)}
+    about = _about(run, state, point, correct) | {"sha256": checksum(folder / NUMBERS).removeprefix("sha256:")}
     write_atomically(folder / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
     return folder
 
@@ -138,7 +137,7 @@ def read_about(folder: Path) -> dict:
     """What an export says of itself. Raises DataError if it is none, or if one of its two files is damaged."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        sound = about["sha256"] == _sha256(folder / NUMBERS)
+        sound = about["sha256"] == checksum(folder / NUMBERS).removeprefix("sha256:")
     except FileNotFoundError as error:
         raise DataError(f"{folder} holds no export: {Path(error.filename).name} is missing") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -154,8 +153,6 @@ def ordinary(model: models.Model, theta: dict, dtype: torch.dtype) -> nn.Module:
     for name, layer in list(network.named_modules()):
         if isinstance(layer, BatchNorm2d):
             network.set_submodule(name, nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum).to(dtype))
-        elif isinstance(layer, MaxPool2x2):
-            network.set_submodule(name, nn.MaxPool2d(2))
     network.load_state_dict(theta, strict=False)  # what is missing are counters and index tables
     return network
 
@@ -178,8 +175,3 @@ def nested(flat: dict[str, Tensor]) -> dict:
             inner = inner.setdefault(folder, {})
         inner[name] = value
     return nest
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

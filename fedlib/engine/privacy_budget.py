@@ -16,7 +16,7 @@ from fedlib.privacy.noise import Stated, stated_by
 from fedlib.spec import RunSpec
 
 
-def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp", samples: np.ndarray | None = None) -> np.ndarray:
+def budgets(spec: RunSpec, delta: float = 1e-5, samples: np.ndarray | None = None) -> np.ndarray:
     """ε of every member of a run, float64 [N], for what it releases in the rounds in which it takes part, else 0.
 
     record: the steps that the method states (`Algorithm.passes`), at rate min(1, B/N_i); k gradients of the same
@@ -38,7 +38,7 @@ def budgets(spec: RunSpec, delta: float = 1e-5, bound: str = "rdp", samples: np.
     for size, passes in keys:
         if (size, passes) not in known:
             rate, steps = min(1.0, spec.batch_size / max(1, size)), passes * ceil(size / spec.batch_size)
-            known[size, passes] = epsilon(mechanism.sigma / sqrt(gradients), rate, steps, delta, bound)
+            known[size, passes] = epsilon(mechanism.sigma / sqrt(gradients), rate, steps, delta)
     return np.array([known[key] for key in keys])
 
 

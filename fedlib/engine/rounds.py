@@ -90,7 +90,7 @@ def local_training(runs: Sequence[Run], states: Sequence[State], rounds: Sequenc
     backend, start = runs[0].backend, time.monotonic()
     before = dict(backend.seconds)
     turns = [run.turn(int(i), TRAIN, each.t) for run, each in zip(runs, rounds) for i in each.ids]
-    messages, owned = tree.joined([each.messages for each in rounds]), tree.joined([each.owned for each in rounds])
+    messages, owned = tree.concat([each.messages for each in rounds]), tree.concat([each.owned for each in rounds])
     uploads, clients = backend(runs[0].acting(states[0]).client_update, turns, messages, owned)
     seconds = {"train": time.monotonic() - start}
     seconds |= {purpose: backend.seconds[purpose] - before.get(purpose, 0.0) for purpose in ("data", "step")}

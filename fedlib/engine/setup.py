@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 from fedlib.algorithms.api import Algorithm, Setting
-from fedlib.base import devices, draws, tree
+from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, require
+from fedlib.base.provenance import is_gpu
 from fedlib.data import Partition, load
 from fedlib.data.batch import Batch
 from fedlib.engine import backends
 from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, DeviceData, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.privacy_budget import not_protected
-from fedlib.engine.state import State
-from fedlib.engine.transport import Transport
+from fedlib.engine.state import State, Transport
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.spec import RECOMPUTED, RunSpec
@@ -115,7 +115,7 @@ def set_up(
     in `fedlib.models.Model`."""
     where = find_device(device)
     dataset, dtype = load(spec.dataset), DTYPES[spec.precision]
-    require(spec.precision != "tf32" or devices.is_gpu(where), "precision", "tf32", "float32, float64 or bf16 on a CPU")
+    require(spec.precision != "tf32" or is_gpu(where), "precision", "tf32", "float32, float64 or bf16 on a CPU")
     num_classes = len(dataset.classes)
     model = build(spec.model, dataset.shape, num_classes, seed=spec.seed, **spec.model_options).to(where, dtype)
     model.autocast = torch.bfloat16 if spec.precision == "bf16" else None
@@ -243,7 +243,7 @@ def find_device(name: str) -> torch.device:
         raise BadValue(
             f"device = {name!r} is not available; CUDA devices found: {torch.cuda.device_count()}; accepted: auto, cpu"
         )
-    if device.type != "cpu" and not devices.is_gpu(device):
+    if device.type != "cpu" and not is_gpu(device):
         raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and device.index is None:  # what tensors call it, and what recordings are kept under
         return torch.device("cuda", torch.cuda.current_device())

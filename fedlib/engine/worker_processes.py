@@ -72,8 +72,8 @@ class WorkerProcesses:
         self.folder = tempfile.TemporaryDirectory(prefix="fedlib-")
         (Path(self.folder.name) / "shared").write_bytes(pickle.dumps(thing, protocol=5))
 
-    def map(self, fn: Callable, jobs: dict[Hashable, tuple], done: Callable | None = None) -> dict:
-        """Results of fn(*arguments) by key, jobs started in their order; `done(key, result)` as each is finished.
+    def map(self, fn: Callable, jobs: dict[Hashable, tuple]) -> dict:
+        """Results of fn(*arguments) by key, jobs started in their order.
 
         A job whose worker was killed is done again. Raises FedlibError if workers keep dying.
         """
@@ -84,10 +84,7 @@ class WorkerProcesses:
                 with without_main():
                     futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
                 for future in self._as_completed(futures):
-                    key = futures[future]
-                    results[key] = future.result()
-                    if done:
-                        done(key, results[key])
+                    results[futures[future]] = future.result()
             except BrokenProcessPool:
                 self._kill_pool()
                 deaths = 1 if len(results) > before else deaths + 1

@@ -14,15 +14,11 @@ from torch import nn
 from fedlib.base.draws import torch_seeded
 from fedlib.base.errors import choose, like
 from fedlib.base.options import signature
-from fedlib.models.large import mobilenetv2, resnet18, resnet34, vgg19
 from fedlib.models.layers import layer_rows
-from fedlib.models.lenet import lenet5, lenet5_bn, lenet_dlg
-from fedlib.models.mcmahan import mcmahan_cnn
-from fedlib.models.mlp import mlp
 from fedlib.models.model import Model
-from fedlib.models.supervisors import supervisor_cnn, supervisor_none, supervisor_sixth
-from fedlib.models.torchvision_nets import PREFIX, check_classifier, classifier
-from fedlib.models.transformer import supervisor_transformer
+from fedlib.models.small import lenet5, lenet5_bn, lenet_dlg, mcmahan_cnn, mlp
+from fedlib.models.supervisors import supervisor_cnn, supervisor_none, supervisor_sixth, supervisor_transformer
+from fedlib.models.torchvision_nets import PREFIX, check_classifier, classifier, mobilenetv2, resnet18, resnet34, vgg19
 
 NETWORKS = (lenet5_bn, lenet5, lenet_dlg, mcmahan_cnn, mlp, mobilenetv2, resnet18, resnet34, vgg19)
 SUPERVISORS = (supervisor_sixth, supervisor_cnn, supervisor_none, supervisor_transformer)

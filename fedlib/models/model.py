@@ -12,8 +12,7 @@ from torch.nn import functional
 from fedlib.base.errors import choose, require
 from fedlib.data.batch import StoredImages
 from fedlib.models.fused import FusedNetwork, calls
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.pool import MaxPool2x2
+from fedlib.models.parts import BatchNorm2d
 
 STEPS = ("auto", "torch", "fused")
 
@@ -33,7 +32,6 @@ class Model:
     def __init__(self, module: nn.Module):
         self.module = module
         self.norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, BatchNorm2d)}
-        self.pools = [layer for layer in module.modules() if isinstance(layer, MaxPool2x2)]
         self.trainable = tuple(name for name, _ in module.named_parameters())
         buffers = {k: v for k, v in module.named_buffers() if k.rpartition(".")[0] in self.norms}  # no index tables
         self.running = tuple(buffers)
@@ -279,8 +277,6 @@ class Model:
         own = {name: table[key] for name, (table, key) in self._slots.items()}
         for name, (table, key) in self._slots.items():
             table[key] = theta[name]
-        for layer in self.pools:
-            layer.stacked = self.stacked
         try:
             if self.autocast is None:
                 return module(x)

@@ -2,7 +2,7 @@
 
 Differences from torchvision, so that a run is a function of its seed and every backend computes the same:
 - no dropout and no stochastic depth;
-- batch norm with explicit statistics (`fedlib.models.norm`), same momentum and eps;
+- batch norm with explicit statistics (`fedlib.models.parts`), same momentum and eps;
 - no module works in place; GoogLeNet and Inception have no auxiliary heads; the head always has a bias;
 - a grey image goes through the first convolution as if all three colours were that grey.
 
@@ -10,12 +10,17 @@ Small images: networks that reduce them 32 times (ResNet, MobileNet) leave one p
 sees one value per image, and a last minibatch of two or three images amplifies rounding errors enormously: in float64 a
 relative change of the weights by 1e-15 became one of order 1 after such a step (MobileNetV2, 16x16 digits). Backends
 then differ as much. Take larger images (the papers: 64x64), or ResNet's `stem="cifar"`.
+
+MobileNetV2 (M. Sandler et al., CVPR 2018) is pFedSim's for Tiny-ImageNet and DomainNet. Its Table 9 prints a stem of
+stride 1 and some impossible pairs of channels; its text says that torchvision's network is meant. Images are
+standardised with the data set's own statistics, also for pretrained weights. ResNet (K. He et al., CVPR 2016):
+ResNet-18 is PFedCS's for Tiny-ImageNet. pFedSV counts the communication of ResNet-34 and of VGG-19 (K. Simonyan, A.
+Zisserman, ICLR 2015).
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import http.client
 import re
 from pathlib import Path
@@ -23,11 +28,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fedlib.base.errors import BadValue, DataError, require
+from fedlib.base.errors import BadValue, DataError, choose, require
 from fedlib.data.datasets import root
-from fedlib.data.download import offline
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead, num_features
+from fedlib.data.download import checksum, offline
+from fedlib.models.parts import BatchNorm2d, ExtractorHead, num_features
 
 PREFIX = "torchvision:"
 
@@ -137,8 +141,59 @@ def weights_file(url: str) -> Path:
                 f"pretrained weights {name} cannot be downloaded ({error}); get {url} by hand and put it into "
                 f"{file.parent}, or choose weights='random'"
             ) from error
-    if not hashlib.sha256(file.read_bytes()).hexdigest().startswith(digest):
+    if not checksum(file).startswith(f"sha256:{digest}"):
         raise DataError(
             f"pretrained weights {file} are damaged: their sha256 does not start with {digest}; remove the file"
         )
     return file
+
+
+# large backbones of the papers ----------------------------------------------------------------------------------------
+
+
+def mobilenetv2(shape: tuple[int, int, int], num_classes: int, weights: str = "random") -> ExtractorHead:
+    """torchvision's MobileNetV2 of width 1.0: inverted residuals, 1280 features, classes.
+
+    weights: "random", or "pretrained" as in pFedSim: the extractor starts from torchvision's default ImageNet weights,
+    the head from random ones. They are downloaded once, or put by hand into the folder `weights` of the data root.
+    With 10 classes: 2,236,682 parameters. Raises DataError if pretrained weights cannot be had; never falls back.
+    """
+    choose("weights", weights, ("random", "pretrained"))
+    tv = torchvision_models()
+    net = tv.mobilenet_v2(num_classes=num_classes)
+    if weights == "pretrained" and not net.classifier[1].weight.is_meta:  # on the meta device there is nothing to load
+        load_imagenet(net, tv.MobileNet_V2_Weights.DEFAULT.url, head="classifier.")
+    return split("mobilenetv2", net, shape)
+
+
+def resnet18(shape: tuple[int, int, int], num_classes: int, stem: str = "imagenet") -> ExtractorHead:
+    """torchvision's ResNet-18: a stem, eight residual blocks of two 3x3 convolutions, 512 features, classes.
+
+    stem: "imagenet" (7x7 convolution of stride 2 and max-pooling) or "cifar" (3x3 convolution of stride 1, no pooling:
+    for small images). With 10 classes: 11,181,642 parameters, 11,173,962 with the cifar stem.
+    """
+    return _with_stem("resnet18", torchvision_models().resnet18(num_classes=num_classes), shape, stem)
+
+
+def resnet34(shape: tuple[int, int, int], num_classes: int, stem: str = "imagenet") -> ExtractorHead:
+    """torchvision's ResNet-34: as ResNet-18, with sixteen residual blocks.
+
+    With 10 classes: 21,289,802 parameters.
+    """
+    return _with_stem("resnet34", torchvision_models().resnet34(num_classes=num_classes), shape, stem)
+
+
+def _with_stem(name: str, net: nn.Module, shape: tuple[int, int, int], stem: str) -> ExtractorHead:
+    if choose("stem", stem, ("imagenet", "cifar")) == "cifar":
+        net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")  # as every other convolution
+        net.maxpool = nn.Identity()
+    return split(name, net, shape)
+
+
+def vgg19(shape: tuple[int, int, int], num_classes: int) -> ExtractorHead:
+    """torchvision's VGG-19: sixteen 3x3 convolutions, fully connected 4096, 4096, classes.
+
+    With 10 classes: 139,611,210 parameters, 119,586,826 of them in the three linear layers.
+    """
+    return split("vgg19", torchvision_models().vgg19(num_classes=num_classes), shape)

@@ -33,7 +33,8 @@ Ramage, K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -41,9 +42,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.base import devices, tree
+from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, choose, require
+from fedlib.base.provenance import is_gpu
 from fedlib.data.batch import Batch
 
 UNCLIPPED = ("unclipped", "unclipped_relative")
@@ -54,7 +56,7 @@ HELD = {"cpu": 2**25, "cuda": 2**28}
 
 def held(device: torch.device) -> int:
     """Most numbers of one client's gradients that are held at a time on a device."""
-    return HELD["cuda" if devices.is_gpu(device) else "cpu"]
+    return HELD["cuda" if is_gpu(device) else "cpu"]
 
 
 @dataclass(frozen=True)
@@ -214,20 +216,17 @@ def poisson_batches(generator: np.random.Generator, count: int, size: int, steps
     return [np.flatnonzero(generator.random(count) < size / count) for _ in range(steps)]
 
 
-class _stacked:
+@contextlib.contextmanager
+def _stacked(model) -> Iterator[None]:
     """Within this context a model and its siblings use layers that torch.func can transform."""
-
-    def __init__(self, model):
-        self.models = [model, *model.siblings.values()]
-
-    def __enter__(self):
-        self.before = [model.stacked for model in self.models]
-        for model in self.models:
-            model.stacked = True
-
-    def __exit__(self, *_):
-        for model, before in zip(self.models, self.before):
-            model.stacked = before
+    before = [(each, each.stacked) for each in (model, *model.siblings.values())]
+    for each, _ in before:
+        each.stacked = True
+    try:
+        yield
+    finally:
+        for each, was in before:
+            each.stacked = was
 
 
 # uploads --------------------------------------------------------------------------------------------------------------

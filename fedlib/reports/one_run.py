@@ -14,7 +14,7 @@ from fedlib.base.errors import choose, require
 from fedlib.checks.contract import CHECKS, check
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
-from fedlib.runs.keep import differing, find_run, train_and_export
+from fedlib.runs.run import differing, find_run, train_and_export
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 

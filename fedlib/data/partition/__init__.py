@@ -18,8 +18,7 @@ import numpy as np
 from fedlib.base.errors import choose, require
 from fedlib.base.options import made
 from fedlib.data.describe import label_entropy
-from fedlib.data.partition.basic import Iid, Manual, Shards
-from fedlib.data.partition.dealing import Scheme
+from fedlib.data.partition.basic import Iid, Manual, Scheme, Shards
 from fedlib.data.partition.dirichlet import Dirichlet, DirichletReference, dirichlet_counts, dirichlet_tries
 from fedlib.data.partition.natural import Domain, Owners, Writer
 from fedlib.data.partition.pathological import PatBalanced, PatGrouped, RandomClasses, Ring

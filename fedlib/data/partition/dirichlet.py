@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from fedlib.base.draws import rng
 from fedlib.base.errors import InfeasiblePartition, choose, require
-from fedlib.data.partition.dealing import Scheme, deal
+from fedlib.data.partition.basic import Scheme, deal
 
 HOPELESS = 1e-8  # give up when a try is accepted with a smaller chance than this: one million would find none
 LONGEST = 5e8  # numbers that are drawn at most, tries * clients * classes: about a minute

@@ -16,8 +16,8 @@ import numpy as np
 from fedlib.base.draws import rng
 from fedlib.base.errors import BadValue, InfeasiblePartition, require
 from fedlib.base.files import cache_root, write_atomically
-from fedlib.data.arrays import as_array
-from fedlib.data.partition.dealing import Scheme
+from fedlib.data.own import as_array
+from fedlib.data.partition.basic import Scheme
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedlib.base.draws import rng
 from fedlib.base.errors import InfeasiblePartition, require
-from fedlib.data.partition.dealing import Scheme, classes_present, deal, divided, even_parts, uneven_parts
+from fedlib.data.partition.basic import Scheme, classes_present, deal, divided, even_parts, uneven_parts
 
 
 @dataclass(frozen=True)

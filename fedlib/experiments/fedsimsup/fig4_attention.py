@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.attention import NUMBERS, described, in_words, map_rows, network_draws, shown
 from fedlib.analysis.tables import rows_of
 from fedlib.claims import Claim, Verdict, apart, decided, not_tested, ours
-from fedlib.data.facts import shape_and_classes
+from fedlib.data.datasets import shape_and_classes
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.item import Item, Runs, leaving_out, per_profile, runs_of

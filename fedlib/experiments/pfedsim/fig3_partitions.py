@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, both, fact, in_order, ours, over_seeds, verdict
-from fedlib.data.facts import known_class_sizes
+from fedlib.data.datasets import known_class_sizes
 from fedlib.data.partition import draw_counts
 from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.pfedsim.client_sizes import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside

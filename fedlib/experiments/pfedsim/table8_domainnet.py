@@ -7,7 +7,7 @@ from fedlib import figures
 from fedlib.analysis.accuracies import means, without
 from fedlib.analysis.readings import Reading
 from fedlib.claims import Claim, Verdict, apart, below, best, decided, gap, not_tested, ours, verdict
-from fedlib.data.facts import group_names
+from fedlib.data.datasets import group_names
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile

@@ -6,12 +6,12 @@ from fedlib import figures
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, every_row, ours, verdict
 from fedlib.data import DATASETS
-from fedlib.data.facts import class_sizes
+from fedlib.data.datasets import class_sizes
 from fedlib.experiments.item import Item, per_profile
 from fedlib.experiments.paper_numbers import printed_cells
 from fedlib.experiments.pfedsim import client_sizes
-from fedlib.models import parameters_by_part, sizes
-from fedlib.models.printed import beside_printed
+from fedlib.models import layers, parameters_by_part, sizes
+from fedlib.models.layers import beside_printed
 
 DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet")
 PRINTED = {5: ("lenet5_bn", "cifar10"), 9: ("mobilenetv2", "tiny_imagenet")}  # which network a table describes
@@ -43,7 +43,8 @@ def layers_of(number: int) -> pd.DataFrame:
     """Table 5 or 9 beside our network, one row a printed layer."""
     model, dataset = PRINTED[number]
     printed = printed_cells("pfedsim", str(number)).to_dict("records")
-    rows = beside_printed(printed, model, DATASETS[dataset].shape, DATASETS[dataset].classes)
+    about = DATASETS[dataset]
+    rows = beside_printed(printed, layers(model, about.shape, about.classes), model, about.classes)
     return pd.DataFrame(rows).assign(table=number)
 
 

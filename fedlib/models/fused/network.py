@@ -18,9 +18,7 @@ from fedlib.base import tree
 from fedlib.base.same_bits import square_root
 from fedlib.data.batch import StoredImages
 from fedlib.models.fused import build
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead
-from fedlib.models.pool import MaxPool2x2
+from fedlib.models.parts import BatchNorm2d, ExtractorHead
 
 LARGEST_KERNEL, MOST_BLOCKS, BLOCK = 7, 64, 16  # of network.cpp; the last: samples whose sums are kept apart
 MOST_SAMPLES = 4096  # in one batch; the memory of a step grows with it
@@ -402,8 +400,6 @@ def _plain(layer: nn.Conv2d) -> bool:
 
 def _halves(layer: nn.Module) -> bool:
     """Whether this is 2x2 max-pooling."""
-    if type(layer) is MaxPool2x2:
-        return True
     if type(layer) is not nn.MaxPool2d or layer.ceil_mode or layer.return_indices:
         return False
     sizes = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)

@@ -1,16 +1,19 @@
-"""LeNet-5: with batch norm as in pFedSim (Table 5), and plain as in FedSimSup and in pFedSV's count of
-communication."""
+"""Small networks. LeNet-5: with batch norm as in pFedSim (Table 5), and plain as in FedSimSup and in pFedSV's count of
+communication. The convolutional network of FedAvg's paper, used by PFedCS ("4-layer CNN") and pFedSV ("CNN"): B.
+McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas. "Communication-Efficient Learning of Deep Networks from
+Decentralized Data." AISTATS 2017, arXiv:1602.05629, section 3. A network without convolutions, for tables of features;
+it takes images as well.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from math import prod
 
 from torch import nn
 
-from fedlib.base.errors import require
-from fedlib.models.norm import BatchNorm2d
-from fedlib.models.parts import ExtractorHead, num_features
-from fedlib.models.pool import MaxPool2x2
+from fedlib.base.errors import choose, require
+from fedlib.models.parts import BatchNorm2d, ExtractorHead, num_features
 
 
 def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> ExtractorHead:
@@ -22,12 +25,12 @@ def lenet5_bn(shape: tuple[int, int, int], num_classes: int, pools: int = 1) -> 
     require(pools in (1, 2), "pools", pools, "1 (the paper's table) or 2 (the authors' code)")
     layers = [("conv1", nn.Conv2d(shape[0], 6, 5)), ("bn1", BatchNorm2d(6)), ("relu1", nn.ReLU())]
     if pools == 2:
-        layers.append(("pool1", MaxPool2x2()))
+        layers.append(("pool1", nn.MaxPool2d(2)))
     layers += [
         ("conv2", nn.Conv2d(6, 16, 5)),
         ("bn2", BatchNorm2d(16)),
         ("relu2", nn.ReLU()),
-        ("pool2", MaxPool2x2()),
+        ("pool2", nn.MaxPool2d(2)),
         ("flatten", nn.Flatten()),
     ]
     flat = num_features(f"lenet5_bn with pools={pools}", nn.Sequential(OrderedDict(layers)), shape)
@@ -81,9 +84,45 @@ def convolutions(channels: int, first: int, second: int, padding: int = 0) -> Or
     return OrderedDict(
         conv1=nn.Conv2d(channels, first, 5, padding=padding),
         relu1=nn.ReLU(),
-        pool1=MaxPool2x2(),
+        pool1=nn.MaxPool2d(2),
         conv2=nn.Conv2d(first, second, 5, padding=padding),
         relu2=nn.ReLU(),
-        pool2=MaxPool2x2(),
+        pool2=nn.MaxPool2d(2),
         flatten=nn.Flatten(),
     )
+
+
+def mcmahan_cnn(
+    shape: tuple[int, int, int], num_classes: int, padding: str = "valid", width: float = 1.0
+) -> ExtractorHead:
+    """Two 5x5 convolutions (32 and 64 channels), each with ReLU and max-pooling, fully connected 512, classes.
+
+    padding: "valid" (none, as in the code whose settings PFedCS shares) or "same" (as the original, which publishes
+    1,663,370 parameters for 1x28x28 inputs and 10 classes; "valid" has 582,026). width: this share of the original's
+    channels and units, rounded (0.25: 8, 16 and 128). No batch norm.
+    """
+    border = {"valid": 0, "same": 2}[choose("padding", padding, ("valid", "same"))]
+    require(0 < width <= 4, "width", width, "a number above 0 and up to 4")
+    first, second, units = (max(1, round(width * number)) for number in (32, 64, 512))
+    layers = convolutions(shape[0], first, second, border)
+    flat = num_features(f"mcmahan_cnn with padding={padding}", nn.Sequential(layers), shape)
+    layers |= {"fc1": nn.Linear(flat, units), "relu3": nn.ReLU()}
+    return ExtractorHead(nn.Sequential(layers), nn.Linear(units, num_classes))
+
+
+mcmahan_cnn.added = ("width",)  # came after the first stored results, see `fedlib.spec`
+
+
+def mlp(shape: tuple[int, int, int], num_classes: int, hidden: int = 100, depth: int = 1) -> ExtractorHead:
+    """`depth` linear layers of `hidden` units, each with ReLU, and a linear classifier; depth 0: logistic regression.
+
+    shape: (features, 1, 1) of a table; the pixels of an image are its features. No batch norm. With 30 features and 2
+    classes: 3,302 parameters.
+    """
+    require(hidden >= 1, "hidden", hidden, "an integer of at least 1")
+    require(depth >= 0, "depth", depth, "an integer of at least 0")
+    layers, width = OrderedDict(flatten=nn.Flatten()), prod(shape)
+    for k in range(1, depth + 1):
+        layers |= {f"fc{k}": nn.Linear(width, hidden), f"relu{k}": nn.ReLU()}
+        width = hidden
+    return ExtractorHead(nn.Sequential(layers), nn.Linear(width, num_classes))
