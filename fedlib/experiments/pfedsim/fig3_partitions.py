@@ -9,7 +9,7 @@ from fedlib.claims import Claim, Verdict, both, fact, in_order, ours, over_seeds
 from fedlib.data.facts import known_class_sizes
 from fedlib.data.partition import draw_counts
 from fedlib.experiments.item import Item, per_profile
-from fedlib.experiments.pfedsim.client_sizes import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside
+from fedlib.experiments.pfedsim.tables4_5_9 import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside
 from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET, SEED
 
 AGAIN = "the paper's partition, reconstructed"
