@@ -10,10 +10,9 @@ from fedlib.analysis.accuracies import columns_read, differences
 from fedlib.analysis.names import proper
 from fedlib.claims import below, ours
 from fedlib.claims.checks import changes, gap
-from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import FOUR, SUP
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 
 TITLE = "{} images".format
 BASES = ("local", "fedavg_ft")
@@ -34,7 +33,7 @@ CURVE = replace(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies: pays, up to how many images each method is above local-only training and above FedAvg +
     FT."""
     tables = CURVE.analyse(s, found)

@@ -13,7 +13,7 @@ from fedlib.claims import Verdict, apart, decided, implementation, not_tested, o
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import FOUR
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 
 AT = " at "
 LEAST = 2  # points of validation accuracy
@@ -37,7 +37,7 @@ TABLE = replace(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """chosen: by task and method the accuracy with every rate, in percent, the best rate and the one in use; compare:
     the rates in use beside those that the papers print for all their methods; _losses: by how many points the rate in
     use is below the best; _missing: runs that are."""

@@ -6,15 +6,15 @@ from fedlib.analysis.accuracies import columns_read, differences, without
 from fedlib.analysis.names import proper
 from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
-from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, NAMES, OWNERS, SPLIT
+from fedlib.experiments.item import Found, Tables
 
 TABLE = task.TABLE
 BYTES = 4  # of a number in float32
 
 
-def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
+def costs(found: Found) -> pd.DataFrame:
     """What a method costs in a task, one row each: megabytes down and up of a client's turn on average, both together
     and the seconds of training a sample as ratios to FedAvg's of the same seeds (means over seeds)."""
     lines = []
@@ -32,7 +32,7 @@ def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
     return frame.groupby(["task", "method"], sort=False)[shown].mean().round(3).reset_index()
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies: costs; leads, every method's over FedAvg+FT and over local-only training; _by_task,
     those over FedAvg+FT task by task: column, row, difference, low, high."""
     tables = TABLE.analyse(s, found)

@@ -12,10 +12,8 @@ from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
 from fedlib.analysis.uncertainty import Interval, units
-from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, ours, verdict
-from fedlib.claims.choices import matter, with_all
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, joined, part, per_profile
+from fedlib.claims import Verdict, decided, each_apart, every_row, matter, not_tested, ours, verdict, with_all
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
 from fedlib.experiments.pfedsim.table3_own_clients import ALONE
@@ -102,7 +100,7 @@ def harder(s: dict) -> Runs:
     }
 
 
-def levels(found: dict[tuple, RunResult]) -> pd.DataFrame:
+def levels(found: Found) -> pd.DataFrame:
     """Mean cosine of the classifiers, one row a pair of clients: printed, and by the way in which they were trained."""
     printed = only(paper_table("pfedsim", "2"), measure="cs").set_index("pair")["value"].astype(float)
     ours = {name: [r.arrays["cs_by_class"][own].mean() for own in PAIRS.values()] for (name, _), r in found.items()}
@@ -122,7 +120,7 @@ def of_table(s: dict) -> dict:
     return {**s, "seeds": max(s["seeds"], s["table_seeds"])}
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, `ALONE`; draws;
     levels of Figure 2."""
     table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)

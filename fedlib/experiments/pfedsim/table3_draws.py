@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.accuracies import means
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval
 from fedlib.claims import apart, below, decided, not_tested, ours
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
-from fedlib.experiments.item import leaving_out, per_profile
+from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedsim.task import SETTINGS, SMALLER, every_method, of_column
 
 FEWEST = 3  # draws of which a spread is spoken
@@ -32,7 +30,7 @@ TABLE = AccuracyTable(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: spread, of every column and row the accuracies over the draws."""
     tables = TABLE.analyse(s, found)
     tidy = only(tables["tidy"], headline=True)

@@ -11,7 +11,7 @@ from fedlib.analysis.tables import only, span
 from fedlib.claims import Claim, Verdict, every_row, implementation, not_tested, ours, over_seeds, verdict
 from fedlib.data import DATASETS
 from fedlib.data.facts import class_sizes
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 from fedlib.experiments.paper_numbers import paper_table, printed_cells
 from fedlib.experiments.pfedsim.task import ALPHAS
 from fedlib.models import parameters_by_part, sizes
@@ -28,7 +28,7 @@ NETWORKS = {
 }
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """stats: `drawn_sizes`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
     here = [dataset for dataset in s["datasets"] if class_sizes(dataset)]
     stats, facts = drawn_sizes(here, s), public_facts(s["datasets"])

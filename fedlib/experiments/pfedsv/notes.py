@@ -7,12 +7,11 @@ from fedlib import figures
 from fedlib.analysis.relevance import alike_by_rank, game_costs, mean_auc, relevant_of
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import named, only, rows_of
-from fedlib.claims import Verdict, apart, decided, each_apart, opposite, ours, verdict
-from fedlib.claims.choices import matter, with_all
+from fedlib.claims import Verdict, apart, decided, each_apart, matter, opposite, ours, verdict, with_all
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, leaving_out, per_profile
-from fedlib.experiments.pfedsv.fig7_relevance import K
-from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring_spec, task_spec
+from fedlib.experiments.item import Found, Item, Tables, leaving_out, per_profile, runs_of
+from fedlib.experiments.pfedsv.fig7_relevance import KEPT, K
+from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring, ten_clients
 from fedlib.spec import RunSpec
 
 ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
@@ -45,10 +44,10 @@ SENSITIVITY = Sensitivity("pfedsv", CHOICES, task_of=task_of, metric="client_mea
 
 def bases(s: dict) -> list[RunSpec]:
     """The runs in which one thing is changed, in both tasks; relevance and downloads are kept after every round."""
-    kept = {"measures": ("relevance", "downloads")}
-    drawn = {"scheme": "dirichlet", "alpha": 0.1, "eval_every": s["rounds"], **kept}
-    both = ((ring_spec(s, "pfedsv", seed, **kept), task_spec(s, "pfedsv", seed, **drawn)) for seed in range(s["seeds"]))
-    return [spec for pair in both for spec in pair]
+    drawn = ten_clients(s, scheme="dirichlet", alpha=0.1, eval_every=s["rounds"], measures=KEPT)
+    rows = {"pfedsv": {"method": "pfedsv"}}
+    both = (runs_of(task, rows, s["seeds"]).values() for task in (ring(s, measures=KEPT), drawn))
+    return [spec for pair in zip(*both) for spec in pair]
 
 
 TITLES = {
@@ -58,7 +57,7 @@ TITLES = {
 }
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: search, see `searched`."""
     effects, search = SENSITIVITY.effects(found), rows_of(found, ("choice", "task", "method", "seed"), searched)
     compare = SENSITIVITY.compared(effects, s["dataset"], {})

@@ -9,8 +9,7 @@ from fedlib.analysis.accuracies import in_common, means
 from fedlib.analysis.names import proper
 from fedlib.analysis.tables import listed
 from fedlib.claims import Claim, Verdict, apart, below, decided, implementation, in_columns, not_tested, ours, verdict
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.accounting import DELTA, NOISE, in_words, of_budgets, record_noise, spent
 from fedlib.experiments.pfedsv.task import OWN, SCALES
@@ -35,7 +34,7 @@ def rows(s: dict) -> dict[str, dict]:
 TABLE = replace(task.table("3", "dirichlet", rows), also={})
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: budgets, see `accounting.spent`, which the comparison shows too."""
     tables, budgets = TABLE.analyse(s, found), spent(found, DELTA)
     compare = tables["compare"]
