@@ -83,19 +83,13 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
     """One of the tables; columns: by name data set, partition and clients, those of CIFAR-10 only on digits."""
 
     def shown(s: dict) -> tuple[str, ...]:
-        if "dataset" in s:
-            return tuple(name for name, own in columns.items() if own["dataset"] == "cifar10")
-        there = s.get("datasets", ())
+        there = ("cifar10",) if "dataset" in s else s.get("datasets", ())
         return tuple(name for name, own in columns.items() if not there or own["dataset"] in there)
-
-    def column_of(cell) -> str | None:
-        if cell["dataset"] == "femnist":
-            return WRITERS
-        return f"{cell['dataset']}, {partition_of(cell)}, {cell['clients']}"
 
     return AccuracyTable(
         "fedsimsup", (number,), shown, lambda s, column: of_column(s, columns[column]),
-        rows or methods, column_of,
+        rows or methods,
+        lambda cell: WRITERS if cell["dataset"] == "femnist" else f"{partition_of(cell)}, {cell['clients']}",
         **{"read": read, "also": {f"ours, {BESIDE['client_mean']}": {"point": BESIDE["client_mean"]}},
            "dataset": lambda s: None, "seeded": ("seed", "partition_seed"), "seeds": repeated, **more},
     )  # fmt: skip
