@@ -20,7 +20,7 @@ from fedlib.claims.checks import (
     over_seeds,
     place,
     rises,
-    with_all,
+    unless,
     within,
 )
 from fedlib.claims.judges import apart, at_place, best_of, beyond, close, each_apart, first, in_order, under

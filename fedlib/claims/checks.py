@@ -196,6 +196,15 @@ def both(*checks: Check) -> Check:
     return check
 
 
+def unless(lacks: Callable[[Tables], str]) -> Callable[[Check], Check]:
+    """Decorates a check that is not tested where something is lacking; lacks: of the tables what, "" for nothing."""
+
+    def decorated(check: Check) -> Check:
+        return lambda tables: not_tested(why) if (why := lacks(tables)) else check(tables)
+
+    return decorated
+
+
 def negated(check: Check) -> Check:
     """That does not hold: one of its margins at least is below 0."""
     return lambda tables: opposite(check(tables))
@@ -285,20 +294,6 @@ def every_row(
 # choices that a paper leaves open, and what a method's lead consists of ----------------------------------------------
 
 
-def with_all(sensitivity: Sensitivity):
-    """Decorates a check that is made only where every choice was tried;
-    it gets what chance moves the accuracy by, too."""
-
-    def decorated(check) -> Check:
-        def checked(tables: Tables) -> Verdict:
-            lacks = sensitivity.missing(tables)
-            return not_tested(lacks) if lacks else check(tables, sensitivity.chance(tables))
-
-        return checked
-
-    return decorated
-
-
 def _over(tables: Tables, method: str) -> str:
     """What intervals of the effects on a method are over."""
     return in_seeds(only(tables["effects"], method=method)["seeds"])
@@ -335,9 +330,9 @@ def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
 def matter(sensitivity: Sensitivity, name: str) -> Claim:
     """Does any choice move the method by more than chance does?"""
 
-    @with_all(sensitivity)
-    def check(tables: Tables, chance: float) -> Verdict:
-        moved = sensitivity.mean_effects(tables, left_open=True)
+    @unless(sensitivity.missing)
+    def check(tables: Tables) -> Verdict:
+        moved, chance = sensitivity.mean_effects(tables, left_open=True), sensitivity.chance(tables)
         size, sign = moved.iloc[0].abs(), np.sign(moved.iloc[0])
         largest, more = size.idxmax(), (size > chance).sum()
         evidence = f"largest of {len(size)} left open: {largest} {apart(moved[largest], '.2f')}; {more} by more"

@@ -12,7 +12,7 @@ from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
 from fedlib.analysis.uncertainty import Interval, units
-from fedlib.claims import Verdict, decided, each_apart, every_row, matter, not_tested, ours, verdict, with_all
+from fedlib.claims import Verdict, decided, each_apart, every_row, matter, not_tested, ours, unless, verdict
 from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
@@ -160,8 +160,8 @@ def first_by_every_rule(tables) -> Verdict:
     return decided(dict(tables["_leads"].items()), evidence, tables["_units"]["leads"][0])
 
 
-@with_all(SENSITIVITY)
-def transform_matters_most(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def transform_matters_most(tables) -> Verdict:
     moved = SENSITIVITY.mean_effects(tables).abs()
     codes = tables["tidy"].drop_duplicates("choice").set_index("choice")["code"]
     own = [name for name in moved if codes[name] in ("similarity", "self-weight")]
@@ -170,8 +170,8 @@ def transform_matters_most(tables, chance: float) -> Verdict:
     return decided(margins, f"largest effects, in absolute value: {listed(ranked.head(3), '.2f')}")
 
 
-@with_all(SENSITIVITY)
-def rule_outweighs_choices(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def rule_outweighs_choices(tables) -> Verdict:
     if tables["leads"].empty:
         return not_tested("not all methods of Table 3 were run")
     largest = SENSITIVITY.mean_effects(tables).abs().iloc[0].max()

@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.accuracies import means
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval
-from fedlib.claims import apart, below, decided, not_tested, ours
+from fedlib.claims import apart, below, decided, ours, unless
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
 from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedsim.task import SETTINGS, SMALLER, every_method, of_column
@@ -46,11 +46,10 @@ def few_draws(tables) -> str:
     return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} partitions of every method in both columns"
 
 
+@unless(few_draws)
 def draws_outweigh_methods(tables):
     """The std of a method over draws, the mean over methods, against the range of the methods' means. The interval is
     of the range only."""
-    if lacks := few_draws(tables):
-        return not_tested(lacks)
     margins, texts, found = {}, [], means(tables)
     for column in CAPS:
         std, rows = only(tables["spread"], column=column)["std"].mean(), found[column]
@@ -61,9 +60,8 @@ def draws_outweigh_methods(tables):
     return decided(margins, "; ".join(texts))
 
 
+@unless(few_draws)
 def easier_with_cap(tables):
-    if lacks := few_draws(tables):
-        return not_tested(lacks)
     capped, free = (means(tables)[column]["pfedsim"] for column in CAPS)
     evidence = f"pfedsim {capped.iloc[0]:.1f} with the size cap, {apart(capped - free)} compared with no cap"
     return decided({"with size cap": capped - free}, evidence)

@@ -95,7 +95,6 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.3, "quick": 1, "reduced": 150, "paper": 900},
     analyse=analyse,
     answer=answer,
-    partial=True,
     claims=(
         Claim("Noise of level 1 reduces accuracy by at most 5 points, with few and with many clients.",
               in_columns(few_points, COMPARED, among=COMPARED, **OWN)),
