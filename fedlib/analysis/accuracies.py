@@ -18,11 +18,16 @@ def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
     where: columns of "tidy"; at the headline point if no point is named. Of printed numbers, which have no seed,
     there is the estimate only.
     """
-    where, frame = where if "point" in where else {"headline": True, **where}, tables["tidy"]
-    rows = only(frame, **where) if set(where) <= set(frame.columns) else frame[:0]
-    if "seed" not in frame or rows.empty:
+    rows = _chosen(tables, where)
+    if "seed" not in rows or rows.empty:
         return 100 * rows.set_index(["column", "row"])["accuracy"].to_frame().T.reset_index(drop=True)
     return 100 * draws(rows, "accuracy", ["column", "row"])
+
+
+def _chosen(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
+    """The rows of "tidy" that `means` is of, none where it lacks a column."""
+    where, frame = where if "point" in where else {"headline": True, **where}, tables["tidy"]
+    return only(frame, **where) if set(where) <= set(frame.columns) else frame[:0]
 
 
 def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
@@ -41,9 +46,7 @@ def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> d
 
 def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
     """The columns of which something was read off, also if `in_common` leaves nothing of them; where: as in `means`."""
-    where = where if "point" in where else {"headline": True, **where}
-    frame = tables["tidy"]
-    return list(dict.fromkeys((only(frame, **where) if set(where) <= set(frame.columns) else frame[:0])["column"]))
+    return list(dict.fromkeys(_chosen(tables, where)["column"]))
 
 
 def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
@@ -89,8 +92,7 @@ def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str,
     """
     lines = []
     for series, these in {"ours": where, **also}.items():
-        chosen = these if "point" in these else {"headline": True, **these}
-        seeds = only(tables["tidy"], **chosen).groupby(["column", "row"])["seed"].nunique()
+        seeds = _chosen(tables, these).groupby(["column", "row"])["seed"].nunique()
         for key, values in means(tables, **these).items():
             lines.append((series, *key, *Interval.of(values).row, seeds[key], np.nan))
     for row, column, value, std in tables["_printed"].itertuples(index=False):

@@ -72,11 +72,6 @@ def at(metric: str, point: str | None = None) -> Read:
     return read
 
 
-def balanced(r: RunResult, column: str) -> list[Reading]:
-    """The mean over clients of the mean recall of their classes."""
-    return [Reading(r.point, True, r.final("balanced"))]
-
-
 def of_curve(number: Callable[[list[float]], float]) -> Read:
     """A number of the accuracies over the rounds."""
     return lambda r, column: [Reading(r.point, True, float(number(r.curve()[1])))]
@@ -85,7 +80,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 RULES: dict[str, Read] = {
     "primary: all test images, last round": at("pooled"),
     "mean over clients": at("client_mean"),
-    "balanced accuracy": balanced,
+    "balanced accuracy": at("balanced"),
     "best round": of_curve(max),
     "mean of the last 2 evaluations": of_curve(lambda curve: np.mean(curve[-2:])),
     "after local training, where possible": at("pooled", "post"),

@@ -4,6 +4,7 @@
 from fedlib.claims.checks import (
     above_each,
     across_columns,
+    ahead,
     below,
     best,
     both,
@@ -12,11 +13,14 @@ from fedlib.claims.checks import (
     falls,
     gap,
     in_columns,
+    less_accurate,
     like_the_paper,
+    matter,
     negated,
     over_seeds,
     place,
     rises,
+    unless,
     within,
 )
 from fedlib.claims.judges import apart, at_place, best_of, beyond, close, each_apart, first, in_order, under

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
+from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
-from fedlib.analysis.uncertainty import Interval, draws, shared_seeds, units
+from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
 from fedlib.claims.judges import Judge, apart, at_place, close, first, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
     POINT,
     Check,
+    Claim,
     Margins,
     Tables,
     Verdict,
     decided,
     not_tested,
     opposite,
+    ours,
     verdict,
 )
 
@@ -192,6 +196,15 @@ def both(*checks: Check) -> Check:
     return check
 
 
+def unless(lacks: Callable[[Tables], str]) -> Callable[[Check], Check]:
+    """Decorates a check that is not tested where something is lacking; lacks: of the tables what, "" for nothing."""
+
+    def decorated(check: Check) -> Check:
+        return lambda tables: not_tested(why) if (why := lacks(tables)) else check(tables)
+
+    return decorated
+
+
 def negated(check: Check) -> Check:
     """That does not hold: one of its margins at least is below 0."""
     return lambda tables: opposite(check(tables))
@@ -276,3 +289,57 @@ def every_row(
         return verdict(right.all(), "; ".join(text for text in texts if text))
 
     return check
+
+
+# choices that a paper leaves open, and what a method's lead consists of ----------------------------------------------
+
+
+def _over(tables: Tables, method: str) -> str:
+    """What intervals of the effects on a method are over."""
+    return in_seeds(only(tables["effects"], method=method)["seeds"])
+
+
+def less_accurate(method: str, *names: str) -> Check:
+    """Is a method less accurate with each of these choices?"""
+
+    def check(tables: Tables) -> Verdict:
+        own = {choice: e for (_, one, choice), e in tables["_effects"].items() if one == method}
+        if lacks := [name for name in names if name not in own]:
+            return not_tested(f"missing runs: {', '.join(lacks)}")
+        shown = ", ".join(f"{name} {apart(own[name], '.2f')}" for name in names)
+        return decided({name: -own[name] for name in names}, f"points: {shown}", _over(tables, method))
+
+    return check
+
+
+def ahead(arm: str, *others: str, table: str = "_parts") -> Check:
+    """Is an arm (`fedlib.analysis.sensitivity.Arms`) above each of the others? table: that of the arms' draws."""
+
+    def check(tables: Tables) -> Verdict:
+        m = tables.get(table, pd.DataFrame())
+        if lacks := [name for name in (arm, *others) if name not in m]:
+            return not_tested(f"missing runs: {', '.join(lacks)}")
+        leads = {name: m[arm] - m[name] for name in others}
+        shown = "; ".join(f"{name} {m[name].iloc[0]:.1f}, {apart(lead, '.2f')}" for name, lead in leads.items())
+        seeds = in_seeds(tables["parts"]["seeds"])
+        return decided(leads, f"{arm} {m[arm].iloc[0]:.1f} against {shown}", seeds, POINT, "points")
+
+    return check
+
+
+def matter(sensitivity: Sensitivity, name: str) -> Claim:
+    """Does any choice move the method by more than chance does?"""
+
+    @unless(sensitivity.missing)
+    def check(tables: Tables) -> Verdict:
+        moved, chance = sensitivity.mean_effects(tables, left_open=True), sensitivity.chance(tables)
+        size, sign = moved.iloc[0].abs(), np.sign(moved.iloc[0])
+        largest, more = size.idxmax(), (size > chance).sum()
+        evidence = f"largest of {len(size)} left open: {largest} {apart(moved[largest], '.2f')}; {more} by more"
+        none_does = {c: chance - sign[c] * moved[c] for c in moved if moved[c].any()}  # margins of the opposite
+        if not none_does:
+            return verdict(False, "no choice changes anything")
+        evidence = f"{evidence} than another seed or partition does ({chance:.2f})"
+        return opposite(decided(none_does, evidence, _over(tables, sensitivity.method)))
+
+    return ours(f"An unspecified choice changes {name}'s accuracy by more than another seed or partition does.", check)

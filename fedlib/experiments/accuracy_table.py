@@ -16,7 +16,7 @@ from fedlib.analysis.accuracies import by_point, cells, compared, ranks
 from fedlib.analysis.readings import Read, Reading, last_round
 from fedlib.analysis.tables import Found, only, why_none
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs
+from fedlib.experiments.item import Item
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.spec import RunSpec
 
@@ -126,15 +126,9 @@ class AccuracyTable:
         tidy = printed[["row", "column"]].assign(accuracy=printed["value"] / 100, headline=True, **self.where)
         return {"tidy": tidy, "_printed": printed}
 
-    def item(self, more: Callable[[dict], Runs] = lambda s: {}, **about) -> Item:
-        """The table as an item; more: runs of other tables that its claims look at."""
-        given = {
-            "runs": lambda s: {**self.runs(s), **more(s)},
-            "analyse": self.analyse,
-            "partial": True,
-            "shown": EXTRAS,
-            "made_of": lambda table, key: len(key) == 3,  # row, column, seed: keys of other tables have more parts
-        }
+    def item(self, **about) -> Item:
+        """The table as an item; about: what is to be said of it, and what is otherwise."""
+        given = {"runs": self.runs, "analyse": self.analyse, "partial": True, "shown": EXTRAS}
         printed = self if self.numbers else None
         given |= {"figure": lambda tables: figures.accuracies(tables["cells"], self.paper), "table": printed}
         return Item(**given | about)

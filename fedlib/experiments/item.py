@@ -99,11 +99,12 @@ def per_profile(settings: dict[str, dict] | None = None, /, reduced: dict | None
     return {profile: made[profile] for profile in PROFILES if profile in made}
 
 
-def runs_of(task: dict, rows: dict[str, dict], seeds: int) -> Runs:
-    """Runs by row and seed, which draws the partition, too. task: what they have in common; rows: by name the method
-    with its hyper-parameters or fields of the run (`RunSpec.of_task`)."""
+def runs_of(task: dict, rows: dict[Hashable, dict], seeds: int) -> Runs:
+    """Runs by row and seed, which draws the partition, too. task: what they have in common; rows: by name, or by the
+    parts of one, the method with its hyper-parameters or fields of the run (`RunSpec.of_task`)."""
+    keys = {name: name if isinstance(name, tuple) else (name,) for name in rows}
     return {
-        (name, seed): RunSpec.of_task({**task, "seed": seed, "partition_seed": seed}, **how)
+        (*keys[name], seed): RunSpec.of_task({**task, "seed": seed, "partition_seed": seed}, **how)
         for seed in range(seeds)
         for name, how in rows.items()
     }

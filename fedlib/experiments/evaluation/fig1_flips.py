@@ -5,10 +5,10 @@ from fedlib.claims import ours
 from fedlib.experiments.evaluation.table1_points import TABLE, before_and_after, pairs_change
 from fedlib.experiments.evaluation.table1_points import analyse as table1
 from fedlib.experiments.evaluation.task import SETTINGS, SMALLER
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Found, Item, Tables
 
 
-def analyse(s: dict, found: dict) -> dict:
+def analyse(s: dict, found: Found) -> Tables:
     """Those of Table 1, of the same runs; compare: how many pairs reverse their order, by points."""
     tables = table1(s, found)
     return {**tables, "compare": tables["flips"]}

@@ -12,7 +12,7 @@ from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds
 from fedlib.claims import apart, decided, not_tested, ours
 from fedlib.experiments.fedsimsup import table1_dirichlet
-from fedlib.experiments.item import Item, Runs, joined, part, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile
 from fedlib.experiments.pfedcs import table1_pathological as pfedcs_table1
 from fedlib.experiments.pfedsim import table3_own_clients
 from fedlib.experiments.pfedsv import table1_pathological as pfedsv_table1
@@ -57,7 +57,7 @@ def leads(tables, row: str, **where) -> dict[str, tuple[str, pd.Series]]:
     return found
 
 
-def read_off(paper: str, s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def read_off(paper: str, s: dict, found: Found) -> Tables:
     """A paper's accuracies, as its table reads them, with points called as in Table 1."""
     table, settings = PAPERS[paper][0].TABLE, PAPERS[paper][0].ITEM.settings[s["scale"]]
     read = renamed(only(table.read_off(settings, part(found, paper))["tidy"], **table.where))
@@ -93,7 +93,7 @@ def _by_seed(frame: pd.DataFrame, row: str, other: str) -> pd.Series:
     return accuracy[row] - accuracy[other]
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: accuracies of all papers' runs; compare: one row a task, the lead by protocol; _shown: the same, long, for
     the figure; _leads: draws by (paper, column), after local training; _lost: `lost`."""
     shown, alike, tidy, gone = [], {}, [], []

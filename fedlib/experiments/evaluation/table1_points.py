@@ -11,6 +11,7 @@ from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
 from fedlib.experiments.evaluation.task import MANY, SETTINGS, SMALLER, TABLE, another_is_first, changes_little
+from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
 
@@ -46,7 +47,7 @@ def by_protocol(tables) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: first, who leads at each point; flips, how many pairs reverse their order; protocols, by
     method; _pairs: every pair."""
     tables = TABLE.analyse(s, found)

@@ -13,7 +13,7 @@ from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.claims import apart, decided, not_tested, ours
 from fedlib.experiments.evaluation import task
 from fedlib.experiments.evaluation.task import SETTINGS
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsim.task import DIRICHLET
 
@@ -63,7 +63,7 @@ def shown(tables, point: str = RECEIVED) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["task", "row", "kind", "mean", "low", "high"])
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: received and trained, accuracy by statistics at the two points."""
     tables = TABLE.analyse(s, found)
     wide = {}

@@ -14,9 +14,8 @@ from fedlib.analysis.participation import (
 )
 from fedlib.analysis.tables import span
 from fedlib.claims import Check, Verdict, every_row, fact, implementation, ours
-from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup.task import of_column
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile
 from fedlib.spec import RunSpec
 
 PAPER = {"dataset": "cifar10", "num_clients": 100, "join_ratio": 0.1}  # who waits and learns from whom: no training
@@ -30,7 +29,7 @@ def runs(s: dict) -> Runs:
     return {"watched": RunSpec.of_task(column, "fedsimsup", measures=MEASURES)}
 
 
-def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: `walk`; own: `own_shares` of the run; weights: `weights_of` its middle round. At the paper's settings,
     without training: _turns, 1,000 rounds `at_their_turn`; waits: the same `by_wait`; sources: see there."""
     r = found["watched"]

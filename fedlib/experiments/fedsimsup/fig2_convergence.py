@@ -1,14 +1,12 @@
 """Figure 2: the accuracy of eight methods over the rounds."""
 
-import pandas as pd
-
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, best, not_tested, over_seeds, under
 from fedlib.claims.judges import first
 from fedlib.experiments.fedsimsup import table1_dirichlet as table1
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.fedsimsup.task import by_round, over_rounds, picture
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Found, Item, Tables
 
 CLIENTS = ", 100"  # the paper does not say how many
 
@@ -18,7 +16,7 @@ def runs(s: dict) -> dict:
     return {key: spec for key, spec in table1.TABLE.runs(s).items() if key[1].endswith(CLIENTS)}
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a run and evaluated round; early: the one after a tenth of them; steps: how far apart successive
     evaluations of the second half are; _last: what Table 1 reads off the same runs, after the last."""
     tidy = over_rounds(found, task.average(s))

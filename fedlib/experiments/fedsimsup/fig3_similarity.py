@@ -1,16 +1,12 @@
 """Figure 3: FedSimSup with and without similarity information."""
 
-import pandas as pd
-
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.claims.judges import first
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.fedsimsup.task import by_round, over_rounds, picture
-from fedlib.experiments.item import Item, per_profile
-from fedlib.spec import RunSpec
+from fedlib.experiments.item import Found, Item, Tables, per_profile, runs_of
 
-COLUMNS = {f"Dir({alpha:g})": {"dataset": "cifar10", "clients": "100", "alpha": alpha} for alpha in (0.1, 0.5)}
 WEIGHTS = {
     "label cosines": "labels",  # FedSimSup
     "the most similar participant only": "nearest",
@@ -22,17 +18,15 @@ WITH, NEAREST, WITHOUT, SHUFFLED, KEPT = WEIGHTS
 
 
 def runs(s: dict) -> dict:
-    return {
-        (row, column, seed): RunSpec.of_task(
-            {**task.of_column(s, own), "seed": seed, "partition_seed": seed}, "fedsimsup", similarity=how
-        )
-        for seed in range(s["seeds"])
-        for column, own in COLUMNS.items()
+    rows = {
+        (row, f"Dir({alpha:g})"): {"method": "fedsimsup", "similarity": how, "partition": {"alpha": alpha}}
+        for alpha in (0.1, 0.5)
         for row, how in WEIGHTS.items()
     }
+    return runs_of(task.of_column(s, {"dataset": "cifar10", "clients": "100"}), rows, s["seeds"])
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a run and evaluated round; ends: the last one."""
     tidy = over_rounds(found, task.average(s))
     compare = by_round(tidy, {"ours, last round, %": s["rounds"]})

@@ -1,15 +1,12 @@
 """Figure 4: where the personalised model and its supervisor look, on many images and in numbers."""
 
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.attention import NUMBERS, described, in_words, map_rows, network_draws, shown
 from fedlib.analysis.tables import rows_of
 from fedlib.claims import Claim, Verdict, apart, decided, not_tested, ours
 from fedlib.data.datasets import shape_and_classes
-from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
-from fedlib.experiments.item import Item, Runs, leaving_out, per_profile, runs_of
+from fedlib.experiments.item import Found, Item, Runs, Tables, leaving_out, per_profile, runs_of
 from fedlib.measures.attention import NETWORKS, stride_of_maps
 
 MODEL, NEW_MODEL = "FedSimSup: model", "LeNet-5, untrained"
@@ -43,7 +40,7 @@ def runs(s: dict) -> Runs:
     return runs_of(column, rows, s["seeds"])
 
 
-def analyse(s: dict, found: dict[tuple[str, int], RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row an image and network (`map_rows`); means and gaps, by network and by pair (`described`); pictures:
     of the first seed."""
     tidy = rows_of(found, ("run", "seed"), map_rows)

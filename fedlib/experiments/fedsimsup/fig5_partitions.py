@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
 from fedlib.analysis.tables import described, only, span
 from fedlib.claims import Check, Claim, Verdict, every_row, implementation, verdict
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 
 CLASSES = {"2 classes": 2, "5 classes": 5}  # of a client
 CLIENTS = (50, 100)
@@ -18,7 +18,7 @@ def schemes(min_size: int) -> dict[str, dict]:
     return pathological | {f"Dir({a:g})": {"scheme": "dirichlet", "alpha": a, "min_size": min_size} for a in (0.1, 0.5)}
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: the counts that are drawn; stats: one draw a row; promised: its classes per client."""
     kinds = schemes(s["min_size"])
     stats = pd.concat(statistics_by_title(kinds, s["dataset"], clients, range(s["seeds"])) for clients in CLIENTS)

@@ -9,12 +9,10 @@ from fedlib import figures
 from fedlib.analysis.groups import label_secrets
 from fedlib.analysis.sensitivity import BASE, CHANCE, Arms, Choice, Sensitivity, ends_of_training, hyper, stability
 from fedlib.analysis.tables import only, rows_of
-from fedlib.claims import Claim, apart, ours
-from fedlib.claims.choices import ahead, less_accurate, matter
-from fedlib.engine.result import RunResult
+from fedlib.claims import Claim, ahead, apart, less_accurate, matter, ours
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.fedsimsup.table1_dirichlet import TABLE
-from fedlib.experiments.item import Item, Runs, joined, leaving_out, part, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, leaving_out, part, per_profile
 from fedlib.spec import RunSpec
 
 WIDER = 141  # hidden units with which LeNet-5 has as many parameters as LeNet-5 (120) and its supervisor together
@@ -130,7 +128,7 @@ def runs(s: dict) -> Runs:
                    "rate": RATES.runs(s), **stable})  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: parts, what the lead over FedRep consists of; rates, of the baselines that nearly fail;
     secrets, what label counts tell."""
     finished = {key: r for key, r in found.items() if r.status == "finished"}

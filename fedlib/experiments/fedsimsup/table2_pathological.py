@@ -23,10 +23,7 @@ ITEM = TABLE.item(
               within(["fedsimsup", "fedrep"], 1, columns=CLOSE)),
         Claim("On CIFAR-100 with 5 classes per client, FedSimSup is below local-only training and FedProto.",
               below(["fedsimsup"], ["local", "fedproto"], columns=LOST)),
-        task.ABOVE_FEDREP,
-        task.AT_POST,
-        task.ORDER,
-        task.ABOVE_FEDPAC,
+        *task.MORE,
     ),
     **task.COMMON,
 )  # fmt: skip

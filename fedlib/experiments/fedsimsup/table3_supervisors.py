@@ -36,17 +36,15 @@ def of_group(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
     return [dataclasses.replace(one, accuracy=accuracy) for one, accuracy in zip(read, mean)]
 
 
-def repeated(s: dict, row: str, column: str) -> int:
-    """Seeds of a cell."""
-    return max(s["seeds"], s["repeats"])
-
-
 def costs_little(m):
     cost = m[SAME] - m[MIXED]
     return {"cost": 2 - cost}, f"{apart(cost)} points"
 
 
-TABLE = task.table("3", COLUMNS, rows, row_of=lambda cell: PRINTED[cell["supervisor"]], chosen=of_group, seeds=repeated)
+TABLE = task.table(
+    "3", COLUMNS, rows, row_of=lambda cell: PRINTED[cell["supervisor"]], chosen=of_group,
+    seeds=lambda s, row, column: max(s["seeds"], s["repeats"]),
+)  # fmt: skip
 
 ITEM = TABLE.item(
     title="FedSimSup Table 3: different architectures of supervisors",

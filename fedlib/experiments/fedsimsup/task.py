@@ -11,9 +11,8 @@ from fedlib.analysis.readings import BESIDE, Read, last_round
 from fedlib.analysis.uncertainty import Interval
 from fedlib.claims import Claim, Verdict, below, best, decided, gap, like_the_paper, not_tested, ours
 from fedlib.claims.checks import on_shared_seeds
-from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, per_profile
 from fedlib.experiments.paper_numbers import partition_of
 
 METHODS = (
@@ -84,19 +83,13 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
     """One of the tables; columns: by name data set, partition and clients, those of CIFAR-10 only on digits."""
 
     def shown(s: dict) -> tuple[str, ...]:
-        if "dataset" in s:
-            return tuple(name for name, own in columns.items() if own["dataset"] == "cifar10")
-        there = s.get("datasets", ())
+        there = ("cifar10",) if "dataset" in s else s.get("datasets", ())
         return tuple(name for name, own in columns.items() if not there or own["dataset"] in there)
-
-    def column_of(cell) -> str | None:
-        if cell["dataset"] == "femnist":
-            return WRITERS
-        return f"{cell['dataset']}, {partition_of(cell)}, {cell['clients']}"
 
     return AccuracyTable(
         "fedsimsup", (number,), shown, lambda s, column: of_column(s, columns[column]),
-        rows or methods, column_of,
+        rows or methods,
+        lambda cell: WRITERS if cell["dataset"] == "femnist" else f"{partition_of(cell)}, {cell['clients']}",
         **{"read": read, "also": {f"ours, {BESIDE['client_mean']}": {"point": BESIDE["client_mean"]}},
            "dataset": lambda s: None, "seeded": ("seed", "partition_seed"), "seeds": repeated, **more},
     )  # fmt: skip
@@ -121,16 +114,14 @@ def columns_of(**shares: tuple) -> dict[str, dict]:
 COMMON = dict(
     smaller=SMALLER, smaller_reduced=f"{LESS}; {SEEDS}", settings=SETTINGS,
 )  # fmt: skip
-ORDER = ours(
-    "The methods' order is that of the paper: rank correlation above 0.8 in every setting.",
-    like_the_paper(0.8, PERSONAL, METHODS),
-)
-ABOVE_FEDREP = ours("FedSimSup is above FedRep in every setting.", below(["fedrep"], ["fedsimsup"]))
-ABOVE_FEDPAC = ours("FedSimSup is above FedPAC in every setting.", below(["fedpac"], ["fedsimsup"]))
-AT_POST = ours(
-    "FedSimSup is also the best of the methods with personalised models, all evaluated after local training (`post`).",
-    best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post"),
-)
+MORE = (  # claims of Tables 1 and 2
+    ours("FedSimSup is above FedRep in every setting.", below(["fedrep"], ["fedsimsup"])),
+    ours("FedSimSup is also the best of the methods with personalised models, all evaluated after local training "
+         "(`post`).", best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post")),
+    ours("The methods' order is that of the paper: rank correlation above 0.8 in every setting.",
+         like_the_paper(0.8, PERSONAL, METHODS)),
+    ours("FedSimSup is above FedPAC in every setting.", below(["fedpac"], ["fedsimsup"])),
+)  # fmt: skip
 
 
 def wider(text: str, one: str, other: str) -> Claim:
@@ -155,7 +146,7 @@ def wider(text: str, one: str, other: str) -> Claim:
 # accuracy over the rounds, for the figures that show it ---------------------------------------------------------------
 
 
-def over_rounds(found: Mapping[tuple[str, str, int], RunResult], average: str) -> pd.DataFrame:
+def over_rounds(found: Found, average: str) -> pd.DataFrame:
     """One row a run and evaluated round: column, row, seed, round, accuracy ("client_mean" or "pooled"); found: by row,
     column and seed."""
     lines = [

@@ -15,6 +15,7 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.table2_accuracy import BYTES, best_of
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR
+from fedlib.experiments.item import Found, Tables
 
 CURVE = ("round", "MB", "share", "accuracy")
 
@@ -52,7 +53,7 @@ def curve(r: RunResult) -> pd.DataFrame:
 TABLE = replace(task.TABLE, numbers=(), read=lambda s: within_fedavgs_bytes)
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies with FedAvg's bytes: curves, the mean over seeds by task, method and round."""
     every = rows_of(found, ("method", "task", "seed"), curve).reindex(columns=["method", "task", "seed", *CURVE])
     curves = every.groupby(["task", "method", "round"], sort=False)[[*CURVE[1:]]].mean().reset_index()

@@ -7,13 +7,12 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import columns_read, differences
-from fedlib.analysis.names import proper
 from fedlib.claims import below, ours
 from fedlib.claims.checks import changes, gap
-from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
+from fedlib.experiments.head_to_head.table2_accuracy import beside_others
 from fedlib.experiments.head_to_head.task import FOUR, SUP
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 
 TITLE = "{} images".format
 BASES = ("local", "fedavg_ft")
@@ -34,7 +33,7 @@ CURVE = replace(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies: pays, up to how many images each method is above local-only training and above FedAvg +
     FT."""
     tables = CURVE.analyse(s, found)
@@ -49,13 +48,7 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 def pays(tables) -> pd.DataFrame:
     """One row a method: up to how many images it is above local-only training, and above FedAvg+FT, with every
     smaller size; "inconclusive" where an interval reaches 0, from there on nothing is said."""
-    lines = []
-    for row in dict.fromkeys(tables["tidy"]["row"]):
-        line = {"method": row}
-        for base in BASES:
-            line[f"above {proper(base)}"] = "" if row == base else _up_to(differences(tables, row, base)[0])
-        lines.append(line)
-    return pd.DataFrame(lines, columns=["method", *(f"above {proper(base)}" for base in BASES)])
+    return beside_others(tables, BASES, lambda row, base: _up_to(differences(tables, row, base)[0]))
 
 
 def _up_to(found: pd.DataFrame) -> str:

@@ -9,7 +9,6 @@ from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import units
 from fedlib.claims import Verdict, across_columns, apart, below, best, each_apart, in_columns, ours
 from fedlib.claims.verdicts import in_words
-from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import (
     fig1_bytes,
     fig2_images,
@@ -24,7 +23,7 @@ from fedlib.experiments.head_to_head.fig3_worst import WORST
 from fedlib.experiments.head_to_head.fig4_newcomers import AFTER, TAKING
 from fedlib.experiments.head_to_head.table2_accuracy import average_lead
 from fedlib.experiments.head_to_head.task import FOUR
-from fedlib.experiments.item import Item, Runs, joined, part
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part
 
 PARTS = {
     "rates": table1_rates, "accuracy": table2_accuracy, "bytes": fig1_bytes, "images": fig2_images,
@@ -48,7 +47,7 @@ def runs(s: dict) -> Runs:
     return joined({name: module.ITEM.runs(settings_of(name, s)) for name, module in PARTS.items()})
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: that of every part; compare: one row a method, the answer at a glance; hidden: the tables of the parts."""
     tables = {}
     for name, module in PARTS.items():

@@ -1,7 +1,6 @@
 """Table 1: every method's learning rate, chosen from one grid by the validation parts."""
 
 from dataclasses import replace
-from functools import wraps
 
 import numpy as np
 import pandas as pd
@@ -9,11 +8,11 @@ import pandas as pd
 from fedlib import figures
 from fedlib.analysis.accuracies import means
 from fedlib.analysis.readings import Reading
-from fedlib.claims import Verdict, apart, decided, implementation, not_tested, ours, verdict
+from fedlib.claims import Verdict, apart, decided, implementation, not_tested, ours, unless, verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import FOUR
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 
 AT = " at "
 LEAST = 2  # points of validation accuracy
@@ -37,7 +36,7 @@ TABLE = replace(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """chosen: by task and method the accuracy with every rate, in percent, the best rate and the one in use; compare:
     the rates in use beside those that the papers print for all their methods; _losses: by how many points the rate in
     use is below the best; _missing: runs that are."""
@@ -71,19 +70,13 @@ def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:
     return compare
 
 
-def of_whole_grid(check):
-    """A check that is not tested while runs are missing: another rate may be the best then."""
-
-    @wraps(check)
-    def whole(tables) -> Verdict:
-        if missing := len(tables["_missing"]):
-            return not_tested(f"not all rates of the grid were run: {missing} runs are missing")
-        return check(tables)
-
-    return whole
+def lacking(tables) -> str:
+    """How many runs are missing: another rate may be the best then."""
+    missing = len(tables["_missing"])
+    return f"not all rates of the grid were run: {missing} runs are missing" if missing else ""
 
 
-@of_whole_grid
+@unless(lacking)
 def as_chosen(tables) -> Verdict:
     """Every rate in use is less than LEAST points below the best: the rates were chosen on earlier runs, and rounding
     decides between those that are about as good."""
@@ -94,7 +87,7 @@ def as_chosen(tables) -> Verdict:
     return verdict((losses["points"] < LEAST).all(), "; not ".join([found, *said]))
 
 
-@of_whole_grid
+@unless(lacking)
 def inside(tables) -> Verdict:
     """No rate in use is the smallest or the largest of the grid."""
     chosen = tables["chosen"]
@@ -104,7 +97,7 @@ def inside(tables) -> Verdict:
     return verdict(not any(ends.values()), ", ".join(said))
 
 
-@of_whole_grid
+@unless(lacking)
 def at_a_rate_of_another(tables) -> Verdict:
     """With FedAvg+FT's rate every one of the four methods is less than LEAST points below its best."""
     m, chosen = means(tables), tables["chosen"].set_index(["task", "method"])

@@ -1,20 +1,22 @@
 """Table 2: the four papers' methods on each other's tasks, beside simple methods, under equal conditions."""
 
+from collections.abc import Callable, Sequence
+
 import pandas as pd
 
-from fedlib.analysis.accuracies import columns_read, differences, without
+from fedlib.analysis.accuracies import differences, without
 from fedlib.analysis.names import proper
 from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
-from fedlib.engine.result import RunResult
 from fedlib.experiments.head_to_head import task
 from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, NAMES, OWNERS, SPLIT
+from fedlib.experiments.item import Found, Tables
 
 TABLE = task.TABLE
 BYTES = 4  # of a number in float32
 
 
-def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
+def costs(found: Found) -> pd.DataFrame:
     """What a method costs in a task, one row each: megabytes down and up of a client's turn on average, both together
     and the seconds of training a sample as ratios to FedAvg's of the same seeds (means over seeds)."""
     lines = []
@@ -32,7 +34,7 @@ def costs(found: dict[tuple, RunResult]) -> pd.DataFrame:
     return frame.groupby(["task", "method"], sort=False)[shown].mean().round(3).reset_index()
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies: costs; leads, every method's over FedAvg+FT and over local-only training; _by_task,
     those over FedAvg+FT task by task: column, row, difference, low, high."""
     tables = TABLE.analyse(s, found)
@@ -45,15 +47,18 @@ def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
 def leads(tables) -> pd.DataFrame:
     """By row, averaged over the tasks: its lead over FedAvg+FT and over local-only training, in points, with
     intervals."""
-    columns, lines = columns_read(tables), []
-    for row in dict.fromkeys(tables["tidy"]["row"]):
-        line = {"method": row}
-        for other in ("fedavg_ft", "local"):
-            margin, _ = average_lead(tables, row, other)
-            line[f"above {proper(other)}"] = "" if margin is None or row == other else apart(margin)
-        lines.append(line)
-    titles = ["method", *(f"above {proper(other)}" for other in ("fedavg_ft", "local"))]
-    return pd.DataFrame(lines, columns=titles if columns else ["method"])
+
+    def lead(row: str, other: str) -> str:
+        return "" if (margin := average_lead(tables, row, other)[0]) is None else apart(margin)
+
+    return beside_others(tables, ("fedavg_ft", "local"), lead)
+
+
+def beside_others(tables, others: Sequence[str], above: Callable[[str, str], str]) -> pd.DataFrame:
+    """One row a method: what `above` says of it and each of these others, nothing of itself."""
+    rows = dict.fromkeys(tables["tidy"]["row"])
+    lines = [(row, *("" if row == other else above(row, other) for other in others)) for row in rows]
+    return pd.DataFrame(lines, columns=["method", *(f"above {proper(other)}" for other in others)])
 
 
 def average_lead(tables, row: str, other: str, **where) -> tuple[pd.Series | None, str]:

@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.groups import groups_of, row_scaled, same_classes, seen_by_round, size_effect
 from fedlib.analysis.tables import by_pair, described, mean_stds, only, rows_of
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
-from fedlib.experiments.item import Item, per_profile, runs_of
+from fedlib.experiments.item import Found, Item, Tables, per_profile, runs_of
 from fedlib.experiments.pfedcs import task
 
 KEPT = ("head_distances", "head_moves")
@@ -26,7 +26,7 @@ def runs(s: dict) -> dict:
     return runs_of({**s, "scheme": "pat_grouped", "classes_per_client": 2}, rows, s["seeds"])
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a run and round; ends: of the first and the last round; sizes: one row a run; pairs: D of the first
     run, in these rounds."""
     shown = dict.fromkeys((1, s["rounds"]))

@@ -8,7 +8,7 @@ from fedlib.analysis.tables import only
 from fedlib.analysis.traffic import network_size
 from fedlib.claims import every_row, implementation, ours
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, leaving_out, per_profile
+from fedlib.experiments.item import Found, Item, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedcs import task
 from fedlib.spec import RunSpec
 
@@ -38,7 +38,7 @@ def walk(r: RunResult) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: `walk`."""
     tidy = walk(found["watched"])
     first, second = (only(tidy, stage=stage) for stage in (FIRST, SECOND))

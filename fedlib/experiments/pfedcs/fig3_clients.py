@@ -1,12 +1,10 @@
 """Figure 3: accuracy by the number of clients among whom the images are divided."""
 
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.accuracies import cells
 from fedlib.claims import Claim, across_columns, apart, best, falls, ours
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 from fedlib.experiments.pfedcs import task
 from fedlib.experiments.pfedcs.task import PERSONAL
 
@@ -28,7 +26,7 @@ CURVE = AccuracyTable(  # the paper has drawn its numbers, not printed them
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """compare: mean accuracy by method and number of clients; cells: the same with intervals."""
     tables = CURVE.read_off(s, found)
     shown = cells({**tables, "_printed": CURVE.printed(s)}, {}, {})

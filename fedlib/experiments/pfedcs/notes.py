@@ -10,10 +10,8 @@ from fedlib import figures
 from fedlib.analysis.groups import seen_by_round
 from fedlib.analysis.sensitivity import BASE, CHANCE, Arms, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import described, mean_stds, only, rows_of
-from fedlib.claims import Verdict, apart, beyond, both, not_tested, ours, over_seeds
-from fedlib.claims.choices import ahead, less_accurate, matter
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, joined, leaving_out, part, per_profile, runs_of
+from fedlib.claims import Verdict, ahead, apart, beyond, both, less_accurate, matter, not_tested, ours, over_seeds
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, leaving_out, part, per_profile, runs_of
 from fedlib.experiments.pfedcs import task
 from fedlib.experiments.pfedcs.fig1_distances import KEPT
 from fedlib.experiments.pfedcs.table1_pathological import TABLE
@@ -99,7 +97,7 @@ def runs(s: dict) -> Runs:
     })  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: parts, FedPer's variants and PFedCS's at both points; leak, what the server sees."""
     choices, watched = part(found, "choice"), part(found, "server")
     effects = SENSITIVITY.effects(choices)

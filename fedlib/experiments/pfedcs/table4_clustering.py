@@ -2,9 +2,9 @@
 
 from fedlib.analysis.groups import searched
 from fedlib.analysis.tables import described, mean_stds, rows_of
-from fedlib.claims import Claim, below, best, not_tested, ours, over_seeds, under, within
+from fedlib.claims import Claim, below, best, ours, over_seeds, under, within
 from fedlib.experiments.accuracy_table import EXTRAS
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedcs.task import PATHOLOGICAL, PFEDCS, SETTINGS, item, table
 
 GROUPINGS = {"kmeans": "kmeans", "hierarchical": "hier", "fixed_threshold": "fix", "gmm": "gmm"}
@@ -14,7 +14,7 @@ ROWS = {name: {**PFEDCS, "group": how} for name, how in GROUPINGS.items()}
 TABLE = table("4", {name: PATHOLOGICAL[name] for name in COLUMNS}, ROWS, lambda cell: cell["clustering"])
 
 
-def analyse(s: dict, found: dict) -> dict:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the accuracies: search, one row a run, who was found; twins, its means over seeds."""
     search = rows_of(found, ("row", "column", "seed"), searched)
     shares = {name: name for name in search.columns[3:]}
@@ -24,16 +24,8 @@ def analyse(s: dict, found: dict) -> dict:
 
 def more_found(tables):
     """By the precision of the candidates: how many of them have the same classes."""
-    search, needed = tables["search"], ("fixed_threshold", "gmm")
-    rows = search.groupby("column")["row"].agg(set)
-    if not len(rows) or lacking(rows, needed):
-        return not_tested(f"missing runs: {', '.join(lacking(rows, needed)) or 'all'}")
-    judge = under(["fixed_threshold"], ["gmm"], form=".2f")
-    return over_seeds("search", "precision of candidates", "row", judge, each="column")(tables)
-
-
-def lacking(rows, needed) -> list[str]:
-    return [name for name in needed if not all(name in own for own in rows)]
+    needed, judge = ["fixed_threshold", "gmm"], under(["fixed_threshold"], ["gmm"], form=".2f")
+    return over_seeds("search", "precision of candidates", "row", judge, each="column", needs=needed)(tables)
 
 
 ITEM = item(

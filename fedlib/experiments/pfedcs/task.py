@@ -88,9 +88,6 @@ def table(number: str, columns: dict, rows: dict, row_of: Callable = lambda cell
         there = s.get("columns", columns)
         return tuple(name for name in columns if name in there)
 
-    def column_of(cell) -> str:
-        return f"{cell['dataset']}, {partition_of(cell)}"
-
     def used(s: dict) -> dict:
         there = {**rows, **{name: MORE[name] for name in s.get("more", ())}}
         return {name: in_time(own, s) for name, own in there.items() if own["method"] in s["methods"]}
@@ -100,7 +97,7 @@ def table(number: str, columns: dict, rows: dict, row_of: Callable = lambda cell
         return trials(s, method) if method in NAMED or column in s.get("whole", (column,)) else 0
 
     return AccuracyTable(
-        "pfedcs", (number,), shown, lambda s, column: of_column(s, columns[column]), used, column_of, row_of,
+        "pfedcs", (number,), shown, lambda s, column: of_column(s, columns[column]), used, partition_of, row_of,
         read=read, also={f"ours, {BESIDE['best']}": {"point": BESIDE["best"]}}, dataset=lambda s: None,
         seeded=("seed", "partition_seed"), seeds=repeated,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.tables import by_pair, described, mean_std, rows_of, spearman
 from fedlib.claims import Claim, beyond, first, in_order, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Found, Item, Tables
 from fedlib.experiments.pfedsim.task import ALONE, ten_clients
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "head")  # the paper's layers 0 to 4
@@ -21,7 +21,7 @@ def pairs_by_layer(r: RunResult) -> pd.DataFrame:
     return every.query("client < other").rename(columns={"client": "client_a", "other": "client_b"})
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a pair of models, layer and seed; by_seed: one row a layer and seed."""
     tidy = rows_of(found, ("clients", "seed"), pairs_by_layer).drop(columns="clients")
     groups = tidy.groupby(["layer", "name", "seed"])

@@ -6,7 +6,7 @@ from fedlib import figures
 from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, beyond, in_order, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Found, Item, Tables
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import ALONE, LABEL_SETS, PAIRS, SMALLER_ALONE, four_subsets
 
@@ -22,7 +22,7 @@ def by_class(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["pair", "class", "owned_by", "cosine"])
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a pair, class and seed."""
     tidy = rows_of(found, ("clients", "seed"), by_class).drop(columns="clients")
     totals = tidy.groupby(["seed", "pair"])["cosine"].mean().unstack()[list(PAIRS)]

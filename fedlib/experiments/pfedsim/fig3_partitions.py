@@ -8,15 +8,15 @@ from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, both, fact, in_order, ours, over_seeds, verdict
 from fedlib.data.datasets import known_class_sizes
 from fedlib.data.partition import draw_counts
-from fedlib.experiments.item import Item, per_profile
-from fedlib.experiments.pfedsim.client_sizes import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside
+from fedlib.experiments.item import Found, Item, Tables, per_profile
+from fedlib.experiments.pfedsim.tables4_5_9 import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside
 from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET, SEED
 
 AGAIN = "the paper's partition, reconstructed"
 DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose classes are equally large
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: the counts that are drawn; stats: `drawn_sizes`; again: stds of the paper's own clients."""
     stats, lines, again = drawn_sizes(s["datasets"], s), [], []
     kinds = {title: {"scheme": "dirichlet", "alpha": alpha, "min_size": 40} for title, alpha in DIRICHLET.items()}

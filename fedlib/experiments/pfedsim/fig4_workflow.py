@@ -9,7 +9,7 @@ from fedlib.analysis.traffic import network_size
 from fedlib.base.draws import num_participants
 from fedlib.claims import Verdict, every_row, fact, implementation, ours, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile
 from fedlib.experiments.pfedsim.task import SETTINGS, of_column
 from fedlib.spec import RunSpec
 
@@ -40,7 +40,7 @@ def walk(r: RunResult) -> pd.DataFrame:
     return tidy.assign(round=range(1, len(tidy) + 1), model=network_size(r.spec)["model"])
 
 
-def analyse(s: dict, found: dict[str, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: `walk`; phi: the matrix after the second phase's first, middle and last round; meetings: see there."""
     tidy, phi = walk(found["watched"]), found["watched"].arrays["phi"]
     rounds = tidy.loc[tidy["phase"] == SECOND, "round"].to_numpy()

@@ -12,10 +12,8 @@ from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
 from fedlib.analysis.uncertainty import Interval, units
-from fedlib.claims import Verdict, decided, each_apart, every_row, not_tested, ours, verdict
-from fedlib.claims.choices import matter, with_all
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, joined, part, per_profile
+from fedlib.claims import Verdict, decided, each_apart, every_row, matter, not_tested, ours, unless, verdict
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.table3_accuracy import TABLE
 from fedlib.experiments.pfedsim.table3_own_clients import ALONE
@@ -102,7 +100,7 @@ def harder(s: dict) -> Runs:
     }
 
 
-def levels(found: dict[tuple, RunResult]) -> pd.DataFrame:
+def levels(found: Found) -> pd.DataFrame:
     """Mean cosine of the classifiers, one row a pair of clients: printed, and by the way in which they were trained."""
     printed = only(paper_table("pfedsim", "2"), measure="cs").set_index("pair")["value"].astype(float)
     ours = {name: [r.arrays["cs_by_class"][own].mean() for own in PAIRS.values()] for (name, _), r in found.items()}
@@ -122,7 +120,7 @@ def of_table(s: dict) -> dict:
     return {**s, "seeds": max(s["seeds"], s["table_seeds"])}
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: leads, fit, cells of Table 3, read off in several ways; alone, `ALONE`; draws;
     levels of Figure 2."""
     table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)
@@ -162,8 +160,8 @@ def first_by_every_rule(tables) -> Verdict:
     return decided(dict(tables["_leads"].items()), evidence, tables["_units"]["leads"][0])
 
 
-@with_all(SENSITIVITY)
-def transform_matters_most(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def transform_matters_most(tables) -> Verdict:
     moved = SENSITIVITY.mean_effects(tables).abs()
     codes = tables["tidy"].drop_duplicates("choice").set_index("choice")["code"]
     own = [name for name in moved if codes[name] in ("similarity", "self-weight")]
@@ -172,8 +170,8 @@ def transform_matters_most(tables, chance: float) -> Verdict:
     return decided(margins, f"largest effects, in absolute value: {listed(ranked.head(3), '.2f')}")
 
 
-@with_all(SENSITIVITY)
-def rule_outweighs_choices(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def rule_outweighs_choices(tables) -> Verdict:
     if tables["leads"].empty:
         return not_tested("not all methods of Table 3 were run")
     largest = SENSITIVITY.mean_effects(tables).abs().iloc[0].max()

@@ -7,7 +7,7 @@ from fedlib import figures
 from fedlib.analysis.tables import mean_std, only, rows_of, spearman
 from fedlib.claims import Claim, first, in_order, negated, ours, over_seeds
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item
+from fedlib.experiments.item import Found, Item, Tables
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import ALONE, PAIRS, SMALLER_ALONE, four_subsets, ten_clients
 
@@ -32,7 +32,7 @@ def rank_correlations(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["measure", "named", "rank_correlation", "with_label_cosine"])
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a measure, pair and seed; ten_clients: one row a measure and seed, over 45 pairs."""
     four, ten = ({key: found[key] for key in runs(s)} for runs in (four_subsets, ten_clients))
     both = ((four, on_pairs), (ten, rank_correlations))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.accuracies import means
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval
-from fedlib.claims import apart, below, decided, not_tested, ours
+from fedlib.claims import apart, below, decided, ours, unless
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
-from fedlib.experiments.item import leaving_out, per_profile
+from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedsim.task import SETTINGS, SMALLER, every_method, of_column
 
 FEWEST = 3  # draws of which a spread is spoken
@@ -32,7 +30,7 @@ TABLE = AccuracyTable(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: spread, of every column and row the accuracies over the draws."""
     tables = TABLE.analyse(s, found)
     tidy = only(tables["tidy"], headline=True)
@@ -48,11 +46,10 @@ def few_draws(tables) -> str:
     return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} partitions of every method in both columns"
 
 
+@unless(few_draws)
 def draws_outweigh_methods(tables):
     """The std of a method over draws, the mean over methods, against the range of the methods' means. The interval is
     of the range only."""
-    if lacks := few_draws(tables):
-        return not_tested(lacks)
     margins, texts, found = {}, [], means(tables)
     for column in CAPS:
         std, rows = only(tables["spread"], column=column)["std"].mean(), found[column]
@@ -63,9 +60,8 @@ def draws_outweigh_methods(tables):
     return decided(margins, "; ".join(texts))
 
 
+@unless(few_draws)
 def easier_with_cap(tables):
-    if lacks := few_draws(tables):
-        return not_tested(lacks)
     capped, free = (means(tables)[column]["pfedsim"] for column in CAPS)
     evidence = f"pfedsim {capped.iloc[0]:.1f} with the size cap, {apart(capped - free)} compared with no cap"
     return decided({"with size cap": capped - free}, evidence)

@@ -14,7 +14,7 @@ from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.claims import Claim, above_each, apart, below, best, decided, not_tested, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
-from fedlib.experiments.item import leaving_out, per_profile
+from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
@@ -98,7 +98,7 @@ INPUTS = {
 TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: leads, pFedSim after local training over FedPer and over itself, local-only after FedAvg, in
     every column; _leads: draws of its lead over FedPer, both evaluated after local training; protocols: its lead
     over every method; inputs: what pixels and batches do to single methods; rounds: accuracy by evaluated round and

@@ -8,9 +8,8 @@ from fedlib.analysis.participation import after_warm_up, shares
 from fedlib.analysis.tables import only, rows_of
 from fedlib.analysis.uncertainty import draws
 from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours, place, within
-from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim import task
 from fedlib.experiments.pfedsim.task import DIRICHLET, of_column
@@ -32,7 +31,7 @@ def row_of(cell) -> str:
 TABLE = AccuracyTable("pfedsim", ("6", "3"), tuple(DIRICHLET), of_column, rows, partition_of, row_of)
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: drawn, who was personalised at all; _drawn, one row a run and client."""
     names = {name: rho for rho, name in RHO.items() if 0 < rho < 1}
     switched = {(column, names[row], seed): r for (row, column, seed), r in found.items() if row in names}

@@ -8,7 +8,7 @@ from fedlib.analysis.traffic import network_size
 from fedlib.base.draws import num_participants
 from fedlib.claims import Claim, Verdict, beyond, both, implementation, over_seeds, under, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import SETTINGS, of_column
 from fedlib.spec import RunSpec
@@ -31,7 +31,7 @@ def cost(r: RunResult) -> dict[str, float]:
     }
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a run: `cost`, and each of its numbers as a ratio to FedAvg's of the same seed."""
     tidy = rows_of(found, ("seed", "method"), cost)
     base = only(tidy, method="fedavg").set_index("seed")

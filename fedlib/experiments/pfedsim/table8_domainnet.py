@@ -10,7 +10,7 @@ from fedlib.claims import Claim, Verdict, apart, below, best, decided, gap, not_
 from fedlib.data.datasets import group_names
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import METHODS, SETTINGS, SINGLE_MODEL, every_method
 
@@ -36,7 +36,7 @@ TABLE = AccuracyTable(
 )  # fmt: skip
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: sizes, the domains' images; the cells have the paper's for other domains, too."""
     tables = TABLE.analyse(s, found)
     counts, names = next(iter(found.values())).arrays["counts"].sum(1), group_names(s["dataset"])

@@ -1,19 +1,24 @@
-"""Tables 4, 5 and 9: the data and the two networks of the experiments, as printed and as they are here."""
+"""Tables 4, 5 and 9: the data, the clients' sizes and the two networks of the experiments, as printed and as they are
+here; Figure 3 shows the sizes too."""
+
+from collections.abc import Iterable
 
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.tables import only
-from fedlib.claims import Claim, Verdict, every_row, ours, verdict
+from fedlib.analysis.partitions import size_statistics
+from fedlib.analysis.tables import only, span
+from fedlib.claims import Claim, Verdict, every_row, implementation, not_tested, ours, over_seeds, verdict
 from fedlib.data import DATASETS
 from fedlib.data.datasets import class_sizes
-from fedlib.experiments.item import Item, per_profile
-from fedlib.experiments.paper_numbers import printed_cells
-from fedlib.experiments.pfedsim import client_sizes
+from fedlib.experiments.item import Found, Item, Tables, per_profile
+from fedlib.experiments.paper_numbers import paper_table, printed_cells
+from fedlib.experiments.pfedsim.task import ALPHAS
 from fedlib.models import layers, parameters_by_part, sizes
 from fedlib.models.layers import beside_printed
 
 DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet")
+CLIENTS = 100
 PRINTED = {5: ("lenet5_bn", "cifar10"), 9: ("mobilenetv2", "tiny_imagenet")}  # which network a table describes
 NETWORKS = {
     "LeNet-5 (Table 5), CIFAR-10": (*PRINTED[5], {}),
@@ -23,11 +28,11 @@ NETWORKS = {
 }
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """stats: `drawn_sizes`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
     here = [dataset for dataset in s["datasets"] if class_sizes(dataset)]
-    stats, facts = client_sizes.drawn_sizes(here, s), client_sizes.public_facts(s["datasets"])
-    compare = client_sizes.table4(stats, facts)
+    stats, facts = drawn_sizes(here, s), public_facts(s["datasets"])
+    compare = table4(stats, facts)
     layers = pd.concat([layers_of(number) for number in PRINTED], ignore_index=True)
     for number, own in layers.groupby("table"):
         other, table = own[own["verdict"] != "same"], f"Table {number}"
@@ -37,6 +42,57 @@ def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
     named = {f"table{number}": only(layers, table=number).drop(columns="table") for number in PRINTED}
     return {"tidy": stats, "stats": stats, "compare": compare, **named, "_facts": facts, "_layers": layers,
             "parameters": parameter_table()}  # fmt: skip
+
+
+def drawn_sizes(datasets: Iterable[str], s: dict) -> pd.DataFrame:
+    """The clients' sizes of Table 4, drawn `seeds` times: `size_statistics`."""
+    return size_statistics(datasets, CLIENTS, ALPHAS, s["seeds"], s["min_size"])
+
+
+def printed_sizes() -> pd.DataFrame:
+    """Table 4's means and stds of the clients' sizes: dataset, alpha, value, std."""
+    cells = only(paper_table("pfedsim", "4"), metric="samples_per_client")
+    return cells.rename(columns={"partition_param": "alpha"})[["dataset", "alpha", "value", "std"]]
+
+
+def printed_std_inside(stats: pd.DataFrame, cap: bool) -> dict[str, bool]:
+    """Per cell of Table 4: does the printed std lie within the range of our draws? By "data set, alpha"."""
+    printed, inside = printed_sizes().set_index(["dataset", "alpha"])["std"], {}
+    for (dataset, alpha, cell), own in only(stats, cap=cap).groupby(["dataset", "alpha", "cell"]):
+        inside[cell] = own["std_size"].min() <= printed[dataset, alpha] <= own["std_size"].max()
+    return inside
+
+
+def public_facts(datasets: tuple[str, ...]) -> pd.DataFrame:
+    """The data sets' numbers of images and classes, printed and public: dataset, what, paper, public."""
+    printed, lines = paper_table("pfedsim", "4").set_index(["dataset", "metric"])["value"], []
+    for name in datasets:
+        public = DATASETS[name]
+        lines.append((name, "images", int(printed[name, "num_samples"]), public.images))
+        lines.append((name, "classes", int(printed[name, "num_classes"]), public.classes))
+    return pd.DataFrame(lines, columns=["dataset", "what", "paper", "public"])
+
+
+def table4(stats: pd.DataFrame, facts: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Table 4 cell by cell."""
+    lines = []
+    for dataset, own in facts.groupby("dataset", sort=False):
+        for fact in own.itertuples():
+            numbers = (f"{fact.paper:,}", f"{fact.public:,}", f"{fact.public - fact.paper:+,}")
+            lines.append(("Table 4", f"{dataset}: {fact.what}", *numbers))
+        for cell in only(printed_sizes(), dataset=dataset).itertuples():
+            drawn = only(stats, dataset=dataset, alpha=cell.alpha, cap=True)
+            for measure, value in (("mean", cell.value), ("std", cell.std)):
+                here = drawn[f"{measure}_size"]
+                texts = (span(here), f"{here.mean() - value:+.0f}") if len(here) else (needs(dataset), "")
+                what = f"{dataset}, Dir({cell.alpha:g}): per client, {measure}"
+                lines.append(("Table 4", what, f"{value:.0f}", *texts))
+    return lines
+
+
+def needs(dataset: str) -> str:
+    """What a cell says whose data set is not here."""
+    return f"needs `fedlib data {dataset}`"
 
 
 def layers_of(number: int) -> pd.DataFrame:
@@ -57,6 +113,56 @@ def parameter_table() -> pd.DataFrame:
         about = {"network": title, "input": "x".join(map(str, shape)), "classes": classes}
         lines.append({**about, **parts, "all": size["model"], "statistics": size["statistics"]})
     return pd.DataFrame(lines)
+
+
+# claims --------------------------------------------------------------------------------------------------------------
+
+
+def same_mean(tables) -> Verdict:
+    means = tables["stats"].groupby(["dataset", "alpha"])["mean_size"].mean().unstack()
+    listing = ", ".join(f"{dataset} {row[0.1]:.0f} and {row[0.5]:.0f}" for dataset, row in means.iterrows())
+    return verdict((means[0.1] - means[0.5]).abs().max() < 1e-9, listing)
+
+
+def _shrinks(m: pd.DataFrame):
+    small, large = ({cell.split(",")[0]: m[cell] for cell in m if cell.endswith(f", {alpha:g}")} for alpha in ALPHAS)
+    listing = ", ".join(f"{dataset} {small[dataset].iloc[0]:.0f} to {large[dataset].iloc[0]:.0f}" for dataset in small)
+    return {dataset: small[dataset] - large[dataset] for dataset in small}, listing
+
+
+def _less_spread(m: pd.DataFrame):
+    ten, many = ({f"alpha {a:g}": m[f"{dataset}, {a:g}"] for a in ALPHAS} for dataset in ("cifar10", "tiny_imagenet"))
+    listing = (f"{a}: {ten[a].iloc[0]:.2f} with 10 classes, {many[a].iloc[0]:.2f} with 200" for a in ten)
+    return {a: ten[a] - many[a] for a in ten}, f"std/mean, {'; '.join(listing)}"
+
+
+def _more_classes(tables) -> Verdict:
+    if "tiny_imagenet" not in set(tables["stats"]["dataset"]):
+        return not_tested("needs Tiny-ImageNet's 200 classes, which this profile leaves out")
+    return over_seeds("stats", "relative", "cell", _less_spread, cap=True)(tables)
+
+
+def wrong_facts(facts: pd.DataFrame) -> str:
+    wrong = facts[facts["paper"] != facts["public"]].itertuples()
+    return "; ".join(f"{f.dataset}, {f.what}: reported {f.paper:,}, in the public data {f.public:,}" for f in wrong)
+
+
+def emnist_means(tables) -> Verdict:
+    own, public = only(paper_table("pfedsim", "4"), dataset="emnist"), DATASETS["emnist"].images
+    (total,), mean = only(own, metric="num_samples")["value"], only(own, metric="samples_per_client")["value"].iloc[0]
+    evidence = f"reported mean {mean:.0f} for {CLIENTS} clients; {total:,.0f} images give {total / CLIENTS:.2f}, "
+    evidence += f"EMNIST by class with {public:,} gives {public / CLIENTS:.2f}"
+    return verdict(int(public / CLIENTS) == mean != int(total / CLIENTS), evidence)
+
+
+def all_stds_inside(tables) -> Verdict:
+    inside, stats = printed_std_inside(tables["stats"], cap=True), tables["stats"]
+    evidence = f"{sum(inside.values())} of {len(inside)} cells inside the range of {stats['seed'].nunique()} partitions"
+    if outside := [cell for cell, fits in inside.items() if not fits]:
+        return verdict(False, f"{evidence}; outside: {', '.join(outside)}")
+    missing = sorted(set(printed_sizes()["dataset"]) - set(stats["dataset"]))
+    lacks = ", ".join(f"{dataset} {needs(dataset)}" for dataset in missing)
+    return not_tested(f"{evidence}; {lacks}") if missing else verdict(True, evidence)
 
 
 def same_layers(number: int):
@@ -82,15 +188,18 @@ ITEM = Item(
     settings=per_profile(datasets=DATA, seeds=[2, 20, 100], min_size=[10, 40, 40]),
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 1},
     analyse=analyse,
-    figure=lambda tables: figures.data_and_networks(
-        tables["stats"], client_sizes.printed_sizes(), tables["parameters"]
-    ),
+    figure=lambda tables: figures.data_and_networks(tables["stats"], printed_sizes(), tables["parameters"]),
     claims=(
-        client_sizes.FACTS,
-        *client_sizes.OF_TABLE_4,
+        Claim("The data sets have the reported numbers of images and classes (Table 4).",
+              every_row("_facts", lambda t: t["paper"] == t["public"], "numbers", wrong_facts)),
+        implementation("The mean number of samples per client is the same for both alphas (Table 4).", same_mean),
+        Claim("The std of samples per client falls from alpha 0.1 to 0.5 (Table 4).",
+              over_seeds("stats", "std_size", "cell", _shrinks, cap=True)),
+        Claim("Relative to the mean, the std shrinks with the number of classes (Table 4).", _more_classes),
         Claim("LeNet-5 has the reported layers (Table 5).", same_layers(5)),
         Claim("MobileNetV2, torchvision's as the text says, has the reported layers (Table 9).", same_layers(9)),
-        *client_sizes.MORE,
+        ours("All eight reported stds fit a Dirichlet sampler with a client-size cap.", all_stds_inside),
+        ours("EMNIST's reported mean belongs to EMNIST by class, its reported total does not.", emnist_means),
         ours("All reported layers but the first of MobileNetV2 match ours, or could not be built.",
              only_the_stem_differs),
     ),

@@ -2,8 +2,7 @@
 local-only training from one initialisation, which Figures 1 and 2 and Table 2 compare."""
 
 from fedlib.base.errors import choose
-from fedlib.experiments.item import Runs, per_profile
-from fedlib.spec import RunSpec
+from fedlib.experiments.item import Runs, per_profile, runs_of
 
 METHODS = (
     "local", "fedavg", "fedprox", "feddyn", "fedgen", "fedbn", "perfedavg", "fedper", "fedrep", "fedfomo", "ffedap",
@@ -60,18 +59,16 @@ SMALLER_ALONE = (
 
 def alone(s: dict, kind: str, **what) -> Runs:
     """One run a seed of local-only training for so many epochs, counted as rounds of one local epoch."""
-    training = dict(join_ratio=1.0, rounds=s["epochs"], local_epochs=1, lr=s["lr"], eval_every=s["epochs"])
-    common = dict(dataset=s["dataset"], model_options={"pools": s["pools"]}, **training, **what)
-    return {(kind, seed): RunSpec("local", seed=seed, partition_seed=seed, **common) for seed in range(s["seeds"])}
+    training = dict(join_ratio=1.0, rounds=s["epochs"], local_epochs=1, eval_every=s["epochs"])
+    return runs_of({**s, **training, **what}, {kind: {"method": "local"}}, s["seeds"])
 
 
 def ten_clients(s: dict) -> Runs:
     """Ten clients by Dir(0.1)."""
-    dirichlet = {"alpha": 0.1, "min_size": s["min_size"]}
-    return alone(s, "ten clients", num_clients=10, partition=dirichlet, measures=("cka", "client_similarity"))
+    return alone(s, "ten clients", num_clients=10, alpha=0.1, measures=("cka", "client_similarity"))
 
 
 def four_subsets(s: dict) -> Runs:
     """The four hand-made subsets i, i', j, k."""
-    sets = {"label_sets": list(LABEL_SETS.values())}
-    return alone(s, "four subsets", num_clients=4, scheme="manual", partition=sets, measures=("client_similarity",))
+    sets = list(LABEL_SETS.values())
+    return alone(s, "four subsets", num_clients=4, scheme="manual", label_sets=sets, measures=("client_similarity",))

@@ -9,7 +9,7 @@ from fedlib.analysis.uncertainty import draws
 from fedlib.attacks.spec import AttackSpec, pictures, psnr_of_guesses
 from fedlib.claims import Verdict, beyond, decided, ours, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 from fedlib.experiments.pfedsv.fig11_inversion import PAPER, by_seed, defences, shares, specs, stopped
 
 BARE, PADDED, TRAINED = "no padding", "padding", "trained network"
@@ -64,7 +64,7 @@ def read(r: RunResult) -> pd.DataFrame:
     return t[names]
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row an image, attack, defence and seed; pictures: one image of the first seed; levels: of guesses."""
     tidy = rows_of(found, ("attack", "seed"), read)
     learnt = {key: r for key, r in found.items() if "right" in r.arrays}

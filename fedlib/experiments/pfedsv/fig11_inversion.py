@@ -8,8 +8,7 @@ from fedlib import figures
 from fedlib.analysis.tables import described, listed, mean_std, only, rows_of
 from fedlib.attacks.spec import AttackSpec, pictures, psnr_of_guesses
 from fedlib.claims import Claim, Verdict, apart, beyond, ours, over_seeds, verdict
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 
 TWO_IMAGES = ((0,), (1,), (0,), (1,))  # four local steps: two epochs over two images, batches of one
 SIGMAS = (0.001, 0.01, 0.1, 1.0)
@@ -60,7 +59,7 @@ def by_seed(value: str):
     return lambda t: mean_std(t.groupby("seed")[value].mean())
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row an image, attack, defence and seed; pictures: of the first seed; levels: PSNR of guesses."""
     tidy = rows_of(found, ("attack", "seed"), lambda r: pd.DataFrame(r.history))
     compare = tidy.assign(paper=tidy["defence"].map(PAPER).fillna(""))

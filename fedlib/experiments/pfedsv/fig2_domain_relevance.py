@@ -7,8 +7,8 @@ from fedlib import figures
 from fedlib.analysis.tables import described, mean_std, rows_of
 from fedlib.claims import Claim, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.task import ON_MNIST, SMALLER_ON_MNIST, task_spec
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile, runs_of
+from fedlib.experiments.pfedsv.task import ON_MNIST, SMALLER_ON_MNIST, ten_clients
 
 LABELS = {"A": [0, 2, 4, 6, 8], "B": [0, 2, 4], "C": [6, 8], "D": [1, 3, 5], "E": [7, 9]}
 RELEVANT = "A, B, C"
@@ -19,15 +19,11 @@ TAIL = 5  # last rounds whose mean is compared
 
 def runs(s: dict) -> Runs:
     """The runs by scenario and seed."""
-    task = {"scheme": "manual", "eval_every": 1, "measures": ("client_accuracy",)}
-    clients = {
-        names: {"label_sets": [LABELS[n] for n in names], "num_clients": len(names)} for names in ("ABC", "ABCDE")
-    }
-    return {
-        (scenario, seed): task_spec(s, method, seed, **task, **clients[names])
-        for seed in range(s["seeds"])
+    rows = {
+        scenario: {"method": method, "num_clients": len(names), "partition": {"label_sets": [LABELS[n] for n in names]}}
         for scenario, (method, names) in SCENARIOS.items()
     }
+    return runs_of(ten_clients(s, scheme="manual", eval_every=1, measures=("client_accuracy",)), rows, s["seeds"])
 
 
 def of_a(r: RunResult) -> np.ndarray:
@@ -43,7 +39,7 @@ def end(r: RunResult) -> dict[str, float]:
     return {"end": last, "fast": int(np.argmax(curve >= 0.95 * last)) + 1, "share": share}
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: client A's accuracy after every round; ends: one row a run, see `end`."""
     key, rounds = ("scenario", "seed"), range(1, s["rounds"] + 1)
     tidy = rows_of(found, key, lambda r: pd.DataFrame({"round": rounds, "accuracy": of_a(r)}))

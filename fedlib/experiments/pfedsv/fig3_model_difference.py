@@ -7,8 +7,8 @@ from fedlib.analysis.relevance import mean_auc, ranks_of_others, relevant_of
 from fedlib.analysis.tables import by_pair, described, mean_std, named, only, rows_of
 from fedlib.claims import Claim, beyond, ours, over_seeds, under
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, task_spec
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile, runs_of
+from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, ten_clients
 
 # A, B and C as printed; the others' labels are unstated and continue the ring, in which each label has two owners.
 LABELS = ([0, 1], [1, 2], [0, 3], [2, 4], [4, 5], [5, 6], [6, 7], [7, 8], [8, 9], [9, 3])
@@ -28,12 +28,12 @@ def runs(s: dict) -> Runs:
     """The runs by training, rounds and seed."""
     after = sorted({*(t for t in EARLIER if t < s["rounds"]), s["rounds"]})
     task = {"scheme": "manual", "label_sets": list(LABELS), "eval_points": ("post",), "measures": ("model_distances",)}
-    return {
-        (training, rounds, seed): task_spec(s, method, seed, **task, rounds=rounds, eval_every=rounds)
-        for seed in range(s["seeds"])
+    rows = {
+        (training, rounds): {"method": method, "rounds": rounds, "eval_every": rounds}
         for method, training in TRAININGS.items()
         for rounds in after
     }
+    return runs_of(ten_clients(s, **task), rows, s["seeds"])
 
 
 def pairs(r: RunResult) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def aucs_of(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["measure", "auc"])
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: `pairs`; aucs: one row a run and measure; nearest: one row a run and client:
     whether its two relevant others are its two nearest; of the last round `last`."""
     tidy = rows_of(found, KEY, pairs).replace({"client": NAMES, "other": NAMES})

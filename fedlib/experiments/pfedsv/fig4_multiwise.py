@@ -5,9 +5,8 @@ import pandas as pd
 from fedlib import figures
 from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, ours, over_seeds, under
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, ring_spec
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile, runs_of
+from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, ring
 
 KNOWN = 2  # others with a common label, on the ring
 MULTIWISE, CHANCE, PLAIN, NOBODY = "multiwise (Shapley)", "multiwise, v(∅) = chance", "plain mean", "Local"
@@ -28,15 +27,12 @@ PAPER = {MULTIWISE: "higher", PAIRWISE[0]: "lower; rule unstated"}
 
 def runs(s: dict) -> Runs:
     """The runs by arm and seed."""
-    often = {"eval_every": min(3, s["rounds"])}
-    return {
-        (arm, seed): ring_spec(s, method, seed, hyper={**options, "k": KNOWN} if options else {}, **often)
-        for seed in range(s["seeds"])
-        for arm, (method, options, _) in ARMS.items()
-    }
+    known = {arm: options | {"k": KNOWN} if options else {} for arm, (_, options, _) in ARMS.items()}
+    rows = {arm: {"method": method, **known[arm]} for arm, (method, *_) in ARMS.items()}
+    return runs_of(ring(s, eval_every=min(3, s["rounds"])), rows, s["seeds"])
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: mean accuracy over clients at every evaluation, mixed (agg) and after the training that follows (post).
 
     _own: the rows that count, the mixed model, for Local the own one; with `last` for the last round.

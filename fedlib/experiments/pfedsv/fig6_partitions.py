@@ -2,20 +2,18 @@
 
 from math import log
 
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.partitions import drawn_counts, panels, statistics_by_title
 from fedlib.analysis.tables import described, span
 from fedlib.claims import Claim, beyond, in_order, ours, over_seeds
-from fedlib.experiments.item import Item, per_profile
+from fedlib.experiments.item import Found, Item, Tables, per_profile
 
 ALPHAS = {f"Dir({alpha:g})": alpha for alpha in (0.1, 0.5, 1.0, 10.0)}  # the paper names only 0.1, for its tables
 PICTURED = ("Dir(0.1)", "Dir(1)", "Dir(10)")
 CLIENTS = 10
 
 
-def analyse(s: dict, found: dict) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: the counts that are drawn; stats: one draw a row."""
     drawn = {title: {"scheme": "dirichlet", "alpha": a, "min_size": s["min_size"]} for title, a in ALPHAS.items()}
     stats = statistics_by_title(drawn, s["dataset"], CLIENTS, range(s["seeds"]))

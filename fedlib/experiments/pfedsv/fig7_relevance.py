@@ -8,23 +8,24 @@ from fedlib.analysis.relevance import game_costs, judged, pairs, searched
 from fedlib.analysis.tables import mean_std, only, rows_of
 from fedlib.claims import Claim, Verdict, beyond, close, every_row, ours, over_seeds, under, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, Runs, per_profile
-from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, SMALLER_ON_MNIST, ring_spec
+from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile, runs_of
+from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, SMALLER_ON_MNIST, ring
 
 K = 5  # downloads at most, for both methods
 FEDFOMO, PFEDSV, EXACT = "FedFomo", "pFedSV", "pFedSV, exact values"
-LEARNERS = {FEDFOMO: ("fedfomo", {"M": K}), PFEDSV: ("pfedsv", {"k": K}), EXACT: ("pfedsv", {"k": K, "sv": "exact"})}
+LEARNERS = {
+    FEDFOMO: {"method": "fedfomo", "M": K},
+    PFEDSV: {"method": "pfedsv", "k": K},
+    EXACT: {"method": "pfedsv", "k": K, "sv": "exact"},
+}
+KEPT = ("relevance", "downloads")
 PAPER = {FEDFOMO: "not the ground truth", PFEDSV: "the ground truth", EXACT: "not shown"}
 PAIRS = CLIENTS * (CLIENTS - 1)
 
 
 def runs(s: dict) -> Runs:
     """The runs by learner and seed; relevance and downloads are kept after every round."""
-    return {
-        (name, seed): ring_spec(s, method, seed, hyper=options, measures=("relevance", "downloads"))
-        for seed in range(s["seeds"])
-        for name, (method, options) in LEARNERS.items()
-    }
+    return runs_of(ring(s, measures=KEPT), LEARNERS, s["seeds"])
 
 
 def labels(r: RunResult) -> pd.DataFrame:
@@ -32,7 +33,7 @@ def labels(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame({"client": client, "label": label})
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a pair of clients; runs: one a run; search: one a client; cost: of a game, see there."""
     key = ("learner", "seed")
     by_run, search = rows_of(found, key, judged), rows_of(found, key, lambda r: searched(r, K))

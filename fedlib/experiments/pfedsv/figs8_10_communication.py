@@ -19,10 +19,9 @@ from fedlib.claims import (
     ours,
     over_seeds,
 )
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import ALWAYS, Item, Runs, per_profile
+from fedlib.experiments.item import ALWAYS, Found, Item, Runs, Tables, per_profile, runs_of
 from fedlib.experiments.pfedsv import fig7_relevance
-from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, ring_spec
+from fedlib.experiments.pfedsv.task import CLIENTS, ON_MNIST, ring
 
 PRINTED, ALL, LAST = READINGS = ("reported share", "all linear layers", "last layer")  # what a classifier is
 NETWORKS = {  # by figure: network, input, its options, and the classifier's share of its parameters, as printed
@@ -44,12 +43,12 @@ def runs(s: dict) -> Runs:
     """The runs by method and seed; what FedAMP and FedAvg send needs two rounds of one seed."""
     learned = {fig7_relevance.PFEDSV: DYNAMIC, fig7_relevance.FEDFOMO: FOMO}
     found = {(learned[name], seed): spec for (name, seed), spec in fig7_relevance.runs(s).items() if name in learned}
-    kept = {"hyper": {"variant": "D+C"}, "measures": ("relevance", "downloads")}
-    found |= {(BOTH, seed): ring_spec(s, "pfedsv", seed, **kept) for seed in range(s["seeds"])}
-    return found | {(name, 0): ring_spec({**s, "rounds": 2}, name.lower(), 0) for name in (AMP, AVG)}
+    both = {BOTH: {"method": "pfedsv", "variant": "D+C"}}
+    found |= runs_of(ring(s, measures=fig7_relevance.KEPT), both, s["seeds"])
+    return found | runs_of(ring({**s, "rounds": 2}), {name: {"method": name.lower()} for name in (AMP, AVG)}, 1)
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """tidy: numbers sent by method, network, reading and seed; per_round: models a client gets; counter:
     what the engine counted; saved: what D+C saves of the downloads of D, by network, reading and seed."""
     key, every = ("method", "seed"), [(name, seed) for name in METHODS for seed in range(s["seeds"])]

@@ -7,12 +7,11 @@ from fedlib import figures
 from fedlib.analysis.relevance import alike_by_rank, game_costs, mean_auc, relevant_of
 from fedlib.analysis.sensitivity import BASE, CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import named, only, rows_of
-from fedlib.claims import Verdict, apart, decided, each_apart, opposite, ours, verdict
-from fedlib.claims.choices import matter, with_all
+from fedlib.claims import Verdict, apart, decided, each_apart, matter, opposite, ours, unless, verdict
 from fedlib.engine.result import RunResult
-from fedlib.experiments.item import Item, leaving_out, per_profile
-from fedlib.experiments.pfedsv.fig7_relevance import K
-from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring_spec, task_spec
+from fedlib.experiments.item import Found, Item, Tables, leaving_out, per_profile, runs_of
+from fedlib.experiments.pfedsv.fig7_relevance import KEPT, K
+from fedlib.experiments.pfedsv.task import CLIENTS, RING, ring, ten_clients
 from fedlib.spec import RunSpec
 
 ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
@@ -45,10 +44,10 @@ SENSITIVITY = Sensitivity("pfedsv", CHOICES, task_of=task_of, metric="client_mea
 
 def bases(s: dict) -> list[RunSpec]:
     """The runs in which one thing is changed, in both tasks; relevance and downloads are kept after every round."""
-    kept = {"measures": ("relevance", "downloads")}
-    drawn = {"scheme": "dirichlet", "alpha": 0.1, "eval_every": s["rounds"], **kept}
-    both = ((ring_spec(s, "pfedsv", seed, **kept), task_spec(s, "pfedsv", seed, **drawn)) for seed in range(s["seeds"]))
-    return [spec for pair in both for spec in pair]
+    drawn = ten_clients(s, scheme="dirichlet", alpha=0.1, eval_every=s["rounds"], measures=KEPT)
+    rows = {"pfedsv": {"method": "pfedsv"}}
+    both = (runs_of(task, rows, s["seeds"]).values() for task in (ring(s, measures=KEPT), drawn))
+    return [spec for pair in zip(*both) for spec in pair]
 
 
 TITLES = {
@@ -58,7 +57,7 @@ TITLES = {
 }
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the effects: search, see `searched`."""
     effects, search = SENSITIVITY.effects(found), rows_of(found, ("choice", "task", "method", "seed"), searched)
     compare = SENSITIVITY.compared(effects, s["dataset"], {})
@@ -95,9 +94,10 @@ def effect(tables, choice: str) -> dict[str, pd.Series]:
     return {task: e for (task, _, name), e in tables["_effects"].items() if name == choice}
 
 
-@with_all(SENSITIVITY)
-def dropping_saves(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def dropping_saves(tables) -> Verdict:
     fixed, dynamic, change = of(tables, FIXED, "models"), of(tables, BASE, "models"), effect(tables, FIXED)
+    chance = SENSITIVITY.chance(tables)
     sent = f"models per client and round {named(dynamic, '.2f')} instead of {named(fixed, '.2f')}"
     moved = f"with k fixed accuracy changes by {each_apart(change, '.2f')}"
     evidence = f"{sent}; {moved}; seed-to-seed variability {chance:.2f}"
@@ -105,9 +105,10 @@ def dropping_saves(tables, chance: float) -> Verdict:
     return decided(margins, evidence) if (dynamic < fixed).all() else verdict(False, evidence)
 
 
-@with_all(SENSITIVITY)
-def estimate_is_enough(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def estimate_is_enough(tables) -> Verdict:
     change, found = effect(tables, EXACT), of(tables, EXACT, "finds") - of(tables, BASE, "finds")
+    chance = SENSITIVITY.chance(tables)
     cost = only(game_costs(), players=K + 1).iloc[0]
     margins = {f"more, {task}": chance - e for task, e in change.items()}
     margins |= {f"less, {task}": chance + e for task, e in change.items()}
@@ -116,16 +117,16 @@ def estimate_is_enough(tables, chance: float) -> Verdict:
     return decided(margins, f"{moved}; AUC {named(found, '+.2f')}; {asks}")
 
 
-@with_all(SENSITIVITY)
-def literal_stops_searching(tables, chance: float) -> Verdict:
+@unless(SENSITIVITY.missing)
+def literal_stops_searching(tables) -> Verdict:
     literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
     evidence = f"relevant clients found: {named(literal, '.0%')}, by our rule {named(rule, '.0%')}"
     return verdict((literal < rule).all(), evidence)
 
 
-@with_all(SENSITIVITY)
-def own_distance_matters(tables, chance: float) -> Verdict:
-    names = [c.name for c in CHOICES if c.code == "self-distance"]
+@unless(SENSITIVITY.missing)
+def own_distance_matters(tables) -> Verdict:
+    names, chance = [c.name for c in CHOICES if c.code == "self-distance"], SENSITIVITY.chance(tables)
     moved = {f"{name}, {task}": e for name in names for task, e in effect(tables, name).items()}
     listing = "; ".join(f"{name} {apart(e, '.2f')}" for name, e in moved.items())
     none_does = {name: chance - np.sign(e.iloc[0]) * e for name, e in moved.items()}  # margins of the opposite

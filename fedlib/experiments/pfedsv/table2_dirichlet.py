@@ -5,8 +5,7 @@ import pandas as pd
 from fedlib.analysis.accuracies import columns_read, means, ranks
 from fedlib.claims import Claim, Verdict, apart, best, decided, in_columns, not_tested, ours, place
 from fedlib.claims.checks import on_shared_seeds
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import joined, part
+from fedlib.experiments.item import Found, Tables, joined, part
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as TABLE1
 from fedlib.experiments.pfedsv.task import ALL, METHODS, OWN
@@ -15,7 +14,7 @@ PERSONAL = ("pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv")
 TABLE = task.table("2", "dirichlet")
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: ranks also on all classes; _easier, accuracies of Table 1."""
     there, tables = part(found, "Table 1"), TABLE.analyse(s, found)
     both = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
@@ -60,7 +59,8 @@ def gain_needs_all_classes(tables) -> Verdict:
 ITEM = TABLE.item(
     title="pFedSV Table 2: accuracy with Dirichlet label skew",
     claim="Dirichlet label skew is harder for every method, and pFedSV leads by more.",
-    more=lambda s: joined({"Table 1": TABLE1.runs(s)}),
+    runs=lambda s: TABLE.runs(s) | joined({"Table 1": TABLE1.runs(s)}),
+    made_of=lambda table, key: key[0] != "Table 1",
     analyse=analyse,
     claims=(
         task.BEST,

@@ -9,8 +9,7 @@ from fedlib.analysis.accuracies import in_common, means
 from fedlib.analysis.names import proper
 from fedlib.analysis.tables import listed
 from fedlib.claims import Claim, Verdict, apart, below, decided, implementation, in_columns, not_tested, ours, verdict
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.accounting import DELTA, NOISE, in_words, of_budgets, record_noise, spent
 from fedlib.experiments.pfedsv.task import OWN, SCALES
@@ -35,7 +34,7 @@ def rows(s: dict) -> dict[str, dict]:
 TABLE = replace(task.table("3", "dirichlet", rows), also={})
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: budgets, see `accounting.spent`, which the comparison shows too."""
     tables, budgets = TABLE.analyse(s, found), spent(found, DELTA)
     compare = tables["compare"]
@@ -96,7 +95,6 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.3, "quick": 1, "reduced": 150, "paper": 900},
     analyse=analyse,
     answer=answer,
-    partial=True,
     claims=(
         Claim("Noise of level 1 reduces accuracy by at most 5 points, with few and with many clients.",
               in_columns(few_points, COMPARED, among=COMPARED, **OWN)),

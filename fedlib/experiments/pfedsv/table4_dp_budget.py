@@ -20,8 +20,7 @@ from fedlib.claims import (
     ours,
     verdict,
 )
-from fedlib.engine.result import RunResult
-from fedlib.experiments.item import leaving_out, per_profile
+from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedsv import accounting, task
 from fedlib.experiments.pfedsv.accounting import (
     DELTA,
@@ -60,7 +59,7 @@ def row_of(cell) -> str:
 TABLE = replace(task.table("4", "ring", rows), columns=("few",), also={}, column_of=column_of, row_of=row_of)
 
 
-def analyse(s: dict, found: dict[tuple, RunResult]) -> dict[str, pd.DataFrame]:
+def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: budgets; by_round, ε after every round; readings: what yields which printed pair of ε."""
     tables, budgets, dataset = TABLE.analyse(s, found), spent(found, DELTA), task.shown_dataset(s)
     names = tables["compare"]["method"]
@@ -148,7 +147,6 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.3, "quick": 1, "reduced": 120, "paper": 900},
     analyse=analyse,
     made_of=lambda table, key: table not in ("by_round", "readings"),
-    partial=True,
     figure=lambda tables: figures.budgets(tables["cells"], tables["by_round"]),
     claims=(
         Claim("The more noise, the smaller ε and the lower the accuracy, for both methods.",

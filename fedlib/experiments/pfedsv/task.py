@@ -12,7 +12,6 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.pfedsv import DATA
-from fedlib.spec import RunSpec
 
 METHODS = (
     "local", "fedavg", "fedprox", "ifca", "fedem", "fedavg_ft", "pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv",
@@ -168,13 +167,11 @@ ON_MNIST = RING | {p: {**RING[p], "dataset": "mnist", "lr": 0.01} for p in ("red
 SMALLER_ON_MNIST = "LeNet-5 (paper: McMahan's CNN); three seeds (paper: five)"
 
 
-def task_spec(s: dict, method: str, seed: int, hyper: dict | None = None, **fields) -> RunSpec:
-    """One run; partition, weights and batches vary with the seed. McMahan's CNN is padded as its authors have it."""
-    task = {"num_clients": CLIENTS, "join_ratio": 1.0, "stratified": True, "padding": "same", **s, **fields}
-    return RunSpec.of_task({**task, "seed": seed, "partition_seed": seed}, method, **hyper or {})
+def ten_clients(s: dict, **fields) -> dict:
+    """What such runs have in common. McMahan's CNN is padded as its authors have it."""
+    return {"num_clients": CLIENTS, "join_ratio": 1.0, "stratified": True, "padding": "same", **s, **fields}
 
 
-def ring_spec(s: dict, method: str, seed: int, **fields) -> RunSpec:
-    """One run in which every client shares one label with each of two others; evaluated at the end by default."""
-    ring = {"scheme": "ring", "classes_per_client": 2, "eval_every": s["rounds"]}
-    return task_spec(s, method, seed, **ring | fields)
+def ring(s: dict, **fields) -> dict:
+    """The same, where every client shares one label with each of two others; evaluated at the end by default."""
+    return ten_clients(s, **{"scheme": "ring", "classes_per_client": 2, "eval_every": s["rounds"]} | fields)
