@@ -341,7 +341,7 @@ def report(
         guide = notebooks / "notebooks" / "guides" / "start_here.ipynb"
         print(f"{number} notebooks; begin with {guide}\njupyter lab --ServerApp.root_dir={notebooks} {guide}")
     elif site is not None:
-        from fedlib.reports.site import build
+        from fedlib.reports.working_folder import build
 
         number = build(site := site.expanduser().resolve())
         print(f"{number} pages; open {site / 'index.html'}")
