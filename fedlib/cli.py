@@ -341,7 +341,7 @@ def report(
         guide = notebooks / "notebooks" / "guides" / "start_here.ipynb"
         print(f"{number} notebooks; begin with {guide}\njupyter lab --ServerApp.root_dir={notebooks} {guide}")
     elif site is not None:
-        from fedlib.reports.site import build
+        from fedlib.reports.working_folder import build
 
         number = build(site := site.expanduser().resolve())
         print(f"{number} pages; open {site / 'index.html'}")
@@ -354,15 +354,17 @@ def report(
 
 
 def _write_report(paper: str | None, profile: str, scoreboard: bool) -> None:
-    from fedlib.reports import papers
+    from fedlib.reports import distances, papers
     from fedlib.reports import report as pages
-    from fedlib.reports.distances import write_distances
 
-    path = pages.write_page(paper) if paper is not None else pages.write_report(profile)
+    path = pages.write_report(profile) if paper is None else pages.written(f"{paper}.md", pages.page(paper))
     shown = pages.across_scales(f"{paper}/*") if paper is not None else pages.scoreboard(pages.saved_items(profile))
     print(f"{shown}\n\nin full: {path}")
     if scoreboard:
-        print(f"renewed: {papers.write()}, {pages.write_scoreboard()} and {write_distances()}")
+        papers.renew_table()
+        made = {"README": papers.page(), "scoreboard": pages.scoreboard_page(), "distances": distances.page()}
+        front, board, gaps = (pages.written(f"{name}.md", text) for name, text in made.items())
+        print(f"renewed: {front}, {board} and {gaps}")
 
 
 @_command()

@@ -10,8 +10,7 @@ import pytest
 
 from fedlib.base.errors import BadValue
 from fedlib.base.files import CHECKOUT
-from fedlib.lessons.answers import ANSWERS, Answer
-from fedlib.lessons.exercises import check, said
+from fedlib.lessons.exercises import ANSWERS, Answer, check, said
 
 LESSONS = sorted((CHECKOUT / "notebooks" / "lessons").glob("*.ipynb"))
 

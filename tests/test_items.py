@@ -33,8 +33,7 @@ from fedlib.experiments.paper_numbers import paper_table
 from fedlib.figures.base import COLUMN, OTHERS, PAGE, SIZE
 from fedlib.reports import notebooks, papers, report
 from fedlib.reports.compare import MACHINES
-from fedlib.reports.latex import escaped, latex
-from fedlib.reports.saved import save
+from fedlib.reports.saved import escaped, latex, save
 from fedlib.reports.show import head, status
 
 PROJECT = Path(__file__).parent.parent

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections import Counter
 
 import pytest
 
-from fedlib.lessons.questions import GIFT, PAGE, gift, questions
+from fedlib.base.files import CHECKOUT
 
-BANK = questions(PAGE.read_text("utf-8"))
+MADE = runpy.run_path(str(CHECKOUT / "notebooks" / "labs" / "questions.py"))
+PAGE, GIFT, gift = MADE["PAGE"], MADE["GIFT"], MADE["gift"]
+BANK = MADE["questions"](PAGE.read_text("utf-8"))
 
 
 def parsed(text: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
@@ -38,7 +41,7 @@ def test_a_question_has_one_right_answer_and_a_reason_for_each_wrong_one(one):
 
 def test_moodles_file_is_made_of_the_page_and_reads_back():
     text = GIFT.read_text("utf-8")
-    assert text == gift(PAGE.read_text("utf-8")), "run python -m fedlib.lessons.questions"
+    assert text == gift(PAGE.read_text("utf-8")), "run python notebooks/labs/questions.py"
     answers = [[("=", one.right[0], ""), *(("~", *each) for each in one.wrong)] for one in BANK]
     assert parsed(text) == [(one.text, each) for one, each in zip(BANK, answers)]
 

@@ -13,7 +13,7 @@ import pytest
 from helpers import call
 
 from fedlib.base.files import CHECKOUT
-from fedlib.reports import site
+from fedlib.reports import working_folder as site
 
 needs_book = pytest.mark.skipif(
     importlib.util.find_spec("jupyter_book") is None,

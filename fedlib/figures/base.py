@@ -47,6 +47,7 @@ HOME = (
     ("fedfomo",),
     ("pfedcs", "fedprox"),
 )  # of the colours of APART; methods that a paper compares share as few as possible, and markers tell those apart
+COLOURS = {method: colour for colour, methods in zip(APART, HOME) for method in methods}
 
 
 def colours(number: int) -> list[tuple[float, float, float]]:
@@ -214,17 +215,13 @@ def drawn(figure: Figure) -> str:
 @functools.cache
 def colour_of(name: str) -> str | None:
     """The colour of the method with this code or proper name, None if there is no such method."""
-    for colour, methods in zip(APART, HOME):
-        if any(name in (method, proper_name(method)) for method in methods):
-            return colour
-    return None
+    return next((colour for method, colour in COLOURS.items() if name in (method, proper_name(method))), None)
 
 
 def looks(rows: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of every row. A method has its own colour, and its variants too; rows that share a colour have
     different markers; what is no method gets a colour that no other row has, as long as there are any."""
-    home = {method: colour for colour, methods in zip(APART, HOME) for method in methods}
-    own = {row: home.get(re.match(r"\w*", row)[0]) for row in rows}
+    own = {row: COLOURS.get(re.match(r"\w*", row)[0]) for row in rows}
     free = [colour for colour in APART if colour not in own.values()] or list(APART)
     found, used = {}, {}
     for k, row in enumerate(row for row in rows if own[row] is None):

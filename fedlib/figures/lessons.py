@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from fedlib.analysis.names import proper, titled
 from fedlib.figures.base import (
     APART,
-    COLUMN,
     INK,
     OTHERS,
     PAPER,
@@ -63,22 +62,23 @@ def accuracy_by_round(
 
 
 @styled
-def local_paths(
-    panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]], goals: dict[str, Sequence], names
+def paths_in_a_plane(
+    panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray | None]], goals: dict[str, Sequence], names
 ) -> Figure:
-    """Where clients walk in one round, in a plane of two numbers.
+    """Where clients, or a server by several methods, walk in a plane of two numbers.
 
-    panels: by title, paths [steps + 1, 2] by client and the server's next point; goals: best points by label; names: of
-    the two numbers.
+    panels: by title, paths [steps + 1, 2] by name and the clients' weighted average, if there is one; goals: best
+    points by label, one or several; names: of the two numbers.
     """
     figure, axes = axes_of(2.6, 1, len(panels), sharex=True, sharey=True)
     for ax, (title, (paths, average)) in zip(axes[0], panels.items()):
-        for (client, path), colour in zip(paths.items(), colours(len(paths))):
-            ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=client)
+        for (name, path), colour in zip(paths.items(), colours(len(paths))):
+            ax.plot(*path.T, "o-", color=colour, markersize=3, linewidth=1, label=name)
             ax.plot(*path[0], "s", color="black", markersize=6, label="start")
-        ax.plot(*average, "D", color=REFERENCE, markersize=7, label="weighted average")
-        for (label, point), marker in zip(goals.items(), ("*", "x", "+")):
-            ax.plot(*point, marker, color=PAPER, markersize=10, label=label)
+        if average is not None:
+            ax.plot(*average, "D", color=REFERENCE, markersize=7, label="weighted average")
+        for (label, points), marker in zip(goals.items(), ("*", "x", "+")):
+            ax.plot(*np.transpose(points), marker, color=PAPER, markersize=10, label=label)
         ax.set(title=title, xlabel=names[0])
     axes[0, 0].set_ylabel(names[1])
     entries = {label: line for line, label in zip(*axes[0, 0].get_legend_handles_labels())}
@@ -121,11 +121,13 @@ def curves(
     ylabel: str | Sequence[str] = "",
     marks: dict[str, pd.DataFrame] | None = None,
     ylim: tuple[float, float] | None = None,
+    log: str = "",
 ) -> Figure:
     """Lines, a table a panel: its index is x, each column a line;
     names that agree before a comma share a colour, which is the method's own if it is one; the rest sets the dash.
 
-    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y.
+    xlabel, ylabel: for all panels, or for each. marks: points of a panel, one a row, columns x and y. log: which axes
+    are logarithmic, "x", "y" or "xy".
     """
     figure, axes = tiles(len(panels), 2, 2.5, 0.2)
     labels = [[text] * len(panels) if isinstance(text, str) else text for text in (xlabel, ylabel)]
@@ -146,25 +148,14 @@ def curves(
         points = (marks or {}).get(title)
         if points is not None:
             ax.plot(points["x"], points["y"], "o", color="black", markersize=4, zorder=3)
-        if pd.api.types.is_integer_dtype(table.index):
-            ax.set_xticks(thinned(int(table.index.max()) + 1))
+        if "y" in log:
+            ax.set_yscale("log")
         ax.set(title=title, xlabel=labels[0][k], ylabel=labels[1][k], ylim=ylim)
+        if "x" in log:
+            logarithmic(ax, table.index, labels[0][k])
+        elif pd.api.types.is_integer_dtype(table.index):
+            ax.set_xticks(thinned(int(table.index.max()) + 1))
     name_lines(axes)
-    return figure
-
-
-@styled
-def sampling_errors(errors: pd.DataFrame) -> Figure:
-    """Errors of estimates against the number of samples, both logarithmic:
-    a column a line, and 1/sqrt(m) through the first one's start."""
-    figure, ((ax,),) = axes_of(2.8, width=COLUMN)
-    m, styles = errors.index.to_numpy(dtype=float), zip((INK, REFERENCE, PAPER, "black"), "osD^")
-    for (name, column), (colour, marker) in zip(errors.items(), styles):
-        ax.plot(m, column, marker=marker, markersize=4, color=colour, label=name)
-    ax.plot(m, errors.iloc[0, 0] * (m[0] / m) ** 0.5, ":", color="black", linewidth=1, label="1 / sqrt(m)")
-    ax.set(yscale="log", ylabel="root mean square error")
-    logarithmic(ax, m, "samples m")
-    ax.legend(frameon=False)
     return figure
 
 

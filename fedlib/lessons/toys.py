@@ -24,11 +24,11 @@ def theta(w: float, v: float, b: float) -> dict:
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
-class ToyModel:
+class ToyModel(Model):
     """y = v w x + b, loss = mean of e²/2 with e = v w x + b - y, so that dw = e v x, dv = e w x,
     db = e (means over the batch).
 
-    w is the feature extractor, (v, b) the head. It has the interface of `fedlib.models.model.Model`.
+    w is the feature extractor, (v, b) the head. It is a model without a module: all passes are written here.
     """
 
     trainable = ("extractor.w", "head.weight", "head.bias")
@@ -36,35 +36,24 @@ class ToyModel:
     norm_names = ()
     stacked = False
     step = "torch"
-    _fuses = Model._fuses
-    descended = Model.descended
-    pulled = Model.pulled
-    gradient = Model.gradient
-    differentiate = Model.differentiate
-    for_stack = Model.for_stack
-    logits_of_many = Model.logits_of_many
-
-    num_parameters = Model.num_parameters
 
     def __init__(self, w: float = 2.0, v: float = -1.0, b: float = 0.5):
         self.theta0 = theta(w, v, b)
 
     def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None, tie=None):
         """By the formulas above; with a loss of its own by automatic differentiation. `differentiate` is not asked."""
-        names = self.trainable if train is None else tuple(train)
         if loss is not None:
-            part = {name: theta[name] for name in names}
-            slope, _ = self.gradient(lambda p: loss({**theta, **p}, batch, names), part)
-        else:
-            w, v, b = theta["extractor.w"], theta["head.weight"][0], theta["head.bias"]
-            e = v * w * batch.x + b - batch.y
-            slope = {
-                "extractor.w": (e * v * batch.x).mean(),
-                "head.weight": (e * w * batch.x).mean(),
-                "head.bias": e.mean(),
-            }
-        new = {name: theta[name] - lr * slope[name] for name in names}
-        return {**theta, **(self.pulled(new, {name: theta[name] for name in names}, tie, lr) if tie else new)}
+            return super().sgd_step(theta, batch, lr, train, loss, tie=tie)
+        w, v, b = theta["extractor.w"], theta["head.weight"][0], theta["head.bias"]
+        e = v * w * batch.x + b - batch.y
+        slope = {
+            "extractor.w": (e * v * batch.x).mean(),
+            "head.weight": (e * w * batch.x).mean(),
+            "head.bias": e.mean(),
+        }
+        part = {name: theta[name] for name in (self.trainable if train is None else train)}
+        new = {name: theta[name] - lr * slope[name] for name in part}
+        return {**theta, **(self.pulled(new, part, tie, lr) if tie else new)}
 
     def features(self, theta, x):
         """z = w x, [B, 1]."""
@@ -88,15 +77,10 @@ class Parabola(ToyModel):
     """One parameter w, loss mean x/2 (w - y)²: a client with curvature x and its minimum at y."""
 
     trainable = ("extractor.w",)
+    sgd_step = Model.sgd_step
 
     def __init__(self, w: float = 5.0):
         self.theta0 = {"extractor.w": torch.tensor([w], dtype=torch.float64)}
-
-    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None, tie=None):
-        part = {name: theta[name] for name in self.trainable}
-        slope, _ = self.gradient(lambda p: (loss or self.loss)(p, batch, self.trainable), part)
-        new = self.descended(part, slope, lr)
-        return self.pulled(new, part, tie, lr) if tie else new
 
     def loss(self, theta, batch, train=None):
         return batch.mean(batch.x / 2 * (theta["extractor.w"] - batch.y).square()), {}

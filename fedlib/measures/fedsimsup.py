@@ -18,12 +18,6 @@ from fedlib.base.errors import BadValue, require
 # the paper's equations ------------------------------------------------------------------------------------------------
 
 
-def training_counts(run) -> np.ndarray:
-    """Training samples of every client by class, int64 [N, C]."""
-    labels, C = run.work.source.labels.cpu().numpy(), run.setting.num_classes
-    return np.stack([np.bincount(labels[parts["train"]], minlength=C) for parts in run.work.parts])
-
-
 def cosines(counts: np.ndarray) -> np.ndarray:
     """Similarities s_ij of all clients' labels, float64 [N, N]; counts [N, C]. 0 for a client without samples."""
     unit = counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1)
@@ -89,7 +83,7 @@ def equations(run, state, seen) -> np.ndarray:
     - the same with equal similarities: so far off is another weighting
     - Eqs. 10 and 11: model and supervisor of the first participant, from `trained_by_hand`
     """
-    counts, ids = training_counts(run), seen.ids
+    counts, ids = np.asarray(run.setting.class_counts), seen.ids
     idle, models = np.setdiff1d(range(len(counts)), ids), _flat(seen.server["personal"])
     models[ids], after = _flat(seen.arrived), _flat(state.server["personal"])
     by_weights = [

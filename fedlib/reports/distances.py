@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
 from fedlib.analysis.accuracies import in_common, means, ranks
 from fedlib.analysis.names import proper
-from fedlib.base.files import home, write_atomically
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem, about, find, names
 from fedlib.experiments.accuracy_table import AccuracyTable
@@ -36,15 +34,8 @@ Tables that hold no accuracies (pFedSim's 2, 4, 5, 7 and 9) are compared in [the
 `fedlib report --scoreboard` writes this page from the stored runs."""
 
 
-def write_distances() -> Path:
-    """Write `page` as results/distances.md."""
-    path = home() / "results" / "distances.md"
-    write_atomically(path, page().encode())
-    return path
-
-
 def page() -> str:
-    """The distances of all items that are tables of the papers' accuracies, in Markdown, as a page in results/."""
+    """The distances of all items that are tables of the papers' accuracies, in Markdown, as results/distances.md."""
     items = [item for name in names() if about(name.split("/")[0])[2] and (item := find(name)).table]
     rows = [line(OpenItem(item, scale)) for item in items for scale in LARGER if scale in item.settings]
     return f"{TEXT}\n\n{markdown(pd.DataFrame(rows))}\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from importlib import import_module
-from pathlib import Path
 
 import pandas as pd
 
@@ -94,13 +93,11 @@ def page() -> str:
     return "\n\n".join([*parts, END]) + "\n"
 
 
-def write() -> Path:
-    """Write `page` as results/README.md, and its table to the project's README, if that is there."""
-    path, readme = home() / "results" / "README.md", home() / "README.md"
-    write_atomically(path, page().encode())
+def renew_table() -> None:
+    """Write the page's table to the project's README, if that is there."""
+    readme = home() / "README.md"
     if readme.exists():
         write_atomically(readme, ROWS.sub(lambda _: table("results/"), readme.read_text("utf-8")).encode())
-    return path
 
 
 def _declared(paper: str):

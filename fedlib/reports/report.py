@@ -128,8 +128,13 @@ def write_report(place: str) -> Path:
         )
     parts = [f"# Replication report, profile `{place}`", scoreboard(items)]
     parts += [part for item in items for part in section(item, "../" * (2 + place.count("/")))]
-    path = home() / "results" / place / "report.md"
-    write_atomically(path, ("\n\n".join(parts) + "\n").encode())
+    return written(f"{place}/report.md", "\n\n".join(parts) + "\n")
+
+
+def written(name: str, text: str) -> Path:
+    """Write a page under results/."""
+    path = home() / "results" / name
+    write_atomically(path, text.encode())
     return path
 
 
@@ -260,15 +265,8 @@ def _short(text: str) -> str:
 # one page a paper ----------------------------------------------------------------------------------------------------
 
 
-def write_page(paper: str) -> Path:
-    """Write `page` as results/<paper>.md. Raises BadValue as that does."""
-    text, path = page(paper), home() / "results" / f"{paper}.md"
-    write_atomically(path, text.encode())
-    return path
-
-
 def page(paper: str) -> str:
-    """One paper's items in Markdown, at its own settings where they were run.
+    """One paper's items in Markdown, at its own settings where they were run, as results/<paper>.md.
 
     Raises BadValue for a paper without saved results.
     """
@@ -368,15 +366,8 @@ def data_of(item: dict) -> list[str]:
     return list(map(proper, [settings["dataset"]] if "dataset" in settings else item["data"]))
 
 
-def write_scoreboard() -> Path:
-    """Write `scoreboard_page` as results/scoreboard.md."""
-    path = home() / "results" / "scoreboard.md"
-    write_atomically(path, scoreboard_page().encode())
-    return path
-
-
 def scoreboard_page() -> str:
-    """Every item with its verdicts at every scale, in Markdown, as a page that lies in results/."""
+    """Every item with its verdicts at every scale, in Markdown, as results/scoreboard.md."""
     return f"{SCOREBOARD}\n\n{across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
 
 

@@ -59,9 +59,9 @@ def status(name: str) -> str:
 
     Raises BadValue for an unknown item.
     """
-    paper, stem = choose("item", name, names()).split("/")
-    saved = {p: {i["item"]: i for i in saved_items(p, f"{paper}/{stem}")} for p in SCALES}
-    item = largest({profile: own[name] for profile, own in saved.items() if name in own})
+    choose("item", name, names())
+    saved = {profile: i for profile in SCALES for i in saved_items(profile, name)}
+    item = largest(saved)
     if item is None:
         return f"Nothing is stored yet: `fedlib reproduce {name}` runs the quick profile.\n\n{_not_yet(name)}".strip()
     lines = [
@@ -80,7 +80,7 @@ def status(name: str) -> str:
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
-    partly = {p: own[name] for p, own in saved.items() if p != "quick" and name in own}
+    partly = {profile: i for profile, i in saved.items() if profile != "quick"}
     to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
     each = [markdown(table), explained] if len(table.columns) > 2 else [markdown(table)]
     claims = folded("Every claim with its verdict", *each) if lines else ""

@@ -1,10 +1,15 @@
-"""A folder to work in, for who installed fedlib from a wheel: notebooks, results and figures as a checkout has them."""
+"""Notebooks, results and figures as they are handed out: a folder to work in, for who installed fedlib from a wheel,
+and a site that needs no network (Jupyter Book, with a MathJax of its own)."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +19,7 @@ from nbformat import NotebookNode
 from fedlib import __version__
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.base.files import CHECKOUT, MARK, SHIPPED, home, shipped_notebooks
-from fedlib.experiments import names
+from fedlib.experiments import about, names
 from fedlib.reports.notebooks import without_solutions
 
 COPIED = ("notebooks", "results", "figures")
@@ -105,3 +110,67 @@ def _unlink(notebook: NotebookNode, path: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(kept, cell.source)
+
+
+# a site ---------------------------------------------------------------------------------------------------------------
+
+PARTS = {"guides": "Guides", "lessons": "Lessons", "solutions": "Solutions of the lessons' exercises", "labs": "Labs"}
+CONFIG = {
+    "title": "fedlib",
+    "author": "",
+    "copyright": "",
+    "logo": "",
+    "execute": {"execute_notebooks": "off"},
+    "only_build_toc_files": True,
+    "html": {"home_page_in_navbar": False},
+    "sphinx": {"extra_extensions": ["sphinx-mathjax-offline"], "config": {"suppress_warnings": ["myst.header"]}},
+}
+BUILD = "from jupyter_book.cli.main import main; main()"
+
+
+def build(folder: Path) -> int:
+    """Write the site to a folder that is new or empty; returns the number of its pages.
+
+    Raises BadValue for another folder, and where Jupyter Book is not installed; FedlibError if it fails.
+    """
+    require_room(folder)
+    if not all(map(importlib.util.find_spec, ("jupyter_book", "sphinx-mathjax-offline"))):
+        raise BadValue("--site needs the extra 'site': pip install 'jupyter-book<2' sphinx-mathjax-offline")
+    with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
+        write_sources(book := Path(place))
+        done = subprocess.run([sys.executable, "-c", BUILD, "build", place], capture_output=True, text=True)
+        if done.returncode:
+            raise FedlibError(f"Jupyter Book failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
+        shutil.copytree(book / "_build" / "html", folder, dirs_exist_ok=True)
+    return sum(1 for _ in (folder / "notebooks").rglob("*.html")) + sum(1 for _ in (folder / "results").glob("*.html"))
+
+
+def write_sources(book: Path) -> None:
+    """What Jupyter Book reads: the notebooks and reports with their figures, and their order; it reads YAML, of which
+    JSON is a part."""
+    for path, notebook in handed_out().items():
+        (book / path).parent.mkdir(parents=True, exist_ok=True)
+        outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+        for shown in (output.data for output in outputs if "text/markdown" in output.get("data", ())):
+            shown["text/markdown"] = shown["text/markdown"].replace(".ipynb)", ".html)")  # as in Markdown cells
+        nbformat.write(notebook, book / path)
+    shutil.copytree(SHIPPED / "figures", book / "figures")
+    shutil.copytree(SHIPPED / "results", book / "results", ignore=shutil.ignore_patterns("runs", "own", "*.json"))
+    (book / "_config.yml").write_text(json.dumps(CONFIG), "utf-8")
+    (book / "_toc.yml").write_text(json.dumps(contents(book)), "utf-8")
+
+
+def contents(book: Path) -> dict:
+    """The order of the pages: a part for each kind of notebooks, and for each paper, with its report first."""
+    root = "notebooks/guides/start_here"
+    folders = [*PARTS, *dict.fromkeys(name.split("/")[0] for name in names())]
+    files = {"Results": [f"results/{name}" for name in ("README", "scoreboard", "distances")]}
+    for folder in folders:
+        notebooks = sorted((book / "notebooks" / folder).glob("*.ipynb"))
+        files[PARTS.get(folder) or about(folder)[0]] = [
+            f"results/{folder}",
+            *(f"notebooks/{folder}/{path.stem}" for path in notebooks),
+        ]
+    there = {part: [f for f in own if f != root and list(book.glob(f"{f}.*"))] for part, own in files.items()}
+    parts = [{"caption": part, "chapters": [{"file": f} for f in own]} for part, own in there.items() if own]
+    return {"format": "jb-book", "root": root, "parts": parts}

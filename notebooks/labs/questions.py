@@ -1,13 +1,13 @@
-"""The question bank: a page to read, and the same for Moodle in GIFT, renewed by running this module."""
+"""The question bank: a page to read, and the same for Moodle in GIFT, renewed by running this file:
 
-from __future__ import annotations
+python notebooks/labs/questions.py
+"""
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.base.files import CHECKOUT
-
-PAGE, GIFT = (CHECKOUT / "notebooks" / "labs" / f"questions.{kind}" for kind in ("md", "gift"))
+PAGE, GIFT = (Path(__file__).with_name(f"questions.{kind}") for kind in ("md", "gift"))
 ANSWER = re.compile(r"^\* (?:right: (.+)|wrong: (.+) \(([^()]+)\))$", re.MULTILINE)
 
 
