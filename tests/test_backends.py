@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from multiprocessing import forkserver
 
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, SIZES, close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
+from helpers import SIZES, close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
 
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
@@ -24,22 +23,12 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
 from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
-from fedlib.engine.cuda_graph import UNRECORDED, repeated
-from fedlib.engine.setup import first_state, set_up, set_up_together
+from fedlib.engine.cuda_graph import repeated
+from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import run_round, simulate, simulate_together
 from fedlib.engine.worker_processes import WorkerProcesses
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
-
-
-def test_uneven_clients_are_trained_at_all():
-    """With everyone in every round only the client with one sample keeps its model (its one batch is skipped)."""
-    *_, (run, state, _) = played(wide("local", join_ratio=1.0, rounds=1), "vmap", uneven)
-    moved = [
-        not torch.equal(state.clients["theta"]["head.weight"][i], run.work.model.theta0["head.weight"])
-        for i in range(6)
-    ]
-    assert moved == [False, True, True, True, True, True]
 
 
 @pytest.mark.parametrize("stack", [3, 4])
@@ -278,20 +267,6 @@ def test_runs_that_differ_in_more_than_their_seeds_are_not_stacked():
         simulate_together([tiny("fedavg"), tiny("fedavg", lr=0.1)])
 
 
-def test_a_diverging_seed_leaves_the_others_alone():
-    """In one stack with a run whose first participant's images are not finite from round 1 on."""
-    specs = [wide("fedavg", seed=k) for k in range(2)]
-    runs = set_up_together(specs, "vmap", "cpu")
-    states = [first_state(run) for run in runs]
-    states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
-    with torch.no_grad():
-        for t in (1, 2):
-            run_round(runs, states, t)
-    assert states[1].diverged[1] == 1 and states[1].round == 0
-    *_, (_, alone, _) = played(specs[0], "vmap")
-    close(states[0].server, alone.server)
-
-
 # recorded steps -------------------------------------------------------------------------------------------------------
 
 
@@ -499,47 +474,3 @@ def test_backends_leave_their_arguments_alone():
     before = tree.map(torch.clone, thetas)
     both(lambda model, theta, data: local_sgd(model, theta, data), thetas)
     assert same(thetas, before)
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="NO CUDA DEVICE: vmap on CUDA was NOT compared with serial on the CPU"
-)
-@pytest.mark.parametrize("method", METHODS)
-def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
-    """float64; the order of summation differs between the devices, so a little more than rounding is allowed."""
-    spec = wide(method, seed=1)
-    close(outcome(spec, "vmap", "cuda")[0], outcome(spec, "serial")[0], 1e-9)
-    on_gpu, on_cpu = (simulate(tiny(method), device=device).history for device in ("cuda", "cpu"))
-    assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-3) for a, b in zip(on_gpu, on_cpu, strict=True))
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones"
-)
-@pytest.mark.parametrize("method", METHODS)
-def test_recorded_steps_on_cuda(method):
-    """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
-    spec = wide(method, seed=1)
-    ends = []
-    for cuda_graph in (True, False):
-
-        def change(run, cuda_graph=cuda_graph):
-            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph))
-
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.filterwarnings("error", message=UNRECORDED)
-            ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
-    for key in ("server", "clients", "stats"):
-        close(vars(ends[0])[key], vars(ends[1])[key], 1e-10)
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA"
-)
-def test_seeds_in_one_stack_on_cuda():
-    specs = [wide("fedavg", seed=k) for k in range(3)]
-    for result, spec in zip(simulate_together(specs, device="cuda"), specs):
-        alone = simulate(spec, backend="serial")
-        assert all(
-            a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True)
-        )

@@ -394,11 +394,6 @@ def test_unknown_devices_are_errors_that_name_the_accepted(name):
     assert repr(name) in str(error.value)
 
 
-def test_unknown_backends_are_errors():
-    with pytest.raises(BadValue, match="serial"):
-        simulate(tiny("local"), backend="seriel")
-
-
 def test_threads_are_as_before_after_a_run():
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pytest
-from helpers import analysed, changed_fields, made_up, signs
+from helpers import analysed, made_up, signs
 from pytest import approx
 
 from fedlib.algorithms.api import Setting
 from fedlib.analysis.groups import label_secrets
 from fedlib.base.errors import Diverged
 from fedlib.engine.result import RunResult
-from fedlib.experiments import OpenItem, find
+from fedlib.experiments import find
 from fedlib.experiments.fedsimsup import fig3_similarity, notes, table3_supervisors
-from fedlib.models import build
 
 NOTES, TABLE3 = "fedsimsup/notes", "fedsimsup/table3_supervisors"
 
@@ -30,35 +28,6 @@ def curve(spec, accuracies) -> RunResult:
     return RunResult(spec, "finished", history)
 
 
-@pytest.mark.parametrize("name", ["table1_dirichlet", "table2_pathological"])
-def test_settings_of_the_tables(name):
-    """The paper's settings."""
-    paper = OpenItem(find(f"fedsimsup/{name}"), "paper").runs
-    one = next(spec for (row, column, _), spec in paper.items() if row == "fedsimsup" and "100" in column)
-    assert (one.rounds, one.local_epochs, one.batch_size, one.lr, one.join_ratio) == (1000, 5, 32, 0.1, 0.1)
-    assert (one.model, one.test_fraction, one.hyper["tau_s"], one.hyper["tau_theta"]) == ("lenet5", 0.2, 2, 3)
-    own = {spec.method: spec.hyper for spec in paper.values()}
-    assert own["fedprox"]["mu"] == own["fedproto"]["lam"] == own["fedpac"]["lam"] == 1
-    assert (own["fedrep"]["E_h"], own["fedrep"]["E_f"]) == (2, 3)
-    assert {k: own["perfedavg"][k] for k in ("variant", "alpha", "tau", "ft_epochs")} == {
-        "variant": "HF", "alpha": 0.001, "tau": 4, "ft_epochs": 3}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["table1_dirichlet", "table2_pathological"])
-def test_reduced_settings_of_the_tables(name):
-    """All images and the printed task: what is smaller is what is said to be."""
-    item = find(f"fedsimsup/{name}")
-    paper, reduced = (OpenItem(item, profile).runs for profile in ("paper", "reduced"))
-    less = {"rounds": 200, "eval_every": 20, "lr": 0.05, "pixels": "symmetric"}
-    for key, spec in reduced.items():
-        points = {"eval_points"} if key[0] == "fedavg" else set()
-        assert changed_fields(spec, paper[key]) == {*less, *points}
-        assert {name: getattr(spec, name) for name in less} == less
-    assert {c for _, c, _ in reduced} == {c for _, c, _ in paper if "femnist" not in c}
-    often = {key[:2] for key in reduced if key[2] == 2}
-    assert often == {key[:2] for key in reduced if key[0] in ("local", "fedavg", "fedrep", "fedpac", "fedsimsup")}
-
-
 def test_reduced_is_read_pooled():
     """The mean over clients stands beside it."""
 
@@ -71,13 +40,6 @@ def test_reduced_is_read_pooled():
     assert cells["ours", "fedsimsup"].tolist() == approx([49] * 8, abs=0.01)
     assert cells["ours, mean over clients", "fedsimsup"].tolist() == approx([50] * 8, abs=0.01)
     assert {*analysed(name, make, "paper", seeds=1, repeats=1)["cells"]["series"]} == {"ours", "paper"}
-
-
-def test_femnist_keeps_its_writers():
-    runs = OpenItem(find("fedsimsup/table1_dirichlet"), "paper").runs
-    own = {row: spec for (row, column, seed), spec in runs.items() if "femnist" in column and seed == 0}
-    assert {spec.scheme for spec in own.values()} == {"writer"} and {s.num_clients for s in own.values()} == {3597}
-    assert own["local"].join_ratio == 0.1 and own["fedsimsup"].join_ratio == 0.01
 
 
 # Table 3 --------------------------------------------------------------------------------------------------------------
@@ -197,22 +159,6 @@ def test_claims_of_the_notes():
     fedrep = good["parts"].set_index(["task", "arm"])["the method's lead over it"]
     for name in ("Dir(0.1)", "Dir(0.5)"):
         assert fedrep[name, "FedRep before local training"].startswith("+10.00")
-
-
-def test_every_choice_of_the_notes_changes_what_it_says():
-    s = find(NOTES).settings["paper"]
-    base = next(spec for spec in notes.bases(s, 0.1) if spec.method == "fedsimsup")
-    found = [changed_fields(notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in notes.CHOICES]
-    alone = {"hyper.supervisors", "hyper.tau_s", "hyper.tau_theta"}
-    assert found == [
-        alone, alone | {"model_options.hidden"}, {"hyper.learn"}, {"hyper.tau_s", "hyper.tau_theta"},
-        {"hyper.similarity"}, {"hyper.similarity"}, {"hyper.zero_sim"}, {"hyper.scale_by_sim"},
-        {"hyper.participants_mix"}, {"hyper.shared_sup_init"}, {"hyper.order"}, {"hyper.combine"},
-        {"hyper.supervisors"}, {"hyper.supervisors"}, {"seed"},
-    ]  # fmt: skip
-    sizes = [build(name, (3, 32, 32), 10).num_parameters["model"] for name in ("lenet5", "supervisor_sixth")]
-    wider = build("lenet5", (3, 32, 32), 10, hidden=notes.WIDER).num_parameters["model"]
-    assert abs(wider - sum(sizes)) < 250
 
 
 def test_runs_that_diverge_are_counted():

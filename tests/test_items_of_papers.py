@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import analysed, changed_fields, made_up, signs, smoke_item
+from helpers import analysed, made_up, signs, smoke_item
 from pytest import approx
 
 from fedlib import models
@@ -22,9 +22,7 @@ from fedlib.engine.setup import set_up
 from fedlib.experiments import OpenItem, find
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedcs import notes as cs_notes
-from fedlib.experiments.pfedcs import task as cs_task
 from fedlib.experiments.pfedsim import fig4_workflow, table7_overhead, table8_domainnet, tables4_5_9
-from fedlib.experiments.pfedsim import notes as sim_notes
 from fedlib.experiments.pfedsim.table2_similarity_metrics import MEASURES
 from fedlib.experiments.pfedsim.task import METHODS, PAIRS
 from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise, table4_dp_budget
@@ -45,30 +43,6 @@ def specs(name: str, profile: str = "paper") -> list:
 
 
 # items that share runs ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "shared"),
-    [
-        ("pfedsim/table3_accuracy", "pfedsim/table6_rho", 18),  # Local, FedPer, and pFedSim at rho = 0.5
-        ("pfedsim/table3_accuracy", "pfedsim/notes", 72),
-        ("pfedsim/table3_accuracy", "pfedsim/table3_own_clients", 72),  # with normalised inputs
-        ("pfedsim/table2_similarity_metrics", "pfedsim/fig1_cka", 5),
-        ("pfedsim/table2_similarity_metrics", "pfedsim/fig2_classifier_similarity", 5),
-        ("pfedsv/fig7_relevance", "pfedsv/figs8_10_communication", 10),  # pFedSV and FedFomo, five seeds
-        ("pfedsv/table1_pathological", "pfedsv/table2_dirichlet", 110),
-        ("pfedsv/table2_dirichlet", "pfedsv/table3_dp", 50),  # without noise
-        ("pfedsv/table1_pathological", "pfedsv/table4_dp_budget", 15),  # Local, and FedAvg and pFedSV without noise
-        ("pfedcs/table1_pathological", "pfedcs/table3_selection", 18),  # FedPer and PFedCS, three columns, three seeds
-        ("pfedcs/table1_pathological", "pfedcs/table4_clustering", 9),
-        ("pfedcs/table2_practical", "pfedcs/table5_finetuning", 3),
-        ("pfedcs/table2_practical", "pfedcs/fig3_clients", 36),  # of 20 clients
-        ("pfedcs/table1_pathological", "pfedcs/notes", 6),
-    ],
-)
-def test_items_share_runs(one, other, shared):
-    ids = [{spec.id for spec in specs(name)} for name in (one, other)]
-    assert len(ids[0] & ids[1]) == shared
 
 
 def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
@@ -428,28 +402,6 @@ def column(spec) -> str:
     return f"Dir({spec.partition['alpha']:g})"
 
 
-def test_every_choice_of_pfedsims_notes_changes_one_thing_and_two_go_together():
-    found = {}
-    for profile in ("quick", "paper"):
-        s = find(NOTES).settings[profile]
-        (base,) = [spec for key, spec in find(NOTES).runs(s).items() if key == ("table", "pfedsim", "Dir(0.1)", 0)]
-        made = [sim_notes.SENSITIVITY.otherwise(choice, s, base) for choice in sim_notes.CHOICES]
-        found[profile] = [changed_fields(spec, base) for spec in made]
-    assert found["paper"][:10] == found["quick"][:10] and found["paper"][12] == found["quick"][12]
-    assert base.scheme == "dirichlet_reference" and base.partition_seed == 42  # the paper's clients; else our own
-    for spec, cap in zip(made[10:12], (False, True)):
-        assert (spec.scheme, spec.partition_seed, spec.partition["cap"]) == ("dirichlet", 0, cap)
-    assert found["quick"] == [
-        {"hyper.phi"}, {"hyper.phi", "hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_refresh"},
-        {"hyper.phi_refresh"}, {"hyper.max_age"}, {"hyper.phi_bias"}, {"bn_stats"}, {"model_options.pools"},
-        {"partition.cap"}, {"partition_seed"}, {"seed"},
-    ]  # fmt: skip
-    assert sim_notes.SENSITIVITY.otherwise(sim_notes.CHOICES[9], s, base).model_options == {"pools": 1}
-    pairs = {key[1]: spec for key, spec in find(NOTES).runs(s).items() if key[0] == "mixing" and key[2] == "Dir(0.1)"}
-    assert changed_fields(pairs[sim_notes.ALONE], pairs["pfedsim"]) == {"hyper.max_age"}
-    assert not [key for key in find(NOTES).runs({**s, "again": False}) if key[0] == "again"]
-
-
 def test_claims_of_pfedsims_notes():
     good = notes(strong)
     assert signs(NOTES, good)[:5] == "+++-+"
@@ -686,24 +638,6 @@ def test_what_travels():
 # PFedCS's tables at reduced -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["table1_pathological", "table2_practical"])
-def test_reduced_settings_of_pfedcss_tables(name):
-    """LeNet-5 and half of the rounds; PFedCS with both lengths of stage 1; all methods in half of the columns."""
-    paper, reduced = (OpenItem(find(f"pfedcs/{name}"), profile).runs for profile in ("paper", "reduced"))
-    allowed = {"model", "model_options.hidden", "model_options.linear_layers", "rounds", "hyper.t0"}
-    assert all(changed_fields(spec, paper[key]) <= allowed for key, spec in reduced.items() if key in paper)
-    assert {(s.model, s.rounds, s.batch_size, s.lr, s.images) for s in reduced.values()} == {
-        ("lenet5", 100, 100, 0.005, 0)
-    }
-    betas = {row: spec.hyper["beta"] for (row, *_), spec in reduced.items() if spec.method == "pfedcs"}
-    assert betas == {"pfedcs": 0.5, cs_task.TO_THE_END: 1.0}
-    often = {(row, column) for row, column, seed in reduced if seed == 2}
-    columns = {column for _, column, _ in reduced}
-    assert often == {(row, column) for column in columns for row in (*cs_task.NAMED, cs_task.TO_THE_END)}
-    rest = {column for row, column, _ in reduced if row == "fedavg"}
-    assert len(columns) == 4 and rest == columns & {*cs_task.WHOLE} and len(rest) == 2
-
-
 def test_the_best_round_stands_beside_the_last():
     def make(key, spec):
         r = made_up(spec, {"recv": 0.5, "post": 0.5})
@@ -732,22 +666,6 @@ def test_a_gain_needs_clients_tested_on_all_classes():
     assert [signs("pfedsv/table2_dirichlet", tables)[4:6] for tables in found] == ["-+", "-="]  # as hard as Table 1
     column = found[0]["compare"].set_index("method")["few: ours, all classes"]
     assert column["pfedsv"].startswith("50.00 [") and column["local"].startswith("30.00 [")
-
-
-@pytest.mark.parametrize("name, test", [("1_pathological", "matched"), ("2_dirichlet", "owned_uniform")])
-def test_reduced_settings_of_pfedsvs_tables(name, test):
-    """Four data sets at two scales; but for those, the network, the rate and the test part they are the paper's."""
-    paper, reduced = (OpenItem(find(f"pfedsv/table{name}"), profile).runs for profile in ("paper", "reduced"))
-    own = {key: spec for key, spec in reduced.items() if len(key) == 3}
-    assert len({column for _, column, _ in own}) == 8
-    for (row, column, seed), spec in own.items():
-        dataset, scale = column.split(", ")
-        assert (spec.dataset, spec.lr) == (dataset, 0.05 if dataset.startswith("cifar") else 0.01)
-        assert (spec.model, spec.test_distribution) == ("lenet5", test)
-        assert spec.partition.get("classes_per_client") in (None, 20 if dataset == "cifar100" else 2)
-        changed = {name.split(".")[0] for name in changed_fields(spec, paper[row, scale, seed])}
-        assert changed <= {"model", "model_options", "dataset", "lr", "test_distribution", "partition"}
-    assert {row for row, _, seed in own if seed == 2} == {*sv_task.NAMED}
 
 
 def test_all_images_with_a_clients_own_shares():
@@ -888,17 +806,6 @@ def bad(key, spec) -> RunResult:
     """k fixed is better and downloads no more; exact values help; the own distance changes nothing;
     chance moves a point."""
     return searched(spec, 0.5 + 0.02 * (spec.hyper["variant"] == "W") + 0.02 * (spec.hyper["sv"] == "exact"))
-
-
-def test_every_choice_of_pfedsvs_notes_changes_what_it_says_and_nothing_else():
-    s = find(SV).settings["paper"]
-    base = sv_notes.bases(s)[0]
-    found = [changed_fields(sv_notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in sv_notes.CHOICES]
-    assert found == [
-        {"hyper.v_empty"}, {"hyper.utility"}, {"hyper.utility_part"}, {"hyper.sv"}, *[{"hyper.self_distance"}] * 3,
-        {"hyper.alpha"}, {"hyper.alpha"}, {"hyper.download_rule"}, {"hyper.k_max"}, {"hyper.reexplore_prob"},
-        {"hyper.variant"}, {"hyper.variant"}, {"seed"},
-    ]  # fmt: skip
 
 
 def test_claims_of_pfedsvs_notes():
@@ -1076,18 +983,6 @@ def notes_of(value) -> dict:
         return dataclasses.replace(r, arrays=r.arrays | {"head_distances": close, "head_moves": moves, "counts": FOURS})
 
     return analysed(CS, make, repeats=2)
-
-
-def test_every_choice_of_pfedcss_notes_changes_one_thing():
-    s = find(CS).settings["paper"]
-    base = cs_notes.bases(s)[1]
-    found = [changed_fields(cs_notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in cs_notes.CHOICES]
-    assert base.method == "pfedcs" and found == [
-        {"hyper.weights"}, {"hyper.lam"}, {"hyper.lam"}, {"hyper.weights"}, {"hyper.weights"}, {"hyper.closure"},
-        {"hyper.dist_power"}, {"hyper.beta"}, {"hyper.beta"}, {"hyper.most"}, *[{"hyper.select"}] * 4, {"hyper.role"},
-        {"hyper.teacher_feat"}, {"hyper.detach"}, {"hyper.temperature"}, {"hyper.kd_weight"}, {"hyper.E_ft"},
-        {"hyper.E_ft"}, {"hyper.extractor_weights"}, {"seed"},
-    ]  # fmt: skip
 
 
 def test_claims_of_pfedcss_notes():

@@ -20,7 +20,6 @@ from fedlib.engine.client_data import PlainData
 from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 
-METHODS = ("perfedavg", "fedamp", "ifca", "fesem", "clusterfl", "fedem", "pfedme")
 SPLITTING = dict(eps_mode="relative", eps1=1.1, eps2=0.1, t0=1)  # ClusterFL splits whenever it may
 # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
 A = ToyData([([1.0], [-2.0])])
@@ -554,17 +553,6 @@ def test_pfedme_server_and_what_is_tested():
 # reductions to FedAvg, in whole runs ----------------------------------------------------------------------------------
 
 
-def test_pfedme_averages_running_statistics_as_fedavg_does():
-    """Without a tie, where they are the server's."""
-    hyper = dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples")
-    global_stats = dict(precision="float64", bn_stats="global", rounds=2)
-    ends = [
-        list(played(spec))[-1][1]
-        for spec in (tiny("pfedme", hyper=hyper, **global_stats), tiny("fedavg", **global_stats))
-    ]
-    close(ends[0].server["theta"], ends[1].server["theta"], 1e-7)
-
-
 # clusters -------------------------------------------------------------------------------------------------------------
 
 
@@ -597,12 +585,3 @@ def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyp
 
 
 # bad input and faults -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "headline"), list(zip(METHODS, ("ft(1)", "post", "glob", "post", "glob", "recv", "post")))
-)
-def test_it_has_its_points_and_its_defaults(method, headline):
-    """The method's own points are accepted by a spec with default hyper-parameters; the first is the headline."""
-    points = algorithms.make(method).eval_points({})
-    assert tiny(method, eval_points=points).eval_points == points and points[0] == headline

@@ -765,23 +765,6 @@ def test_fedsimsup_server_by_hand(hyper, expected):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
 
 
-@pytest.mark.parametrize(
-    ("similarity", "expected"),
-    [
-        ("uniform", (1.0, 2.0, 0.125 * 4 + 0.875 * 1.5, 0.5 * 8 + 0.5 * 1.5)),
-        ("nearest", (1.0, 2.0, 0.125 * 4 + 0.875 * 2, 8.0)),
-        ("none", (1.0, 2.0, 4.0, 8.0)),
-    ],
-)
-def test_fedsimsup_with_other_weights_of_pairs(similarity, expected):
-    """As above; the most similar participant for client 2 is client 1, and client 3 has none."""
-    method = algorithms.make("fedsimsup", similarity=similarity)
-    server, _ = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
-    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
-    after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
-    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
-
-
 def test_fedsimsup_shuffled_similarities_are_the_same_numbers_of_others():
     counts = np.random.default_rng(0).integers(0, 9, (6, 3)).tolist()
     paper, shuffled, again = (
@@ -822,30 +805,7 @@ def test_fedsimsup_supervisors_start_alike_only_where_asked():
     assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
 
 
-def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
-    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix)
-    they are not."""
-    for mix in (False, True):
-        spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
-        *_, (_, state, _) = played(spec)
-        trained = ("head.weight", "extractor.fc1.weight")
-        assert all(torch.equal(state.server["personal"][name], state.uploads[name]) != mix for name in trained)
-
-
 # reductions -----------------------------------------------------------------------------------------------------------
-
-
-def test_fedsimsup_with_a_silent_supervisor_is_local_training():
-    """r = 1, tau_s = 0, u's head 0: E = tau_theta epochs of local training, up to rounding."""
-    spec = small("fedsimsup", {"tau_s": 0, "tau_theta": 2}, join_ratio=1.0, rounds=2, precision="float64")
-    for _, state, _ in played(spec):
-        for name in ("head.weight", "head.bias"):
-            state.clients[SUPERVISOR][name].zero_()
-    *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
-    trained = {
-        name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")
-    }
-    close({name: state.server["personal"][name] for name in trained}, trained)
 
 
 @pytest.mark.parametrize("method", ["fedfomo", "pfedsv"])

@@ -14,18 +14,6 @@ WRONG = {
         ("pushes away from the received model", "gradient(w) +", "gradient(w) -"),
         ("half of the proximal term", "(w) + mu", "(w) + mu / 2"),
         (
-            "changes the received model in place, so that the proximal term is always 0",
-            "received.clone()",
-            "received",
-            "w = w - lr",
-            "w -= lr",
-        ),
-        (
-            "the gradient of the proximal term has the norm mu: it is not squared",
-            "mu * (w - received)",
-            "mu * torch.nn.functional.normalize(w - received, dim=0)",
-        ),
-        (
             "pulled to the model of the step before instead of the received one",
             "w = received.clone()",
             "w = before = received.clone()",
@@ -43,22 +31,7 @@ WRONG = {
     "feddyn_client": [
         ("adds the memory instead of subtracting it", "gradient(w) -", "gradient(w) +"),
         ("the memory grows with the wrong sign", "w, g -", "w, g +"),
-        (
-            "the memory changes after every step",
-            "(gradient(w) - g + alpha * (w - received))",
-            """
-(gradient(w) - g + alpha * (w - received))
-    g = g - alpha * (w - received)
-""",
-            "w, g - alpha * (w - received)",
-            "w, g",
-        ),
         ("the memory is replaced instead of changed", "w, g - ", "w, -"),
-        (
-            "the memory is the gradient at the end, which is equal only if the local problem is solved",
-            "g - alpha * (w - received)",
-            "gradient(w)",
-        ),
         ("the new memory has no alpha", "- alpha *", "-"),
         (
             "changes the memory in place",
@@ -79,22 +52,6 @@ WRONG = {
         ("changes h in place", "h = h - alpha", "h -= alpha"),
     ],
     "feddyn": [
-        (
-            "all clients forget in every round",
-            "for chosen in schedule:",
-            "for chosen in schedule:\n    g = torch.zeros_like(g)",
-        ),
-        (
-            "a client starts where the one before has ended",
-            "arrived, memories = zip(*(feddyn_client(gradients[i], theta, g[i], alpha, steps, lr) for i in chosen))",
-            """
-arrived, memories = [], []
-    for i in chosen:
-        theta, memory = feddyn_client(gradients[i], theta, g[i], alpha, steps, lr)
-        arrived.append(theta)
-        memories.append(memory)
-""",
-        ),
         ("one memory for all clients", "g[list(chosen)] = torch.stack(memories)", "g[:] = memories[-1]"),
         (
             "tells the server the number of participants as the number of clients",

@@ -74,13 +74,6 @@ model.load_state_dict({**state, **message})
         ("batch norm of the frozen extractor stays in training mode", "model.eval()", "model.train()"),
         ("everything in evaluation mode, batch norm learns no statistics", "trained.train()", "trained.eval()"),
         (
-            "forgets zero_grad: gradients add up",
-            "model.eval()",
-            "model.zero_grad()\nmodel.eval()",
-            "optimiser.zero_grad()",
-            "pass",
-        ),
-        (
             "the same minibatches in every epoch",
             """
 for _ in range(epochs):
@@ -153,13 +146,5 @@ optimiser = torch
         ("one direction only", "2 * participants", "participants"),
         ("four bytes for everything", "return 2 * participants * 4 * sum(state[name].numel() for name in shared)"),
         ("the download is counted once for all clients", "2 * participants", "(1 + participants)"),
-        (
-            "the whole state travels",
-            """
-if not shared:
-    return 0
-return 2 * participants * sum(value.numel() * value.element_size() for value in state.values())
-""",
-        ),
     ],
 }
