@@ -321,6 +321,3 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     for i in (2, 3):
         assert same(method.download(server, i), tree.rows(server["models"], i))
     assert not same(method.download(server, 1), tree.rows(server["models"], 1))
-
-
-# (c) ownership --------------------------------------------------------------------------------------------------------

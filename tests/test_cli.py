@@ -81,6 +81,9 @@ def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     )
     assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
     assert trained == [1]
+    summary = json.loads((home / "results/own/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
+    assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
+    assert "Changed on the command line" in (home / "results/own/smoke+seeds=2/report.md").read_text()
 
 
 def test_page_of_a_paper_has_everything(home):

@@ -12,7 +12,7 @@ import helpers
 import pytest
 import torch
 from emulated_device import DEVICE, Emulator
-from helpers import METHODS, POINTS, close, outcome, tensors, tiny, wide
+from helpers import METHODS, POINTS, close, outcome, played, tensors, tiny, wide
 
 from fedlib.attacks.spec import AttackSpec
 from fedlib.base import tree
@@ -82,12 +82,10 @@ def test_noise_agrees_with_the_cpu(kind):
     agree(small("fedavg", privacy=kind, noise_sigma=0.1, eval_points=("glob",), **model))
 
 
-@pytest.mark.parametrize("precision", ["bf16"])
-@pytest.mark.parametrize("method", ["fedavg", "fedrep", "fedpac", "fedsimsup"])
-def test_bf16_stacked(method, precision):
+def test_bf16_stacked():
     """Batch norm of a frozen extractor gets bfloat16 and has float32 weights; torch.func's gradient knew no such
     thing."""
-    stacked, serial = (simulate(tiny(method, precision=precision, rounds=1), backend=b) for b in ("vmap", "serial"))
+    stacked, serial = (simulate(tiny("fedrep", precision="bf16", rounds=1), backend=b) for b in ("vmap", "serial"))
     assert stacked.final("loss") == pytest.approx(serial.final("loss"), abs=0.05)
 
 
@@ -115,7 +113,9 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
         run_round(runs, states, 1)
         assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
         found = tensors(states[0].server)
-    assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)
+    *_, (_, alone, _) = played(specs[0].but(rounds=1))
+    close(found, tensors(alone.server))
+    assert states[0].round == 1 and states[1].round == 0
 
 
 def test_an_attack_agrees_with_the_cpu():
@@ -255,9 +255,6 @@ def test_out_of_memory_is_tried_again_before_the_stack_is_halved(monkeypatch, fa
         simulate(small("fedavg", rounds=2, join_ratio=1.0, eval_every=2, eval_points=("glob",)), device=GPU)
     assert tried[: failures + 1] == [4, 4, 2][: failures + 1] and gpu.emptied == failures
     assert (4 in tried[failures + 1 : -1]) == (failures == 1)
-
-
-# the pretended device itself ------------------------------------------------------------------------------------------
 
 
 def test_a_step_that_cannot_be_recorded_runs_all_the_same_and_says_so():

@@ -550,7 +550,15 @@ def test_pfedme_server_and_what_is_tested():
         close(method.personal_model(model, glob, own, A), theta(2, -1, b))
 
 
-# reductions to FedAvg, in whole runs ----------------------------------------------------------------------------------
+def test_pfedme_averages_running_statistics_as_fedavg_does():
+    """Without a tie, where they are the server's."""
+    hyper = dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples")
+    global_stats = dict(precision="float64", bn_stats="global", rounds=2)
+    ends = [
+        list(played(spec))[-1][1]
+        for spec in (tiny("pfedme", hyper=hyper, **global_stats), tiny("fedavg", **global_stats))
+    ]
+    close(ends[0].server["theta"], ends[1].server["theta"], 1e-7)
 
 
 # clusters -------------------------------------------------------------------------------------------------------------
@@ -582,6 +590,3 @@ def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyp
     with torch.no_grad():
         correct, _ = evaluate(run, state, "glob")
     assert (correct.sum(1) / run.tests.sum(1)).min() > 0.6
-
-
-# bad input and faults -------------------------------------------------------------------------------------------------

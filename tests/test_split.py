@@ -345,13 +345,14 @@ def parts_of(spec: RunSpec) -> list[dict]:
 
 
 def test_runs_of_one_division_divide_alike():
-    """Every field is changed, so that one that comes later is not forgotten; `method_source` only repeats the method's.
-    What `hyper` holds counts by its share for validation."""
+    """Every field is changed, so that one that comes later is not forgotten, and is part of the id; `method_source`
+    only repeats the method's. What `hyper` holds counts by its share for validation."""
     assert {name for change in CHANGES for name in change} | {"method_source"} == {
         f.name for f in dataclasses.fields(RunSpec)
     }
     spec, other = tiny("fedavg"), tiny("fedfomo")
     pairs = [(spec, spec.but(**change)) for change in CHANGES] + [(other, other.but(hyper={"val_fraction": 0.5}))]
+    assert len({spec.id, *(two.id for one, two in pairs if one is spec)}) == 1 + len(CHANGES)
     alike = [parts_of(one) == parts_of(two) for one, two in pairs]
     assert alike == [one.division == two.division for one, two in pairs] and 5 < sum(alike) < len(pairs) - 5
 
