@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import hashlib
 import json
 import re
 import shutil
@@ -65,9 +66,13 @@ def test_no_claim_is_counted_twice():
 # settings -------------------------------------------------------------------------------------------------------------
 
 
+RUNS = json.loads((PROJECT / "tests" / "item_runs.json").read_text())  # by item and profile: how many, and a hash
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ITEMS)
-def test_an_item_opens_in_every_profile(name, profile):
+def test_an_item_opens_in_every_profile_and_has_the_runs_that_it_had(name, profile):
+    """Keys and ids of its runs. Where a setting is to be another one, what is found goes into item_runs.json."""
     item = find(name)
     assert {"smoke", "quick", "paper"} <= set(item.settings) == set(item.minutes) <= set(PROFILES)
     assert bool(item.smaller_reduced) == ("reduced" in item.settings)
@@ -77,6 +82,9 @@ def test_an_item_opens_in_every_profile(name, profile):
         return
     for spec in opened(name, profile).specs:
         assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))).id == spec.id
+    runs = sorted(f"{key} {spec.id}" for key, spec in opened(name, profile).runs.items())
+    found = f"{len(runs)} " + hashlib.sha256("\n".join(runs).encode()).hexdigest()[:16]
+    assert found == RUNS[name].get(profile)
 
 
 def values(specs, name: str) -> set:

@@ -136,22 +136,6 @@ def test_batch_norm_in_evaluation_mode_uses_the_running_statistics():
 # the training step ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-@pytest.mark.parametrize("width", [7, 20])
-def test_padding_changes_nothing(size, width):
-    """Loss, gradient and statistics of a masked, padded batch are those of the batch without padding."""
-    lenet = model()
-    theta, real = trained(lenet.theta0, lenet), batch(size)
-    part = {name: theta[name] for name in lenet.trainable}
-    results = []
-    for b in (real, padded(real, width)):
-        loss, _ = lenet.loss(theta, b)
-        grads, stats = lenet.gradient(lambda p, b=b: lenet.loss({**theta, **p}, b), part)
-        results.append({"loss": loss, **{f"d{name}": g for name, g in grads.items()}, **stats})
-    assert len(results[0]) == 1 + len(lenet.trainable) + 4
-    assert_same(*results, **CLOSE)
-
-
 def stock_lenet(theta):
     """The pools=1 network of stock layers, holding theta."""
     extractor = nn.Sequential()

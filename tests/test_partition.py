@@ -208,6 +208,10 @@ DIGITS = load("digits").labels.numpy()
 SETS = [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7], [7, 8, 9, 0]]
 STUDY = [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [5, 6, 7, 8, 9]]
 RELAXED = dict(alpha=0.05, max_tries=500, on_fail="relax")
+CHECKSUMS = """
+    8b1fa2c1051cb361 57f54625720e3f6e e934e617722bcc8c 54c9b4415a823bf2 6875dd3b97d8d294 7299dcaffa0809b6
+    74a5f074527c90c5 1959ef8afcc59c3d b321e2bb78ade525 4f35791c5e7a60fd 4f35791c5e7a60fd d53dea41d6502d9d
+"""  # of CASES
 RECORDED = [
     (EVEN, 4, "dirichlet", 0, dict(alpha=0.3, min_size=5), "8a3997b64317f531", 1),
     (EVEN, 20, "dirichlet", 1, dict(alpha=0.1, min_size=10), "ff1cb4240932b3b5", 1),
@@ -223,12 +227,15 @@ RECORDED = [
     (DIGITS, 4, "manual", 3, dict(label_sets=SETS, weights=[1, 2, 3, 4]), "a3fa527af431769e", 1),
     (DIGITS, 4, "manual", 0, dict(label_sets=STUDY), "336bdf71b644f531", 1),
     (DIGITS, 7, "iid", 5, {}, "0631a3ba71329456", 1),
+    (EVEN, 20, "dirichlet", 3, dict(alpha=0.5, min_size=0, shuffle_classes=True), "ad61d3579cc5a834", 1),
+    *((EVEN, 4, scheme, 5, CASES[scheme], checksum, 1) for scheme, checksum in zip(CASES, CHECKSUMS.split())),
 ]
 
 
 @pytest.mark.parametrize("labels, num_clients, scheme, seed, parameters, checksum, tries", RECORDED)
 def test_recorded_partitions(labels, num_clients, scheme, seed, parameters, checksum, tries):
-    partition = make_partition(labels, num_clients, scheme, seed, **parameters)
+    groups = GROUPS if labels is EVEN else None
+    partition = make_partition(labels, num_clients, scheme, seed, groups=groups, **parameters)
     assert (partition.checksum, partition.tries) == (checksum, tries)
 
 

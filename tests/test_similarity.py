@@ -222,17 +222,6 @@ def result():
     return simulate(SPEC, backend="serial")
 
 
-def test_cka_of_a_run(result):
-    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the
-    same."""
-    cka = result.arrays["cka"]
-    assert cka.shape == (5, 4, 4)
-    np.testing.assert_allclose(np.diagonal(cka, axis1=1, axis2=2), 1, rtol=1e-12)
-    assert np.array_equal(cka, cka.transpose(0, 2, 1))
-    off = cka[:, ~np.eye(4, dtype=bool)]
-    assert (off > 0).all() and (off < 1).all()
-
-
 def test_client_similarity_of_a_run(result):
     """Shapes, diagonals, symmetry (all but ldb), ranges; the data similarity is that of the partition."""
     out, own = result.arrays, np.eye(4, dtype=bool)
