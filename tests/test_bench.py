@@ -130,13 +130,6 @@ def test_plain_rounds_average_and_test_everybody(tmp_path):
     assert rounds.hits == hit.reshape(3, 10).sum(1).tolist() and 0 < sum(rounds.hits) < 30
 
 
-def test_rounds_with_and_without_evaluation_train_on_the_same_samples():
-    spec = tiny("fedavg", **WORK)
-    players = [FedlibRuns([spec], "serial", CPU, evaluated=evaluated) for evaluated in (False, True)]
-    assert players[0](1) == players[1](1)
-    assert not players[0].states[0].history and players[1].states[0].history
-
-
 def test_variants_that_a_gpu_gets_play_on_a_cpu_too(tmp_path):
     write_plain_data(tmp_path, load("digits"))
     spec = tiny("fedavg", **WORK)

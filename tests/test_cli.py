@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from fedlib.reports import listings
 from fedlib.runs import run
 from fedlib.runs.run import get_or_run
 
-REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 ITEM = "pfedsim/fig2_classifier_similarity"
 
 
@@ -174,16 +172,6 @@ def test_run_prints_the_curve_and_stores_it(home):
     assert first.exit_code == 0, first.output
     assert "round    3:" in first.output and "evaluated: after local training (post)" in first.output
     assert call(*args).stdout == first.stdout
-
-
-@pytest.mark.skipif(
-    not (REAL_DATA / "cifar10").is_dir(), reason="REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent"
-)
-def test_real_cifar10_runs_end_to_end(home, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(REAL_DATA))
-    options = ("--dataset", "cifar10", "--clients", 100, "--join-ratio", 0.02, "--rounds", 1)
-    result = call("run", "fedper", *options, "--set", 'eval_points=["recv"]')
-    assert result.exit_code == 0 and "round    1:" in result.stdout
 
 
 def test_smoke_is_not_published():

@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import close, computed, played, same, tiny
 
-from fedlib.algorithms.api import Algorithm, Setting
+from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
@@ -120,12 +120,6 @@ def test_training_features_update_the_statistics_like_the_loss():
     assert frozen == {}
 
 
-def test_norm_names_are_found_by_module_type():
-    model = build("lenet5_bn", (1, 16, 16), 10)
-    kinds = ("weight", "bias", "running_mean", "running_var")
-    assert set(model.norm_names) == {f"extractor.bn{k}.{kind}" for k in (1, 2) for kind in kinds}
-
-
 def test_independent_initial_values():
     """Functions of the seed and the number; other numbers and other seeds draw others;
     batch-norm layers start equal."""
@@ -192,10 +186,6 @@ def test_a_survey_asks_every_client_once():
     assert state.floats["once"] == 4 * 85
     result = finished(dataclasses.replace(run, spec=run.spec.but(rounds=2)), state, {})
     assert result.communication["once"]["floats"] == 4 * 85
-
-
-def test_without_a_survey_nothing_is_reported_once():
-    assert set(engine.simulate(tiny("pfedsim")).communication) == {"down", "up"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,12 +305,6 @@ def test_generic_models_and_fine_tuning_of_ones_own(backend):
     assert torch.equal(tested["ft(1)"]["extractor.fc1.weight"], tested["recv"]["extractor.fc1.weight"])
     close({name: tested["ft(1)"][name] for name in twice}, twice)
     assert not torch.equal(twice["head.weight"], tested["recv"]["head.weight"])
-
-
-def test_setting_tells_seed_and_counts():
-    run = set_up(tiny("fedavg", seed=5))
-    assert isinstance(run.setting, Setting) and run.setting.seed == 5
-    assert run.setting.class_counts.sum(1).tolist() == run.sizes.tolist()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -464,36 +448,8 @@ def test_a_misspelt_hook_or_one_with_other_parameters_is_an_error(body, named):
         type("Method", (type("Other", (), body), FedAvg), {})
 
 
-def test_names_that_are_not_hooks_are_free():
-    """A hyper-parameter may look like a function (FedProto's predict_by), and other functions are a method's own."""
-    kind = type(
-        "Free", (FedAvg,), {"predict_by": "x", "__annotations__": {"predict_by": "str"}, "mixture": lambda s: 0}
-    )
-    assert kind().predict_by == "x"
-
-
 def test_a_method_without_a_message_or_without_training_is_an_error():
     with pytest.raises(TypeError, match="neither download nor messages"):
         type("Silent", (Algorithm,), {})
     with pytest.raises(TypeError, match="client_update"):
         type("Idle", (Algorithm,), {"download": lambda self, server, i: server})()
-
-
-def test_hooks_that_are_absent_are_none():
-    assert FedAvg().survey is FedAvg().chosen is FedAvg().generic_model is FedAvg().stored_upload is None
-    assert Surveyed().survey is not None and Algorithm.survey is None
-    assert FedAvg().warm_up(None) == (None, 0) and FedAvg().groups(None) == () and FedAvg().siblings == ()
-
-
-def test_the_message_to_one_is_the_first_row_of_the_messages_to_many():
-    @dataclasses.dataclass(frozen=True)
-    class Many(FedAvg):
-        def messages(self, server, ids):
-            return tree.rows(server["models"], torch.as_tensor(ids))
-
-        download = Algorithm.download
-
-    models = {"w": torch.arange(6.0).view(3, 2)}
-    assert Many().download({"models": models}, 2)["w"].tolist() == [4.0, 5.0]
-    one = FedAvg().messages({"theta": models}, range(4))["w"]
-    assert one.shape == (4, 3, 2) and one.stride(0) == 0  # one message for all is not copied

@@ -30,12 +30,6 @@ from fedlib.models import sizes
 
 SCALES = ("quick", "paper")
 OWN = {"method", "hyper", "lr", "eval_points"}  # what rows of a column may differ in
-PAPERS = {
-    task.SIM: ("pfedsim/table3_accuracy", ("pfedsim", "Dir(0.1)", 0)),
-    task.SUP: ("fedsimsup/table2_pathological", ("fedsimsup", "cifar10, 2 classes, 50", 0)),
-    task.CS: ("pfedcs/table1_pathological", ("pfedcs", "cifar100, 10 classes", 0)),
-    task.SV: ("pfedsv/table1_pathological", ("pfedsv", "few", 0)),
-}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -56,17 +50,6 @@ def test_all_methods_have_the_same_task(scale):
         if "tau_s" in spec.hyper:
             assert spec.hyper["tau_s"] + spec.hyper["tau_theta"] == spec.local_epochs
     assert {column for row, column, _ in runs if row == "fedbn"} == {task.SIM}
-
-
-@pytest.mark.parametrize("column", TASKS)
-def test_at_the_papers_scale_a_task_is_the_papers_own(column):
-    """But for what is equal here, and for what is evaluated: the validation part, the rate, points, measures."""
-    name, key = PAPERS[column]
-    theirs = find(name).runs(find(name).settings["paper"])[key]
-    ours = table2_accuracy.TABLE.runs(table2_accuracy.ITEM.settings["paper"])[task.OWNERS[column], column, 0]
-    allowed = {"holdout", "lr", "eval_points", "measures", "eval_every", "test_fraction", "hyper"}
-    changed = {name for name in vars(ours) if getattr(ours, name) != getattr(theirs, name)}
-    assert changed <= allowed - {"test_fraction", "hyper"}
 
 
 def test_every_row_has_a_rate_of_the_grid_at_both_scales_and_it_is_the_one_that_was_found():

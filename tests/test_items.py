@@ -29,7 +29,7 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments import PROFILES, OpenItem, about, find, names, open_item, stored
-from fedlib.experiments.item import joined, leaving_out, part, runs_of, stand_in
+from fedlib.experiments.item import stand_in
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.figures.base import COLUMN, OTHERS, PAGE, SIZE
 from fedlib.reports import notebooks, papers, report
@@ -93,10 +93,6 @@ def values(specs, name: str) -> set:
     return {tuple(map(tuple, v)) if isinstance(v := own[name], list) else v for own in parts if name in own}
 
 
-TWELVE = {"fedprox": {"mu": 1.0}, "feddyn": {"alpha": 0.01}, "fedgen": {"noise": 32, "steps": 5, "decay": 0.98},
-          "perfedavg": {"alpha": 0.01, "beta": 0.001, "variant": "FO"}, "fedrep": {"E_f": 1},
-          "fedfomo": {"M": 5, "val_fraction": 0.2}, "ffedap": {"rho": 0.5, "mu": 0.5},
-          "pfedsim": {"rho": 0.5}}  # fmt: skip
 TRAINING = dict(num_clients=100, join_ratio=0.1, rounds=200, local_epochs=5, batch_size=32, lr=0.01, test_fraction=0.5)
 PFEDSIM = TRAINING | dict(dataset="cifar10", model="lenet5_bn", partition_seed=0)
 ALONE = dict(dataset="cifar10", model="lenet5_bn", rounds=20, seed={*range(5)})
@@ -187,53 +183,6 @@ def by_domain(spec) -> RunResult:
     arrays = {"correct": tests // 2, "tests": tests, "counts": 2 * tests}
     history = [{"round": spec.rounds, "point": "post", "headline": True, "pooled": 0.5}]
     return RunResult(spec, "finished", history, arrays=arrays)
-
-
-def test_runs_by_row_and_seed_are_joined_and_taken_apart():
-    rows = {"own": {"method": "fedper"}, "tuned": {"method": "fedper", "head_epochs": 1, "batch_size": 8}}
-    runs = runs_of({"dataset": "digits", "alpha": 0.5, "seeds": 9}, rows, 2)
-    assert list(runs) == [("own", 0), ("tuned", 0), ("own", 1), ("tuned", 1)]
-    assert {(spec.seed, spec.partition_seed, spec.partition["alpha"]) for spec in runs.values()} == {
-        (0, 0, 0.5),
-        (1, 1, 0.5),
-    }
-    assert (runs["tuned", 1].hyper["head_epochs"], runs["tuned", 1].batch_size) == (1, 8)
-    both = joined({"a": runs, 0.1: {("own", 0): runs["own", 0]}})
-    assert len(both) == 5 and part(both, "a") == runs and list(part(both, 0.1)) == [("own", 0)]
-    assert part(both, "own") == {}
-
-
-def test_settings_that_are_left_out():
-    small = {"quick": {"a": 1, "b": 2}, "paper": {"a": 3}}
-    assert leaving_out(small, "b", "c") == {"quick": {"a": 1}, "paper": {"a": 3}} and "b" in small["quick"]
-
-
-def test_paper_settings_that_go_together():
-    """Clients, share of them and rounds at pFedSV's two scales; classes per client and learning rates of PFedCS's data;
-    hyper-parameters of pFedSim's twelve methods; partitions and attacks, which train nothing."""
-    sv, cs, sim = (
-        opened(name, "paper").specs
-        for name in ("pfedsv/table2_dirichlet", "pfedcs/table1_pathological", "pfedsim/table3_accuracy")
-    )
-    assert {(s.num_clients, s.join_ratio, s.rounds) for s in sv} == {(10, 1.0, 20), (100, 0.1, 100)}
-    assert {s.hyper["variant"] for s in sv if s.method == "pfedsv"} == {"D"}  # whole models, as many as are relevant
-    assert {s.partition["alpha"] for s in sv if s.scheme == "dirichlet"} == {0.1} and len({s.method for s in sv}) == 11
-    assert {(s.dataset, s.lr, s.model) for s in cs} == {
-        ("cifar10", 0.005, "mcmahan_cnn"), ("cifar100", 0.005, "mcmahan_cnn"), ("tiny_imagenet", 0.1, "resnet18"),
-    }  # fmt: skip
-    classes = {
-        data: values([s for s in cs if s.dataset == data], "classes_per_client") for data in values(cs, "dataset")
-    }
-    assert classes == {"cifar10": {2, 3, 4}, "cifar100": {10, 15, 20}, "tiny_imagenet": {20, 30, 40}}
-    assert len({s.method for s in cs}) == 13 + 1 and len({s.method for s in sim}) == 12
-    for spec in sim:
-        assert TWELVE.get(spec.method, {}).items() <= spec.hyper.items()
-    attack = opened("pfedsv/fig11_inversion", "paper").specs[0]
-    assert attack.dataset == "cifar10" and attack.defences["σ = 1"]["sigma"] == 1
-    drawn = ("fedsimsup/fig5_partitions", "pfedsv/fig6_partitions", "pfedsim/fig3_partitions")
-    five, six, three = (find(name).settings["paper"] for name in drawn)
-    assert (five["dataset"], six["dataset"]) == ("cifar10", "mnist")
-    assert three["datasets"] == ("cifar10", "cinic10", "tiny_imagenet")
 
 
 @pytest.mark.parametrize("name", SEEDED)

@@ -615,14 +615,6 @@ def test_fedgen_tells_clients_of_all_labels_where_asked():
     assert "labels" not in method.download(server, 1)
 
 
-def test_fedgen_readings_that_came_later_are_in_an_id_only_where_they_are_chosen():
-    base = tiny("fedgen")
-    for name, value in (("labels", "all"), ("ensemble", "logits")):
-        other = base.but(hyper={name: value})
-        assert name not in base.to_dict()["hyper"] and other.to_dict()["hyper"][name] == value
-        assert other.id != base.id == other.but(hyper={}).id
-
-
 # pFedHN ---------------------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from fedlib.algorithms.parts.similarity import (
     centred_gram,
     class_cosines,
-    class_vectors,
     classifier_similarity,
     data_similarity,
     gram_cka,
@@ -102,32 +101,12 @@ def test_small_activations_are_not_constant():
 # classifiers ----------------------------------------------------------------------------------------------------------
 
 
-def test_class_cosines_are_pytorch_s():
-    a, b = normal(3, 4, 6), normal(2, 4, 6, seed=1)
-    cosines = class_cosines(a, b)
-    assert cosines.shape == (3, 2, 4) and cosines.dtype == torch.float64
-    torch.testing.assert_close(
-        cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9
-    )
-    torch.testing.assert_close(
-        class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0
-    )
-
-
 def test_class_cosines_by_hand():
     """(3, 4) and (4, 3): 24/25. (1, 0) and (-2, 0): -1. A zero row has cosine 0 with everything, by eps."""
     a, b = tensor((3, 4), (1, 0), (0, 0)), tensor((4, 3), (-2, 0), (1, 1))
     assert class_cosines(a[None], b[None])[0, 0].tolist() == pytest.approx([0.96, -1, 0], abs=1e-7)
     theta_a, theta_b = ({"head.weight": w, "head.bias": tensor(1, 2, 3)} for w in (a, b))
     assert classifier_similarity(theta_a, theta_b).tolist() == pytest.approx([0.96, -1, 0], abs=1e-7)
-
-
-def test_class_vectors_with_and_without_bias():
-    theta = {"head.weight": normal(5, 3, 4), "head.bias": normal(5, 3, seed=1)}
-    assert torch.equal(class_vectors(theta), theta["head.weight"])
-    vectors = class_vectors(theta, bias=True)
-    assert vectors.shape == (5, 3, 5) and torch.equal(vectors[..., :4], theta["head.weight"])
-    assert torch.equal(vectors[..., 4], theta["head.bias"])
 
 
 # data -----------------------------------------------------------------------------------------------------------------

@@ -46,15 +46,6 @@ def test_contract(indices, fraction, seed, client):
     assert np.array_equal(train, again[0]) and np.array_equal(test, again[1])
 
 
-@pytest.mark.parametrize(
-    "size, fraction, tests",
-    [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)],
-)
-def test_sizes(size, fraction, tests):
-    train, test = split_client(np.arange(size), fraction, 0, 0)
-    assert (len(train), len(test)) == (size - tests, tests)
-
-
 def test_every_client_and_seed_has_its_own_draw():
     """The same 100 samples: 40 clients and 40 seeds give 79 different splits."""
     by_client = {split_client(OWN, 0.5, 0, client)[1].tobytes() for client in range(40)}
@@ -271,17 +262,6 @@ def test_training_does_not_depend_on_what_is_tested(test_distribution):
     matched, other = (simulate(spec).arrays for spec in specs)
     assert np.array_equal(matched["cs_by_class"], other["cs_by_class"])
     assert not np.array_equal(matched["tests"], other["tests"])
-
-
-def test_backends_agree_on_one_pool_for_everyone():
-    """All clients have as many test samples, so that the mean over clients is the share of all."""
-    serial, stacked = (
-        simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend)
-        for backend in ("serial", "vmap")
-    )
-    assert np.abs(serial.arrays["correct"] - stacked.arrays["correct"]).sum() <= 2
-    assert abs(serial.final("pooled") - serial.final("client_mean")) < 1e-12
-    assert (serial.arrays["tests"] == serial.arrays["tests"][0]).all()
 
 
 def test_wrong_data_for_a_scheme_is_said_before_training():

@@ -139,15 +139,6 @@ def test_equal_settings_have_equal_ids(a, b):
     assert RunSpec("pfedsim", **a).id == RunSpec("pfedsim", **b).id
 
 
-def test_specifications_survive_json():
-    for spec in (
-        RunSpec("local"),
-        tiny("pfedsim", hyper={"phi_self": "eq3", "max_age": 3}, eval_points=("agg", "ft(2)"), measures=("cka",)),
-    ):
-        again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
-        assert again == spec and again.id == spec.id and again.eval_points == spec.eval_points
-
-
 def test_a_specification_does_not_follow_the_callers_dicts():
     parameters, hyper = {"alpha": 0.5}, {"rho": 0.5}
     spec = RunSpec("pfedsim", hyper, partition=parameters)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers import exact, tiny
 
-from fedlib.base.errors import BadValue, FedlibError, OutOfTime
+from fedlib.base.errors import FedlibError, OutOfTime
 from fedlib.engine import checkpoint, worker_processes
 from fedlib.engine import simulate as engine
 from fedlib.engine.backends import pick
@@ -130,12 +130,6 @@ def test_inputs_are_checked_once_each(monkeypatch):
     monkeypatch.setattr(RunSpec, "divide", lambda spec, dataset: drawn.append(spec.partition_seed))
     check_inputs([tiny(m, seed=s) for m in ("fedavg", "local") for s in range(3)] + [tiny("local", partition_seed=7)])
     assert drawn == [0, 7]
-
-
-@pytest.mark.parametrize("jobs", [0, -1])
-def test_jobs_below_one_are_refused(store, jobs):
-    with pytest.raises(BadValue, match="jobs"):
-        run_all([tiny("local")], store, jobs=jobs)
 
 
 def test_a_killed_worker_process_costs_no_run(store, tmp_path):

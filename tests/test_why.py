@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from pathlib import Path
@@ -143,13 +142,3 @@ def test_readings_say_how_options_stand_and_what_they_mean():
 
 def test_sparkline():
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█" and sparkline([3, 3]) == "▁▁"
-
-
-def test_the_saved_curve_is_the_runs(home):
-    """origins.csv, beside the tables: one row a run, as the run file has it."""
-    item = "pfedsim/fig2_classifier_similarity"
-    assert call("reproduce", item, "--profile", "smoke", "--no-notebooks").exit_code == 0
-    (line,) = (home / "results/own/smoke/pfedsim/fig2_classifier_similarity.origins.csv").read_text().splitlines()[1:]
-    (stored,) = (json.loads(p.read_text()) for p in (home / "results/smoke/runs").glob("*.json"))
-    last = [h for h in stored["history"] if h["headline"]][-1]
-    assert f"{last['round']}:{100 * last['pooled']:.2f}" in line and stored["partition"]["checksum"] in line
