@@ -71,7 +71,7 @@ def test_a_method_agrees_with_the_cpu(method, recorded):
     """All states and every client's test; and its steps are recorded, none left out in silence. Client by client the
     same functions are given the same tensors: that is shown for methods that do most besides training."""
     points = POINTS[method] if method in ("fedavg", "fedem") else POINTS[method][:1]
-    both = method in ("fedavg", "fedem", "fedgen", "ffedap", "fedsimsup", "pfedsv", "pfedsim", "pfedhn")
+    both = method in ("fedavg", "fedem", "fedgen", "pfedsv")
     gpu = agree(small(method, eval_points=points), ("vmap", "serial") if both else ("vmap",))
     assert gpu.captures and gpu.replays >= 2 * len(gpu.captures)
 

@@ -38,9 +38,7 @@ X, Y = RNG.normal(5, 2, (60, 8, 7)), np.arange(60) % 3
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    for name in ("HOME", "CACHE", "DATA"):
-        monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
+def own_folders(tmp_path, monkeypatch, home):
     monkeypatch.setattr(arrays, "NAMES", {})
     monkeypatch.chdir(tmp_path)
 

@@ -24,13 +24,7 @@ from fedlib.runs.run import get_or_run, get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path, monkeypatch):
-    """Results and checkpoints of every test in folders of its own."""
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 # specifications ------------------------------------------------------------------------------------------------------

@@ -26,11 +26,7 @@ from fedlib.runs.store import Store
 from fedlib.runs.sweep import check_inputs, run_all, same_but_seed, training_samples
 from fedlib.spec import RunSpec
 
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

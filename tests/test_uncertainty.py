@@ -73,9 +73,9 @@ def test_a_row_that_varies_more_keeps_most_of_its_own_variance():
     assert wild.high - wild.low > 10 * (calm.high - calm.low)
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("seeds", [3, 10])
 @pytest.mark.parametrize("nested", [False, True], ids=["crossed", "nested"])
-@pytest.mark.parametrize("ratio", [0, 1, 2])
+@pytest.mark.parametrize("ratio", [0, 2])
 def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent(seeds, nested, ratio):
     """Made tables of 6 methods and 2 columns, 20 clients: the same ones for every seed (what a client is worth to a
     method lasts, and belongs to the truth), or new ones with each seed; ratio: the standard deviation of what a seed
