@@ -15,14 +15,12 @@ from multiprocessing import forkserver
 import numpy as np
 import pytest
 import torch
-from helpers import SIZES, close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
+from helpers import close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
 
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
-from fedlib.engine.batches import ClientTurn, Training
-from fedlib.engine.client_data import PlainData
 from fedlib.engine.cuda_graph import repeated
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import run_round, simulate, simulate_together
@@ -363,74 +361,6 @@ def test_padded_steps_keep_the_old_state(min_batch, steps):
         stacked["value"], 0.9 ** (2 * torch.tensor(steps, dtype=torch.float64)), rtol=1e-12, atol=0
     )
     close(stacked, serial)
-
-
-def test_several_phases_agree_and_draw_anew():
-    """Two folds and two scans in one client's round, the second fold with other epochs;
-    sample counts are seen by the method."""
-
-    def phases(model, theta, data):
-        theta = local_sgd(model, theta, data)
-        head = local_sgd(model, theta, data, 2, train=("head.weight", "head.bias"))
-        seen = data.scan(
-            lambda n, batch: n + (torch.ones_like(batch.y) if batch.mask is None else batch.mask).sum(),
-            torch.tensor(0),
-            "test",
-        )
-        total = data.scan(
-            lambda s, batch: (
-                s + torch.where(torch.ones_like(batch.y).bool() if batch.mask is None else batch.mask, batch.y, 0).sum()
-            ),
-            torch.tensor(0),
-        )
-        return theta, head, {"tests": seen, "labels": total, "n": torch.as_tensor(data.num_samples)}
-
-    model = set_up(tiny("fedavg", precision="float64")).work.model
-    work, serial, stacked = both(phases, tree.repeat(model.theta0, 6))
-    close(stacked, serial)
-    assert stacked[2]["tests"].tolist() == list(SIZES["test"]) and stacked[2]["n"].tolist() == list(SIZES["train"])
-    assert stacked[2]["labels"].tolist() == [int(work.source.labels[parts["train"]].sum()) for parts in work.parts]
-    data = PlainData(ClientTurn(work.source, work.training, work.parts[4], (0, 1, 4)))
-    first, second = (torch.cat(data.fold(lambda seen, batch: (*seen, batch.y), ())).tolist() for _ in range(2))
-    assert first != second and sorted(first) == sorted(second)
-
-
-@pytest.mark.parametrize("part", ["head.", "extractor."])
-def test_only_the_named_parameters_are_trained(part):
-    """`train=`: every other parameter is bitwise what it was, in both backends, and the named ones move."""
-    model = set_up(tiny("fedavg", precision="float64")).work.model
-    named = [name for name in model.trainable if name.startswith(part)]
-    _, serial, stacked = both(
-        lambda model, theta, data: local_sgd(model, theta, data, train=named), tree.repeat(model.theta0, 6)
-    )
-    close(stacked, serial)
-    for result in (serial, stacked):
-        for name in model.running if part == "head." else ():  # batch norm of a frozen block is in evaluation mode
-            assert torch.equal(result[name], model.theta0[name].expand_as(result[name])), name
-        for name in model.trainable:
-            if name not in named:
-                assert torch.equal(result[name], model.theta0[name].expand_as(result[name])), name
-            elif name.endswith(("fc1.weight", "head.weight")):
-                assert all(not torch.equal(result[name][i], model.theta0[name]) for i in range(1, 6)), name
-
-
-def test_batches_of_an_epoch_are_a_shuffled_division():
-    """Every epoch: all samples once, in a new order, the last partial batch kept,
-    a single sample left out only where asked."""
-
-    def flat(count, epochs, min_batch, *draw):
-        return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
-
-    def planned(count, epochs, min_batch, *draw):
-        return ClientTurn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
-
-    drawn = flat(70, 3, 2, 0, 4, 5)
-    assert [len(b) for b in drawn] == [32, 32, 6] * 3
-    epochs = [np.concatenate(drawn[k : k + 3]) for k in (0, 3, 6)]
-    assert all(sorted(e) == list(range(70)) for e in epochs)
-    assert not np.array_equal(epochs[0], epochs[1]) and not np.array_equal(epochs[0], np.arange(70))
-    assert [len(b) for b in flat(33, 1, 2, 0)] == [32]
-    assert [len(b) for b in flat(33, 1, 1, 0)] == [32, 1]
 
 
 def test_batches_in_a_fixed_order_are_the_same_in_every_epoch_and_round():

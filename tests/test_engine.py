@@ -179,25 +179,6 @@ def initial_like(run, stats: dict) -> dict:
     return {name: run.work.model.theta0[name].expand(*leaf.shape) for name, leaf in stats.items()}
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim"])
-@pytest.mark.parametrize("bn_stats", ["local", "reset"])
-def test_statistics_stay_with_their_client(method, bn_stats):
-    """The server's never leave their initial values, the clients' are those at the end of their own last training."""
-    states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
-    run, last = states[-1]
-    for _, state in states:
-        for name, leaf in tree.leaves({k: v for k, v in state.server.items() if isinstance(v, dict)}):
-            if name in run.work.model.running:
-                assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
-    ends = {i: after for _, i, _, after in seen}
-    for i in range(4):
-        assert same(
-            {n: last.stats[n][i] for n in run.work.model.running},
-            {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running},
-        )
-    assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
-
-
 # it starts from one of K models, which a client picks itself
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "ifca"])
 def test_local_statistics_persist_across_participations(method):

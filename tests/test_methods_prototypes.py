@@ -17,7 +17,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.prototypes import attraction, class_statistics
+from fedlib.algorithms.parts.prototypes import attraction
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.engine.setup import set_up
@@ -69,16 +69,6 @@ def prototypes(means, counts) -> dict:
 
 
 # class statistics -----------------------------------------------------------------------------------------------------
-
-
-def test_class_statistics_by_hand():
-    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch.
-    Absent classes give 0."""
-    data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
-    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, data)
-    close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
-    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, ONE)
-    close((counts, means, squares), (F64([1, 0]), F64([[2], [0]]), F64([4, 0])))
 
 
 def test_attraction_by_hand():
