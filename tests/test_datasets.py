@@ -358,30 +358,6 @@ def test_channel_stats_in_single_precision_are_those_of_the_pixels():
         assert ours.item() == pytest.approx(plain.item(), rel=1e-15) and ours.float().item() == plain.float().item()
 
 
-# real data ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cifar_folder():
-    folder = Path(os.environ.get("FEDLIB_DATA") or "nowhere") / "cifar10"
-    if not folder.is_dir():
-        pytest.skip("REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent")
-    return folder
-
-
-def test_real_cifar10(cifar_folder):
-    """60,000 images, 6,000 of each class; channel means and stds of the literature (training part: .491 .482 .447, .247
-    .244 .262)."""
-    cifar = data.load("cifar10")
-    assert cifar.images.shape == (60000, 3, 32, 32) and cifar.images.dtype == torch.uint8
-    assert cifar.labels.bincount().tolist() == [6000] * 10 and int(cifar.is_test.sum()) == 10000
-    assert cifar.labels[cifar.is_test].bincount().tolist() == [1000] * 10
-    assert cifar.classes == ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-    mean, std = cifar.channel_stats
-    assert mean.flatten().tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.003)
-    assert std.flatten().tolist() == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.003)
-
-
 def test_other_processes_map_the_same_file(root):
     """A prepared data set is pickled as its place, an embedded one with its content."""
     import pickle

@@ -323,6 +323,7 @@ KILLER = """
 import json, os, random, signal, sys, time, warnings
 import torch
 torch.set_num_threads(1)
+from fedlib.checks.plays import exact
 from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
@@ -357,9 +358,7 @@ for values, kills, name in jobs:
         os.close(read)
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
     result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
-    arrays = {key: array.tolist() for key, array in result.arrays.items()}
-    numbers = [result.status, result.history, result.partition, result.communication, arrays]
-    report.append([starts + rounds[:1], numbers])
+    report.append([starts + rounds[:1], exact(result)])
 print(json.dumps(report))
 """
 
@@ -377,11 +376,6 @@ def killed(root, *jobs: tuple[RunSpec, int, str]) -> list:
     child = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert child.returncode == 0, child.stderr[-3000:]
     return json.loads(child.stdout)
-
-
-def numbers_of(result: RunResult) -> list:
-    arrays = {key: array.tolist() for key, array in result.arrays.items()}
-    return [result.status, result.history, result.partition, result.communication, arrays]
 
 
 def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
@@ -404,7 +398,7 @@ def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
     jobs = (fedper, 3, "SIGKILL"), (pfedsim, 3, "SIGKILL"), (local, 3, "SIGKILL"), (pfedsim.but(seed=1), 2, "SIGINT")
     for (spec, kills, name), (starts, numbers) in zip(jobs, killed(tmp_path, *jobs), strict=True):
         assert starts[0] == 0 and starts == sorted(starts) and starts[-1] >= kills - 1, (spec.method, name)
-        assert numbers == numbers_of(simulate(spec)), (spec.method, name)
+        assert numbers == exact(simulate(spec)), (spec.method, name)
     assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
 

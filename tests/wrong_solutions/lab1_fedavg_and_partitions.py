@@ -61,7 +61,6 @@ return np.diff(cuts, axis=0, prepend=0)
     ],
     "label_entropy": [
         ("logarithm to base 2", "np.log(", "np.log2("),
-        ("shares over the clients instead of over the classes", "counts.sum(1, keepdims=True)", "counts.sum(0)"),
         (
             "nan for a client without samples",
             "np.maximum(counts.sum(1, keepdims=True), 1)",

@@ -4,15 +4,12 @@ WRONG = {
     "drift": [
         ("distances to the received model instead of to the centre", "ends - ends.mean(0)", "ends - start"),
         ("the mean cosine counts every client with itself", "cosines[i, j]", "cosines"),
-        ("cosines of the models instead of the updates", "updates = ends - start", "updates = ends"),
         ("root of the mean square instead of the mean distance", "norm(dim=1).mean()", "square().sum(1).mean().sqrt()"),
         ("nan for a client that has not moved", "torch.where(norms > 0, norms, 1.0)", "norms"),
         ("cosines of neighbours in the list only", "cosines[i, j]", "cosines.diagonal(1)"),
     ],
     "fedprox_client": [
         ("forgets the proximal term", " + mu * (w - received)", ""),
-        ("pushes away from the received model", "gradient(w) +", "gradient(w) -"),
-        ("half of the proximal term", "(w) + mu", "(w) + mu / 2"),
         (
             "pulled to the model of the step before instead of the received one",
             "w = received.clone()",
@@ -23,7 +20,6 @@ WRONG = {
     ],
     "fedprox_limit": [
         ("forgets mu inside rho", "lr * (a + mu)", "lr * a"),
-        ("forgets that the local problem's minimum is not the client's", "a / (a + mu) * ", ""),
         ("the formula for completely solved local problems", " * (1 - rho)", ""),
         ("one curvature for all coordinates of a client", "rho = (1", "a = a.mean(1, keepdim=True)\nrho = (1"),
         ("the shares of all coordinates are added up", "share.sum(0)", "share.sum()"),
@@ -31,7 +27,6 @@ WRONG = {
     "feddyn_client": [
         ("adds the memory instead of subtracting it", "gradient(w) -", "gradient(w) +"),
         ("the memory grows with the wrong sign", "w, g -", "w, g +"),
-        ("the memory is replaced instead of changed", "w, g - ", "w, -"),
         ("the new memory has no alpha", "- alpha *", "-"),
         (
             "changes the memory in place",
@@ -65,6 +60,5 @@ WRONG = {
             "g[list(chosen)]",
             "g[: len(chosen)]",
         ),
-        ("the new memories are thrown away", "g[list(chosen)] = torch.stack(memories)", "pass"),
     ],
 }

@@ -29,7 +29,6 @@ return credits
             "1 / p if size in (0, p - 1) else 1 / (p * (p - 1))",
         ),
         ("the worth of nobody taken to be 0", "({*X, j}) - v(X)", "({*X, j}) - (v(X) if X else 0)"),
-        ("factorials of the size with j instead of without", "factorial(size)", "factorial(size + 1)"),
     ],
     "shapley_estimate": [
         ("standard deviation with division by m", ", ddof=1", ""),
@@ -79,14 +78,12 @@ for j in rest:
 theta /= len(X)
 """,
         ),
-        ("number of right answers instead of their share", "np.mean(predict", "np.sum(predict"),
     ],
     "mixing_weights": [
         ("absolute values instead of positive parts", "np.maximum(psi, 0)", "np.abs(psi)"),
         ("squared distances", "np.linalg.norm(models - models[0], axis=1)", "((models - models[0]) ** 2).sum(axis=1)"),
         ("times the distance, so that far models count more", "(psi, 0) /", "(psi, 0) *"),
         ("no positive value: all models count the same", "else own_only", "else np.full(len(psi), 1 / len(psi))"),
-        ("own distance is the mean of the others", "[1:].min", "[1:].mean"),
     ],
     "update_relevance": [
         (
@@ -107,7 +104,6 @@ theta /= len(X)
     "whom_to_ask": [
         ("the client may ask itself", " j != me and", ""),
         ("equals by their number instead of at random", "int(j) for j in rng.permutation", "j for j in range"),
-        ("nobody is discarded", " and not (seen[j] and relevance[j] <= 0)", ""),
         ("those not yet seen are discarded too", "not (seen[j] and relevance[j] <= 0)", "relevance[j] > 0"),
         (
             "one that was seen and has relevance 0 is not discarded",
