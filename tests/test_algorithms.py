@@ -7,12 +7,11 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, ToyData, ToyModel, close, played, same, theta, tiny
+from helpers import ToyData, ToyModel, close, played, same, theta, tiny
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
-from fedlib.base.errors import BadValue
 from fedlib.engine.setup import set_up
 
 A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
@@ -293,14 +292,6 @@ def test_pfedsim_notes_who_trained_when():
     for ids in ([0, 1], [1, 2]):
         server = method.server_update(server, np.array(ids), tree.repeat(model.theta0, 2), N_AB)
     assert server["trained"].tolist() == [1, 2, 2]
-
-
-def test_unknown_methods_and_hyper_parameters_name_the_nearest():
-    with pytest.raises(BadValue, match="fedavg"):
-        algorithms.make("fedagv")
-    with pytest.raises(BadValue, match="phi_self"):
-        algorithms.make("pfedsim", phi_slef=1)
-    assert algorithms.names() == sorted(METHODS)
 
 
 # (b) reductions -------------------------------------------------------------------------------------------------------

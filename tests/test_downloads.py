@@ -780,12 +780,6 @@ def test_folder_of_images(pets, root):
     got = data.load(f"folder:{pets}")
     assert got.shape == (3, 64, 64) and got.classes == ("grey cats", "köter 犬", "z [x] #1")
     assert got.labels.tolist() == [0, 0, 1, 1, 1, 1, 2] and not got.is_test.any() and got.groups is None
-    names = ("grey", "16 bit", "clear", "cmyk", "one bit", "palette", "photo")
-    colours = dict(zip(names, got.images[:, :, 32, 32].tolist()))
-    near = functools.partial(pytest.approx, abs=3)
-    assert colours["grey"] == [100] * 3 and colours["16 bit"] == near([156] * 3)
-    assert colours["clear"] == [255] * 3 and colours["one bit"] == [255] * 3 and colours["photo"] == near([255] * 3)
-    assert colours["palette"] == near([200, 10, 20]) and colours["cmyk"] == near([255, 0, 0])
     assert not root.exists() or data.available() == [*EMBEDDED], "the copy goes to the cache, not to the data root"
 
 

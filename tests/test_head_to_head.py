@@ -12,9 +12,8 @@ from helpers import analysed, changed_fields, made_up, signs, smoke_item
 from fedlib.analysis.uncertainty import units
 from fedlib.base.draws import num_participants
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
-from fedlib.data import load
 from fedlib.engine.result import RunResult
-from fedlib.engine.simulate import simulate, watched, watched_round
+from fedlib.engine.simulate import simulate
 from fedlib.experiments import OpenItem, find
 from fedlib.experiments.head_to_head import (
     fig1_bytes,
@@ -145,15 +144,6 @@ def test_bytes_are_those_that_travelled_and_the_accuracy_is_the_last_one_within_
     last = max(t for t in range(4) if fig1_bytes.sent(r)[t] <= budget * (1 + 1e-9))
     assert last < 3 and read.about == {"round": last + 1}
     assert read.accuracy == pytest.approx(r.arrays["client_accuracy"][last].mean())
-
-
-@pytest.mark.parametrize("n", [10, 40, 80])
-def test_clients_have_as_many_training_images_as_the_column_says_and_always_as_many_tests(n):
-    s = fig2_images.ITEM.settings["quick"]
-    spec = fig2_images.CURVE.runs(s)["pfedsim", f"{n} images", 0]
-    _, parts = spec.divide(load("digits"))
-    assert all(abs(len(own["train"]) - n) <= 3 and abs(len(own["test"]) - s["tests"]) <= 3 for own in parts)
-    assert all("val" in own and not set(own["val"]) & {*own["train"], *own["test"]} for own in parts)
 
 
 def with_levels(levels: dict[str, float]):
@@ -295,14 +285,3 @@ def test_the_point_of_the_test_is_moved_for_the_four_only():
     tables = analysed("head_to_head/notes", make, seeds=3)
     assert notes.CLAIMS[0].check(tables).status == REPRODUCED
     assert notes.CLAIMS[10].check(tables).status == NOT_REPRODUCED  # 30 points above FedAvg+FT after training
-
-
-def test_watched_rounds_of_methods_with_validation_parts_train_on_the_same_samples():
-    """FedAvg's and pFedSV's clients train on the same samples in a task, in as many minibatches."""
-    runs = table2_accuracy.TABLE.runs(smoke_item("head_to_head/table2_accuracy").settings)
-    counted = {}
-    for row in ("fedavg_ft", "pfedsv"):
-        run, state = next(watched(runs[row, task.SV, 0]))
-        watched_round(run, state, 1)
-        counted[row] = [len(list(run.minibatches(i, 1, run.spec.local_epochs))) for i in range(run.spec.num_clients)]
-    assert counted["fedavg_ft"] == counted["pfedsv"]
