@@ -109,13 +109,13 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
     with Emulator(), torch.no_grad():
         runs = set_up_together(specs, "vmap", GPU)
         states = [first_state(run) for run in runs]
-        states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
+        states[0].server = tree.map(lambda leaf: leaf * float("nan"), states[0].server)
         run_round(runs, states, 1)
-        assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
-        found = tensors(states[0].server)
-    *_, (_, alone, _) = played(specs[0].but(rounds=1))
+        assert states[0].diverged[1:] == (1, 0) and states[1].diverged is None
+        found = tensors(states[1].server)
+    *_, (_, alone, _) = played(specs[1].but(rounds=1))
     close(found, tensors(alone.server))
-    assert states[0].round == 1 and states[1].round == 0
+    assert states[1].round == 1 and states[0].round == 0
 
 
 def test_an_attack_agrees_with_the_cpu():

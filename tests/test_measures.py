@@ -68,13 +68,6 @@ def test_measures_of_pfedsim_are_those_of_a_run_walked_through(rho):
     assert (mixing[own:, 2] == 3).all() and (mixing[own:, 1] < 1e-5).all()  # participants' classifiers alone change
 
 
-def test_measures_change_no_number():
-    spec = tiny("pfedsim", hyper={"rho": 0.34})
-    plain, seen = exact(simulate(spec)), exact(simulate(spec.but(measures=SEEN)))
-    assert {k: v for k, v in seen["arrays"].items() if k not in SEEN} == plain["arrays"]
-    assert all(seen[part] == plain[part] for part in ("history", "communication", "partition"))
-
-
 def test_shares_of_eq_4_by_hand():
     """-ln(1 - 0.5) = 0.693, -ln(1 - 0.99) capped at 1 - 0.1: -ln 0.1 = 2.303, which is the own weight too."""
     phi = np.array([[1.0, 0.5, 0.99], [0.5, 1.0, 0.0], [0.99, 0.0, 1.0]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from math import log, sqrt
 
@@ -219,8 +218,7 @@ class TwoClasses(ToyModel):
 
 
 def labelled(x, y, counts) -> ToyData:
-    data = ToyData([(x, y)])
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
+    data = ToyData([(x, y)], classes=2)
     data.class_counts = torch.tensor(counts)
     return data
 

@@ -439,12 +439,6 @@ class TwoClasses(Toy):
         return batch.mean(torch.nn.functional.cross_entropy(self.logits(theta, batch.x), batch.y, reduction="none")), {}
 
 
-def classes(batches):
-    data = ToyData(batches)
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
-    return data
-
-
 def test_fedem_by_hand():
     """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4.
     With weights 0.6, 0.4: q ∝ 0.3, 0.3.
@@ -456,10 +450,10 @@ def test_fedem_by_hand():
     model, method = TwoClasses(), algorithms.make("fedem", M=2)
     received = tree.stack([theta(1, -1, 1), theta(1, 1, log(3) - 1)])
     mix = {"mix": torch.tensor([0.6, 0.4], dtype=torch.float64)}
-    upload, kept = method.client_update(model, received, mix, classes([([1.0], [1.0])]))
+    upload, kept = method.client_update(model, received, mix, ToyData([([1.0], [1.0])], classes=2))
     close(kept["mix"][None], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
     close(upload, tree.stack([theta(0.975, -0.975, 1.025), theta(1.0125, 1.0125, log(3) - 0.9875)]))
-    data = classes([([1.0], [1.0])])
+    data = ToyData([([1.0], [1.0])], classes=2)
     data.local_epochs = 2
     upload, _ = method.client_update(model, received, mix, data)
     step = 0.1 * 0.5 * (1 / (1 + exp(0.975**2 - 1.025)) - 1)
@@ -491,7 +485,7 @@ def test_fedem_weights_do_not_underflow():
     """Losses of 2000 and 2001 with weights 0 and 1, in float32: q is finite and sums to 1."""
     model, method = TwoClasses(), algorithms.make("fedem", M=2)
     thetas = [tree.map(torch.Tensor.float, theta(0, 0, b)) for b in (-2000, -2001)]
-    batch = dataclasses.replace(classes([([1.0], [1.0])]).batches[0], x=torch.ones(1))
+    batch = dataclasses.replace(ToyData([([1.0], [1.0])], classes=2).batches[0], x=torch.ones(1))
     q = method.responsibilities(model, thetas, torch.tensor([0.0, 1.0]), batch)
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 

@@ -68,10 +68,9 @@ class TwoClasses(ToyModel):
 
 
 def labelled(*batches, **options):
-    """ToyData with class labels: batches of ([x, ...], [class, ...])."""
-    data = ToyData(batches, **options)
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
-    data.device, data.group = torch.device("cpu"), SUPERVISOR
+    """ToyData of two classes, batches of ([x, ...], [class, ...])."""
+    data = ToyData(batches, classes=2, **options)
+    data.group = SUPERVISOR
     return data
 
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
-from fedlib.data.describe import label_cosine
 from fedlib.data.partition import SCHEMES, checked_parameters, make_partition, parameters_of
 from fedlib.data.partition.dealing import even_parts
 from fedlib.data.partition.pathological import distinct_hands
@@ -108,13 +107,6 @@ def test_balanced_promises(num_clients, classes_per_client, seed):
     for column in counts.T:
         parts = column[column > 0]
         assert parts.max() - parts.min() <= 1
-
-
-def test_balanced_label_cosines_are_multiples():
-    """50 clients with 5 of 10 classes, all parts equal: 0, 1/5, ..., 1."""
-    cosines = label_cosine(drawn(np.repeat(np.arange(10), 250), 50, "pat_balanced", classes_per_client=5))
-    assert np.abs(5 * cosines - np.round(5 * cosines)).max() < 1e-9
-    assert len(np.unique(np.round(5 * cosines))) >= 5
 
 
 def test_random_classes_shares_and_cover():

@@ -319,64 +319,6 @@ def test_two_processes_do_a_run_once(tmp_path):
 
 # killed runs ---------------------------------------------------------------------------------------------------------
 
-KILLER = """
-import json, os, random, signal, sys, time, warnings
-import torch
-torch.set_num_threads(1)
-from fedlib.checks.plays import exact
-from fedlib.runs.run import get_or_run
-from fedlib.runs.store import Store
-from fedlib.spec import RunSpec
-warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
-signal.signal(signal.SIGINT, signal.default_int_handler)
-root, seed, jobs = json.loads(sys.argv[1])
-store, chance, report = Store("quick", root), random.Random(seed), []
-for values, kills, name in jobs:
-    spec, starts, rounds = RunSpec.from_dict(values), [], []
-    for _ in range(kills):
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            try:
-                get_or_run(spec, store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
-            except KeyboardInterrupt:
-                os._exit(3)
-            except BaseException:
-                import traceback
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        os.close(write)
-        first = os.read(read, 1)
-        starts += first[:1]
-        for _ in range(chance.randint(1, 2)):  # at least a round of progress, then any moment of the next
-            os.read(read, 1)
-        time.sleep(chance.uniform(0, 0.08))
-        os.kill(child, getattr(signal, name))
-        status = os.waitpid(child, 0)[1]
-        os.close(read)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
-    result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
-    report.append([starts + rounds[:1], exact(result)])
-print(json.dumps(report))
-"""
-
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="NO FORK ON THIS SYSTEM: killed runs were NOT tested")
-
-
-def killed(root, *jobs: tuple[RunSpec, int, str]) -> list:
-    """For every (run, kills, signal): the rounds at which it was (re)started, and its final numbers."""
-    command = [
-        sys.executable,
-        "-c",
-        KILLER,
-        json.dumps([str(root), 1, [(spec.to_dict(), kills, signal) for spec, kills, signal in jobs]]),
-    ]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert child.returncode == 0, child.stderr[-3000:]
-    return json.loads(child.stdout)
-
 
 def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
     saved = checkpoint.Checkpoint("finished")
@@ -387,19 +329,6 @@ def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
     saved.remove()
     assert not saved.path.exists() and not half.exists() and other.exists()
     other.unlink()
-
-
-@forks
-def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
-    """SIGKILL three times, or Ctrl-C, at random moments of different rounds; every restart goes on where a checkpoint
-    was left, and no checkpoint is left of a run that is finished."""
-    fedper, local = (tiny(method, rounds=8, eval_every=3) for method in ("fedper", "local"))
-    pfedsim = tiny("pfedsim", hyper={"rho": 0.34}, rounds=8, eval_every=3)
-    jobs = (fedper, 3, "SIGKILL"), (pfedsim, 3, "SIGKILL"), (local, 3, "SIGKILL"), (pfedsim.but(seed=1), 2, "SIGINT")
-    for (spec, kills, name), (starts, numbers) in zip(jobs, killed(tmp_path, *jobs), strict=True):
-        assert starts[0] == 0 and starts == sorted(starts) and starts[-1] >= kills - 1, (spec.method, name)
-        assert numbers == exact(simulate(spec)), (spec.method, name)
-    assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
 
 def stopped(spec: RunSpec, after: int, **options):

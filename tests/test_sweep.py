@@ -118,12 +118,6 @@ def test_a_failing_run_does_not_stop_the_others(store, monkeypatch, capfd, error
     assert run_all([bad, good], store, jobs=1)[bad.id].status == "finished"  # and the next call does what is missing
 
 
-def test_a_diverged_run_is_a_result(store):
-    wild, calm = tiny("fedavg", lr=1e15), tiny("fedavg")
-    results = run_all([wild, calm], store, jobs=2)
-    assert (results[wild.id].status, results[calm.id].status) == ("diverged", "finished")
-
-
 def test_missing_data_is_said_before_anything_is_trained(store, monkeypatch):
     monkeypatch.setattr(run, "simulate_together", lambda *_, **__: pytest.fail("training began"))
     with pytest.raises(FedlibError, match="nothing_like_this"):
