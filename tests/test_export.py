@@ -136,7 +136,7 @@ def test_damage_and_wrong_values_are_said_in_one_line(tmp_path):
 
 def test_an_export_that_fails_is_none(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("fedlib.engine.export._sha256", lambda path: 1 / 0)
+        patch.setattr("fedlib.engine.export.checksum", lambda path: 1 / 0)
         exported(tmp_path / "kept")
     with pytest.raises(DataError, match="holds no export: export.json is missing"):
         load_client(tmp_path / "kept", 0)
