@@ -151,10 +151,20 @@ def test_what_was_not_run_is_named(check, lacks):
 def test_a_row_that_one_column_lacks():
     partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
     v = best("a", ("b",))(partly)
-    assert v.status == NOT_TESTED and v.evidence == "missing runs: b (two)"
+    assert v.status == NOT_TESTED and v.evidence.startswith("one: a ")
+    assert v.evidence.endswith("; missing runs: b (two)") and "two:" not in v.evidence
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     v = best("c", ("b",))(partly)
     assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (two)") and "two:" not in v.evidence
+
+
+def test_some_settings_do_not_stand_for_all():
+    """A planned column of which nothing was run: a claim of all columns is not tested, unless one contradicts it."""
+    some = tables({"one": TABLE["one"]}) | {"_columns": pd.DataFrame({"column": ["one", "two"]})}
+    v = best("a", ("a", "b"))(some)
+    assert v.status == NOT_TESTED and v.evidence.startswith("one: a ") and "b (two)" in v.evidence
+    assert best("a", ("a", "b"), columns=["one"])(some).status == REPRODUCED
+    assert best("c", ("b", "c"))(some).status == NOT_REPRODUCED
 
 
 @pytest.mark.parametrize("check", [best("a"), place("a", -1), best("a", among=("a", "d")), like_the_paper(0.8)])

@@ -45,8 +45,8 @@ def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> d
 
 
 def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
-    """The columns of which something was read off, also if `in_common` leaves nothing of them; where: as in `means`."""
-    return list(dict.fromkeys(_chosen(tables, where)["column"]))
+    """The planned columns ("_columns"), so that some do not stand for all; else those read. where: as in `means`."""
+    return list(dict.fromkeys(tables.get("_columns", _chosen(tables, where))["column"]))
 
 
 def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:

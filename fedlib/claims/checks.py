@@ -62,7 +62,7 @@ def in_columns(
             margins |= {f"{column}: {name}": margin for name, margin in own.items()}
             texts.append(f"{column}: {text}")
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), over, equal, "points")
-        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(lacks)
+        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
 

@@ -82,11 +82,12 @@ class AccuracyTable:
 
     def analyse(self, s: dict, found: Found) -> dict[str, pd.DataFrame]:
         """What was read off; compare: paper | ours | difference; points; ranks; cells: what the figure shows."""
-        tables = {**self.read_off(s, found), "_printed": self.printed(s)}
+        keys = list(self.runs(s))
+        planned = pd.DataFrame({"column": [column for _, column, _ in keys]})
+        tables = {**self.read_off(s, found), "_printed": self.printed(s), "_columns": planned}
         shown = cells(tables, self.where, self.also)
         shown.attrs["data"] = self.data(s)
         also = [name for name in self.also if name in set(shown["series"])]
-        keys = list(self.runs(s))
 
         def why(row, column):
             own = [key for key in keys if key[:2] == (row, column)]
@@ -128,7 +129,6 @@ class AccuracyTable:
 
     def item(self, **about) -> Item:
         """The table as an item; about: what is to be said of it, and what is otherwise."""
-        given = {"runs": self.runs, "analyse": self.analyse, "partial": True, "shown": EXTRAS}
-        printed = self if self.numbers else None
-        given |= {"figure": lambda tables: figures.accuracies(tables["cells"], self.paper), "table": printed}
+        given = {"runs": self.runs, "analyse": self.analyse, "partial": True, "table": self if self.numbers else None}
+        given |= {"figure": lambda tables: figures.accuracies(tables["cells"], self.paper), "shown": EXTRAS}
         return Item(**given | about)
