@@ -168,11 +168,9 @@ def than_in(name: str) -> str:
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
-    listed = {
-        name: ", ".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in stated(item["settings"]).items()
-    }
-    settings = proper("; ".join(f"{name} = {value}" for name, value in listed.items()))
+    given = stated(item["settings"]).items()
+    listed = [f"{name} = {', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in given]
+    settings = proper("; ".join(listed))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing") or []
     gone = f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{with_counts(missing)}</sub>"
