@@ -7,11 +7,12 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, played, same, theta, tiny
+from helpers import METHODS, ToyData, ToyModel, close, played, same, theta, tiny
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
+from fedlib.base.errors import BadValue
 from fedlib.engine.setup import set_up
 
 A = ToyData([([1.0], [-2.0])])  # one minibatch of one sample
@@ -294,6 +295,14 @@ def test_pfedsim_notes_who_trained_when():
     assert server["trained"].tolist() == [1, 2, 2]
 
 
+def test_unknown_methods_and_hyper_parameters_name_the_nearest():
+    with pytest.raises(BadValue, match="fedavg"):
+        algorithms.make("fedagv")
+    with pytest.raises(BadValue, match="phi_self"):
+        algorithms.make("pfedsim", phi_slef=1)
+    assert algorithms.names() == sorted(METHODS)
+
+
 # (b) reductions -------------------------------------------------------------------------------------------------------
 
 
@@ -312,3 +321,6 @@ def test_pfedsim_client_without_positive_partner_keeps_its_extractor(dtype, hype
     for i in (2, 3):
         assert same(method.download(server, i), tree.rows(server["models"], i))
     assert not same(method.download(server, 1), tree.rows(server["models"], 1))
+
+
+# (c) ownership --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from fedlib.base.errors import BadValue, DataError
 from fedlib.data.batch import Batch
 from fedlib.data.datasets import root
-from fedlib.models import MODELS, Model, build, sizes
+from fedlib.models import MODELS, Model, build, check_model, options_of, sizes
 from fedlib.models import torchvision_nets as zoo
 from fedlib.models.parts import BatchNorm2d, ExtractorHead
 from fedlib.spec import RunSpec
@@ -63,25 +63,37 @@ def batch(size, shape, seed=0):
         ("lenet5_bn", {}, COLOUR, 10, 289_680, 850),
         ("lenet5_bn", {"pools": 2}, COLOUR, 10, 61_200, 850),
         ("lenet5_bn", {}, GREY, 62, 210_170 - 85 * 62, 85 * 62),
+        ("lenet5_bn", {"pools": 2}, GREY, 62, 48_890 - 85 * 62, 85 * 62),
         ("lenet5", {}, COLOUR, 10, 50_992, 1_210),
+        ("lenet5", {}, COLOUR, 100, 63_092 - 12_100, 12_100),
         ("lenet5", {}, GREY, 62, 40_914 - 121 * 62, 121 * 62),
         ("lenet5", {"linear_layers": 3}, COLOUR, 10, 62_006 - 850, 850),
+        ("lenet5", {"linear_layers": 3}, (1, 32, 32), 10, 61_706 - 850, 850),
         ("supervisor_sixth", {}, COLOUR, 10, 8_679 - 52 * 10, 52 * 10),  # 51 hidden units
         ("supervisor_sixth", {}, COLOUR, 100, 10_598 - 41 * 100, 41 * 100),  # 40
         ("supervisor_sixth", {}, GREY, 62, 6_780 - 41 * 62, 41 * 62),  # 40
         ("supervisor_cnn", {}, COLOUR, 10, 1_562 - 170, 170),
+        ("supervisor_cnn", {}, COLOUR, 100, 3_092 - 1_700, 1_700),
         ("supervisor_cnn", {}, GREY, 62, 2_302 - 17 * 62, 17 * 62),
         ("supervisor_transformer", {}, COLOUR, 10, 74_954 - 650, 650),
+        ("supervisor_transformer", {}, COLOUR, 100, 80_804 - 6_500, 6_500),
         ("mobilenetv2", {}, LARGE, 10, 2_223_872, 12_810),
+        ("mobilenetv2", {}, LARGE, 20, 2_223_872, 25_620),
+        ("mobilenetv2", {}, LARGE, 200, 2_223_872, 256_200),
         ("mcmahan_cnn", {}, COLOUR, 10, 873_408, 5_130),
+        ("mcmahan_cnn", {}, COLOUR, 100, 873_408, 51_300),
         ("mcmahan_cnn", {}, GREY, 10, 576_896, 5_130),
         ("mcmahan_cnn", {"width": 0.25}, COLOUR, 10, 608 + 3_216 + 51_328, 1_290),
         ("mcmahan_cnn", {"padding": "same"}, COLOUR, 10, 2_151_360, 5_130),
+        ("mcmahan_cnn", {"padding": "same"}, COLOUR, 100, 2_151_360, 51_300),
         # 1,663,370 is published by McMahan et al.
         ("mcmahan_cnn", {"padding": "same"}, GREY, 10, 1_663_370 - 5_130, 5_130),
         ("resnet18", {}, LARGE, 10, 11_176_512, 5_130),
+        ("resnet18", {}, LARGE, 100, 11_176_512, 51_300),
+        ("resnet18", {}, LARGE, 200, 11_176_512, 102_600),
         ("resnet18", {"stem": "cifar"}, LARGE, 10, 11_168_832, 5_130),
         ("resnet34", {}, COLOUR, 10, 21_289_802 - 5_130, 5_130),
+        ("resnet34", {}, COLOUR, 1000, 21_797_672 - 513_000, 513_000),
         ("vgg19", {}, COLOUR, 10, 139_611_210 - 40_970, 40_970),
         ("torchvision:resnet18", {}, LARGE, 200, 11_176_512, 102_600),
         # one input channel instead of three
@@ -107,6 +119,34 @@ def test_parameter_counts(name, options, shape, classes, extractor, head):
 )
 def test_running_statistics_are_counted_apart(name, statistics):
     assert sizes(name, LARGE, 10)["statistics"] == statistics
+
+
+@pytest.mark.parametrize(
+    "name, options, classes, linear, share",
+    [
+        ("lenet5", {"linear_layers": 3}, 10, 59_134, 0.9537),
+        ("resnet34", {}, 10, 5_130, 0.0002),
+        ("vgg19", {}, 10, 119_586_826, 0.8566),
+        ("resnet34", {}, 1000, 513_000, 0.0235),
+        ("vgg19", {}, 1000, 123_642_856, 0.8606),
+    ],
+)
+def test_share_of_linear_layers(name, options, classes, linear, share):
+    """The networks whose communication pFedSV counts."""
+    found = sizes(name, COLOUR, classes, **options)
+    assert found["linear"] == linear and linear / found["model"] == pytest.approx(share, abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    "shape, classes", [(COLOUR, 10), (COLOUR, 100), (GREY, 62), ((3, 64, 64), 200), ((1, 16, 16), 10)]
+)
+def test_no_width_brings_the_supervisor_closer_to_a_sixth(shape, classes):
+    target = sizes("lenet5", shape, classes)["model"] / 6
+    found = sizes("supervisor_sixth", shape, classes)
+    hidden = found["head"] // classes - 1
+    # weights and bias of a hidden unit, its weights in the head
+    one_more = (found["linear"] - found["head"]) // hidden + 1 + classes - 1
+    assert abs(found["model"] - target) <= min(abs(found["model"] + sign * one_more - target) for sign in (1, -1))
 
 
 def test_counting_is_what_building_gives():
@@ -482,6 +522,12 @@ def test_a_run_with_a_wrong_model_is_refused_at_once(settings, message):
         RunSpec("fedavg", **settings)
 
 
+def test_any_classifier_of_torchvision_is_a_run_s_model():
+    assert RunSpec("fedavg", model="torchvision:resnet18").model_options == {} == options_of("torchvision:resnet18")
+    assert check_model("torchvision:vit_b_16") == "torchvision:vit_b_16"
+    assert RunSpec("fedavg", model="torchvision:resnet18").id != RunSpec("fedavg", model="resnet18").id
+
+
 def test_without_torchvision_the_other_models_work(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -579,3 +625,11 @@ def test_padding_does_not_grow_from_layer_to_layer():
     torch.testing.assert_close(masked_loss, loss)
     for name in model.running:
         torch.testing.assert_close(masked_stats[name], stats[name])
+
+
+def test_statistics_of_a_client_with_one_image():
+    """ResNet-18 leaves one pixel of a 16x16 image; a client with one image still gets finite statistics and scores."""
+    model, b = build("resnet18", (1, 16, 16), CLASSES), batch(1, (1, 16, 16))
+    stats = model.batch_stats(model.theta0, Batch(b.x.float(), b.y))
+    assert set(stats) == set(model.running) and all(torch.isfinite(v).all() for v in stats.values())
+    assert torch.isfinite(model.logits({**model.theta0, **stats}, b.x.float())).all()

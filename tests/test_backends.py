@@ -10,23 +10,36 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from multiprocessing import forkserver
 
 import numpy as np
 import pytest
 import torch
-from helpers import close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
+from helpers import METHODS, SIZES, close, computed, exact, outcome, played, same, tensors, tiny, uneven, wide
 
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.engine import backends
-from fedlib.engine.cuda_graph import repeated
-from fedlib.engine.setup import first_state, set_up
+from fedlib.engine.batches import ClientTurn, Training
+from fedlib.engine.client_data import PlainData
+from fedlib.engine.cuda_graph import UNRECORDED, repeated
+from fedlib.engine.setup import first_state, set_up, set_up_together
 from fedlib.engine.simulate import run_round, simulate, simulate_together
 from fedlib.engine.worker_processes import WorkerProcesses
 
 CORE = ("fedavg", "fedper", "local", "pfedsim")  # every method is compared once, these under every circumstance
+
+
+def test_uneven_clients_are_trained_at_all():
+    """With everyone in every round only the client with one sample keeps its model (its one batch is skipped)."""
+    *_, (run, state, _) = played(wide("local", join_ratio=1.0, rounds=1), "vmap", uneven)
+    moved = [
+        not torch.equal(state.clients["theta"]["head.weight"][i], run.work.model.theta0["head.weight"])
+        for i in range(6)
+    ]
+    assert moved == [False, True, True, True, True, True]
 
 
 @pytest.mark.parametrize("stack", [3, 4])
@@ -265,6 +278,20 @@ def test_runs_that_differ_in_more_than_their_seeds_are_not_stacked():
         simulate_together([tiny("fedavg"), tiny("fedavg", lr=0.1)])
 
 
+def test_a_diverging_seed_leaves_the_others_alone():
+    """In one stack with a run whose first participant's images are not finite from round 1 on."""
+    specs = [wide("fedavg", seed=k) for k in range(2)]
+    runs = set_up_together(specs, "vmap", "cpu")
+    states = [first_state(run) for run in runs]
+    states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
+    with torch.no_grad():
+        for t in (1, 2):
+            run_round(runs, states, t)
+    assert states[1].diverged[1] == 1 and states[1].round == 0
+    *_, (_, alone, _) = played(specs[0], "vmap")
+    close(states[0].server, alone.server)
+
+
 # recorded steps -------------------------------------------------------------------------------------------------------
 
 
@@ -363,6 +390,74 @@ def test_padded_steps_keep_the_old_state(min_batch, steps):
     close(stacked, serial)
 
 
+def test_several_phases_agree_and_draw_anew():
+    """Two folds and two scans in one client's round, the second fold with other epochs;
+    sample counts are seen by the method."""
+
+    def phases(model, theta, data):
+        theta = local_sgd(model, theta, data)
+        head = local_sgd(model, theta, data, 2, train=("head.weight", "head.bias"))
+        seen = data.scan(
+            lambda n, batch: n + (torch.ones_like(batch.y) if batch.mask is None else batch.mask).sum(),
+            torch.tensor(0),
+            "test",
+        )
+        total = data.scan(
+            lambda s, batch: (
+                s + torch.where(torch.ones_like(batch.y).bool() if batch.mask is None else batch.mask, batch.y, 0).sum()
+            ),
+            torch.tensor(0),
+        )
+        return theta, head, {"tests": seen, "labels": total, "n": torch.as_tensor(data.num_samples)}
+
+    model = set_up(tiny("fedavg", precision="float64")).work.model
+    work, serial, stacked = both(phases, tree.repeat(model.theta0, 6))
+    close(stacked, serial)
+    assert stacked[2]["tests"].tolist() == list(SIZES["test"]) and stacked[2]["n"].tolist() == list(SIZES["train"])
+    assert stacked[2]["labels"].tolist() == [int(work.source.labels[parts["train"]].sum()) for parts in work.parts]
+    data = PlainData(ClientTurn(work.source, work.training, work.parts[4], (0, 1, 4)))
+    first, second = (torch.cat(data.fold(lambda seen, batch: (*seen, batch.y), ())).tolist() for _ in range(2))
+    assert first != second and sorted(first) == sorted(second)
+
+
+@pytest.mark.parametrize("part", ["head.", "extractor."])
+def test_only_the_named_parameters_are_trained(part):
+    """`train=`: every other parameter is bitwise what it was, in both backends, and the named ones move."""
+    model = set_up(tiny("fedavg", precision="float64")).work.model
+    named = [name for name in model.trainable if name.startswith(part)]
+    _, serial, stacked = both(
+        lambda model, theta, data: local_sgd(model, theta, data, train=named), tree.repeat(model.theta0, 6)
+    )
+    close(stacked, serial)
+    for result in (serial, stacked):
+        for name in model.running if part == "head." else ():  # batch norm of a frozen block is in evaluation mode
+            assert torch.equal(result[name], model.theta0[name].expand_as(result[name])), name
+        for name in model.trainable:
+            if name not in named:
+                assert torch.equal(result[name], model.theta0[name].expand_as(result[name])), name
+            elif name.endswith(("fc1.weight", "head.weight")):
+                assert all(not torch.equal(result[name][i], model.theta0[name]) for i in range(1, 6)), name
+
+
+def test_batches_of_an_epoch_are_a_shuffled_division():
+    """Every epoch: all samples once, in a new order, the last partial batch kept,
+    a single sample left out only where asked."""
+
+    def flat(count, epochs, min_batch, *draw):
+        return [batch for (batch,) in planned(count, epochs, min_batch, *draw)]
+
+    def planned(count, epochs, min_batch, *draw):
+        return ClientTurn(None, Training(1, 32, 0.1, 7, min_batch), {"train": np.arange(count)}, draw).plan(0, epochs)
+
+    drawn = flat(70, 3, 2, 0, 4, 5)
+    assert [len(b) for b in drawn] == [32, 32, 6] * 3
+    epochs = [np.concatenate(drawn[k : k + 3]) for k in (0, 3, 6)]
+    assert all(sorted(e) == list(range(70)) for e in epochs)
+    assert not np.array_equal(epochs[0], epochs[1]) and not np.array_equal(epochs[0], np.arange(70))
+    assert [len(b) for b in flat(33, 1, 2, 0)] == [32]
+    assert [len(b) for b in flat(33, 1, 1, 0)] == [32, 1]
+
+
 def test_batches_in_a_fixed_order_are_the_same_in_every_epoch_and_round():
     """That of the training part, which need not be sorted."""
     run = set_up(tiny("fedavg", scheme="dirichlet_reference", partition={"min_size": 40},
@@ -404,3 +499,47 @@ def test_backends_leave_their_arguments_alone():
     before = tree.map(torch.clone, thetas)
     both(lambda model, theta, data: local_sgd(model, theta, data), thetas)
     assert same(thetas, before)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: vmap on CUDA was NOT compared with serial on the CPU"
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_vmap_on_cuda_agrees_with_serial_on_the_cpu(method):
+    """float64; the order of summation differs between the devices, so a little more than rounding is allowed."""
+    spec = wide(method, seed=1)
+    close(outcome(spec, "vmap", "cuda")[0], outcome(spec, "serial")[0], 1e-9)
+    on_gpu, on_cpu = (simulate(tiny(method), device=device).history for device in ("cuda", "cpu"))
+    assert all(a["loss"] == pytest.approx(b["loss"], abs=1e-3) for a, b in zip(on_gpu, on_cpu, strict=True))
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: recorded steps were NOT compared with plain ones"
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_steps_on_cuda(method):
+    """The same kernels in the same order: equal up to rounding, and the recording was really used (no warning)."""
+    spec = wide(method, seed=1)
+    ends = []
+    for cuda_graph in (True, False):
+
+        def change(run, cuda_graph=cuda_graph):
+            return dataclasses.replace(uneven(run), backend=backends.Vmap(run.work.model, run.device, cuda_graph))
+
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("error", message=UNRECORDED)
+            ends.append(list(played(spec, "vmap", change, "cuda"))[-1][1])
+    for key in ("server", "clients", "stats"):
+        close(vars(ends[0])[key], vars(ends[1])[key], 1e-10)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: seeds in one stack were NOT compared on CUDA"
+)
+def test_seeds_in_one_stack_on_cuda():
+    specs = [wide("fedavg", seed=k) for k in range(3)]
+    for result, spec in zip(simulate_together(specs, device="cuda"), specs):
+        alone = simulate(spec, backend="serial")
+        assert all(
+            a["loss"] == pytest.approx(b["loss"], abs=1e-7) for a, b in zip(result.history, alone.history, strict=True)
+        )

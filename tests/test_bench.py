@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -125,6 +130,13 @@ def test_plain_rounds_average_and_test_everybody(tmp_path):
     assert rounds.hits == hit.reshape(3, 10).sum(1).tolist() and 0 < sum(rounds.hits) < 30
 
 
+def test_rounds_with_and_without_evaluation_train_on_the_same_samples():
+    spec = tiny("fedavg", **WORK)
+    players = [FedlibRuns([spec], "serial", CPU, evaluated=evaluated) for evaluated in (False, True)]
+    assert players[0](1) == players[1](1)
+    assert not players[0].states[0].history and players[1].states[0].history
+
+
 def test_variants_that_a_gpu_gets_play_on_a_cpu_too(tmp_path):
     write_plain_data(tmp_path, load("digits"))
     spec = tiny("fedavg", **WORK)
@@ -157,6 +169,14 @@ def test_random_data_is_prepared_balanced_and_gone_afterwards(tmp_path, monkeypa
 
 
 # the command ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name in ("home", "cache", "data"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
+    return tmp_path / "home"
 
 
 def call(*args):
@@ -237,3 +257,45 @@ def test_bad_input_is_one_clear_line_and_status_2(home, args, said):
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("error: ") and all(words in line for words in said)
     assert not (home / "results").exists()
+
+
+LONG = """
+from functools import partial
+import torch
+from fedlib.benchmarks.speed import FedlibRuns, Variant, measure
+from fedlib.spec import RunSpec
+if __name__ == "__main__":
+    spec = RunSpec("fedavg", num_clients=4, partition={"alpha": 1.0, "min_size": 10}, rounds=10_000)
+    measure([Variant("process", partial(FedlibRuns, [spec], "process", torch.device("cpu"), 1))], 1, 9_000)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_interrupted_it_leaves_no_process_behind(home, tmp_path):
+    """Ctrl-C while a variant measures that has worker processes of its own.
+    A mark in the environment tells which are meant."""
+    script = tmp_path / "long.py"
+    script.write_text(LONG)
+    mark = f"FEDLIB_CACHE={home.parent / 'cache'}".encode()
+
+    def left() -> list[int]:
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) != os.getpid():
+                try:
+                    found += [int(folder.name)] * (mark in (folder / "environ").read_bytes().split(b"\0"))
+                except OSError:
+                    continue
+        return found
+
+    job = subprocess.Popen([sys.executable, script], stderr=subprocess.PIPE, start_new_session=True)
+    while b"2/" not in job.stderr.read1():  # a turn was measured: both layers of processes are up
+        assert job.poll() is None
+    assert len(left()) >= 3
+    os.killpg(job.pid, signal.SIGINT)
+    job.communicate(timeout=600)
+    assert job.returncode != 0
+    deadline = time.monotonic() + 600
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left() == []

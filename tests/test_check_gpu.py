@@ -140,6 +140,12 @@ def test_steps_that_refuse_to_be_recorded_are_found(quick, monkeypatch):
     assert not ok and f"not recorded: {UNRECORDED}" in found and gpu.captures
 
 
+def test_nothing_is_begun_once_the_time_is_over():
+    table = Table(-1)
+    table.check("late", "", lambda: pytest.fail("it was begun"))
+    assert table.rows[0][3] is None and table.failed == 0 and "time is over" in table.text()
+
+
 def test_what_was_not_checked_is_said_and_is_no_success():
     """The papers' own methods come first, since the time may not suffice for all."""
     with Emulator():

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,16 @@ from fedlib.reports import listings
 from fedlib.runs import run
 from fedlib.runs.run import get_or_run
 
+REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 ITEM = "pfedsim/fig2_classifier_similarity"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name in ("home", "cache", "data"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
+    return tmp_path / "home"
 
 
 def test_main_job_leaves_figures_tables_claims_and_a_report(home):
@@ -63,6 +73,22 @@ def test_how_long_it_will_take_is_said_and_shared_runs_count_once(home, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_second_call_trains_nothing_and_changes_nothing(home, monkeypatch):
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    table = home / "results/own/smoke/pfedsim/fig2_classifier_similarity.csv"
+    before = table.read_bytes()
+    monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained again"))
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert table.read_bytes() == before
+
+
+def test_an_override_goes_to_a_folder_of_its_own_and_is_marked(home):
+    assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
+    summary = json.loads((home / "results/own/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
+    assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
+    assert "Changed on the command line" in (home / "results/own/smoke+seeds=2/report.md").read_text()
+
+
 def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
     trained, real = [], run.simulate_together
@@ -71,9 +97,6 @@ def test_more_seeds_use_the_runs_that_the_profile_has(home, monkeypatch):
     )
     assert call("reproduce", ITEM, "--profile", "smoke", "--seeds", 2, "--no-notebooks", "--jobs", 1).exit_code == 0
     assert trained == [1]
-    summary = json.loads((home / "results/own/smoke+seeds=2/pfedsim/fig2_classifier_similarity.json").read_text())
-    assert summary["changed"] == {"seeds": 2} and len(summary["runs"]) == 2
-    assert "Changed on the command line" in (home / "results/own/smoke+seeds=2/report.md").read_text()
 
 
 def test_page_of_a_paper_has_everything(home):
@@ -158,12 +181,52 @@ def test_bad_input_is_one_clear_line_and_status_2(home, args, said):
     assert not (home / "results").exists() or not list((home / "results").rglob("runs/*.json"))
 
 
+def test_damaged_stored_run_is_kept_aside_and_done_again(home):
+    assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    (stored,) = (home / "results/smoke/runs").glob("*.json")
+    whole = json.loads(stored.read_text())
+    stored.write_text(stored.read_text()[:-40])
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert call("reproduce", ITEM, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    assert list(stored.parent.glob("*.damaged"))
+    assert json.loads(stored.read_text())["history"] == whole["history"]
+
+
 def test_run_prints_the_curve_and_stores_it(home):
     args = ("run", "pfedsim", "--clients", 4, "--rounds", 3, "--set", "rho=0.34", "--set", "local_epochs=1")
     first = call(*args)
     assert first.exit_code == 0, first.output
     assert "round    3:" in first.output and "evaluated: after local training (post)" in first.output
     assert call(*args).stdout == first.stdout
+
+
+def test_ones_own_images_run_end_to_end(home, tmp_path):
+    """A folder of pictures of two colours, one folder each: downloaded nothing, prepared, trained, tested;
+    learned what is learnable."""
+    from PIL import Image
+
+    shades = np.random.default_rng(0)
+    for name, colour in (("red ones", (200, 30, 30)), ("blue_ones", (30, 30, 200))):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for k in range(30):
+            pixels = np.clip(np.array(colour) + shades.integers(-25, 26, (20, 24, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{k}.png")
+    data = ("--dataset", f"folder:{tmp_path / 'mine'}@16")
+    task = ("--clients", 3, "--join-ratio", 1, "--rounds", 8, "--alpha", 1, "--min-size", 6)
+    result = call("run", "fedavg", *data, *task)
+    assert result.exit_code == 0, result.output
+    last = float(result.stdout.split("round    8:")[1].split("%")[0])
+    assert last > 80
+
+
+@pytest.mark.skipif(
+    not (REAL_DATA / "cifar10").is_dir(), reason="REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent"
+)
+def test_real_cifar10_runs_end_to_end(home, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(REAL_DATA))
+    options = ("--dataset", "cifar10", "--clients", 100, "--join-ratio", 0.02, "--rounds", 1)
+    result = call("run", "fedper", *options, "--set", 'eval_points=["recv"]')
+    assert result.exit_code == 0 and "round    1:" in result.stdout
 
 
 def test_smoke_is_not_published():

@@ -11,8 +11,8 @@ from collections import Counter
 import helpers
 import pytest
 import torch
-from emulated_device import DEVICE, Emulator
-from helpers import METHODS, POINTS, close, outcome, played, tensors, tiny, wide
+from emulated_device import DEVICE, CaptureRefused, DeviceMismatch, Emulator
+from helpers import METHODS, POINTS, close, outcome, tensors, tiny, wide
 
 from fedlib.attacks.spec import AttackSpec
 from fedlib.base import tree
@@ -71,7 +71,7 @@ def test_a_method_agrees_with_the_cpu(method, recorded):
     """All states and every client's test; and its steps are recorded, none left out in silence. Client by client the
     same functions are given the same tensors: that is shown for methods that do most besides training."""
     points = POINTS[method] if method in ("fedavg", "fedem") else POINTS[method][:1]
-    both = method in ("fedavg", "fedem", "fedgen", "pfedsv")
+    both = method in ("fedavg", "fedem", "fedgen", "ffedap", "fedsimsup", "pfedsv", "pfedsim", "pfedhn")
     gpu = agree(small(method, eval_points=points), ("vmap", "serial") if both else ("vmap",))
     assert gpu.captures and gpu.replays >= 2 * len(gpu.captures)
 
@@ -82,11 +82,23 @@ def test_noise_agrees_with_the_cpu(kind):
     agree(small("fedavg", privacy=kind, noise_sigma=0.1, eval_points=("glob",), **model))
 
 
-def test_bf16_stacked():
+@pytest.mark.parametrize("precision", ["bf16"])
+@pytest.mark.parametrize("method", ["fedavg", "fedrep", "fedpac", "fedsimsup"])
+def test_bf16_stacked(method, precision):
     """Batch norm of a frozen extractor gets bfloat16 and has float32 weights; torch.func's gradient knew no such
     thing."""
-    stacked, serial = (simulate(tiny("fedrep", precision="bf16", rounds=1), backend=b) for b in ("vmap", "serial"))
+    stacked, serial = (simulate(tiny(method, precision=precision, rounds=1), backend=b) for b in ("vmap", "serial"))
     assert stacked.final("loss") == pytest.approx(serial.final("loss"), abs=0.05)
+
+
+def test_a_warm_up_and_what_follows_agree_with_the_cpu(recorded):
+    """pFedSim: FedAvg's rounds, then its own, with evaluation after every round."""
+    spec = small("pfedsim", rounds=2, eval_points=())
+    expected = simulate(spec, backend="serial").history
+    with Emulator():
+        found = simulate(spec, device=GPU).history
+    for a, b in zip(found, expected, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-10) and a["pooled"] == b["pooled"]
 
 
 # runs in one stack ----------------------------------------------------------------------------------------------------
@@ -109,13 +121,11 @@ def test_a_diverging_seed_is_named_and_leaves_the_others_alone():
     with Emulator(), torch.no_grad():
         runs = set_up_together(specs, "vmap", GPU)
         states = [first_state(run) for run in runs]
-        states[0].server = tree.map(lambda leaf: leaf * float("nan"), states[0].server)
+        states[1].server = tree.map(lambda leaf: leaf * float("nan"), states[1].server)
         run_round(runs, states, 1)
-        assert states[0].diverged[1:] == (1, 0) and states[1].diverged is None
-        found = tensors(states[1].server)
-    *_, (_, alone, _) = played(specs[1].but(rounds=1))
-    close(found, tensors(alone.server))
-    assert states[1].round == 1 and states[0].round == 0
+        assert states[1].diverged[1:] == (1, 0) and states[0].diverged is None
+        found = tensors(states[0].server)
+    assert states[0].round == 1 and all(torch.isfinite(leaf).all() for leaf in found)
 
 
 def test_an_attack_agrees_with_the_cpu():
@@ -255,6 +265,36 @@ def test_out_of_memory_is_tried_again_before_the_stack_is_halved(monkeypatch, fa
         simulate(small("fedavg", rounds=2, join_ratio=1.0, eval_every=2, eval_points=("glob",)), device=GPU)
     assert tried[: failures + 1] == [4, 4, 2][: failures + 1] and gpu.emptied == failures
     assert (4 in tried[failures + 1 : -1]) == (failures == 1)
+
+
+# the pretended device itself ------------------------------------------------------------------------------------------
+
+
+def test_mixing_devices_is_refused():
+    with Emulator() as gpu:
+        a, b = torch.arange(3.0).to(DEVICE), torch.arange(3.0)
+        rows = b.long()
+        for mixed in (lambda: a + b, lambda: torch.cat([a, b]), lambda: b[a.long()], lambda: a.index_select(0, rows)):
+            with pytest.raises(DeviceMismatch):
+                mixed()
+        assert (a + torch.tensor(1.0)).cpu().tolist() == [1, 2, 3] and a[b.long()].cpu().tolist() == [0, 1, 2]
+        assert gpu.counted("upload") >= 2 and gpu.counted("download") == 2
+        assert float(a.sum()) == 3 and gpu.counted("sync") == 1
+
+
+def test_a_capture_carries_nothing_out_and_refuses_syncs():
+    with Emulator() as gpu:
+        x, graph = torch.ones(2, device=DEVICE), torch.cuda.CUDAGraph()
+        graph.capture_begin()
+        x.mul_(2).add_(1)
+        for wait in (lambda: float(x[0]), lambda: x.cpu(), lambda: x[x > 0], lambda: torch.ones(2).to(DEVICE)):
+            with pytest.raises(CaptureRefused):
+                wait()
+        graph.capture_end()
+        assert x.cpu().tolist() == [1, 1]
+        graph.replay()
+        graph.replay()
+        assert x.cpu().tolist() == [7, 7] and gpu.replays == 2
 
 
 def test_a_step_that_cannot_be_recorded_runs_all_the_same_and_says_so():

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -252,20 +254,26 @@ FORM = "not in the prepared form.*expected images uint8"
     "change, said",
     [
         (dict(images=np.zeros((6, 5, 4, 3), dtype=np.float64)), FORM),
+        (dict(images=np.zeros((6, 5, 4, 3), dtype=np.int8)), FORM),
         (dict(images=np.zeros((6, 5, 4), dtype=np.uint8)), FORM),
         (dict(images=np.zeros((0, 5, 4, 3), dtype=np.uint8)), FORM),
+        (dict(images=np.zeros((6, 0, 4, 3), dtype=np.uint8)), FORM),
         (dict(images=np.full((12, 5, 4, 3), np.nan, dtype=np.float32)), "images.npy holds numbers that are not finite"),
         (dict(labels=np.zeros(12, dtype=np.int32)), FORM),
+        (dict(labels=np.zeros(12, dtype=np.float64)), FORM),
         (dict(labels=np.zeros(11, dtype=np.int64)), FORM),
         (dict(labels=np.zeros((12, 1), dtype=np.int64)), FORM),
         (dict(labels=np.full(12, 3)), "labels must lie in 0..2"),
         (dict(labels=np.arange(12) % 3 - 1), "labels must lie in 0..2"),
         (dict(classes=None), "damaged"),
+        (dict(classes=3), "damaged"),
         (dict(classes=[]), "labels must lie in"),
         # meta.json may have the checksum of the image bytes; without one there is nothing to compare
         (dict(sha256="0" * 64), "fails its checksum: images.npy has .*prepare it again"),
         (dict(sha256=""), "fails its checksum"),
+        (dict(sha256=5), "fails its checksum"),
         (dict(owners=np.arange(12), groups=["Ann", "Bob"]), "groups must lie in 0..1"),
+        (dict(owners=np.arange(12) % 2 - 1, groups=["Ann", "Bob"]), "groups must lie in 0..1"),
         (dict(owners=np.zeros(11, dtype=np.int64), groups=["Ann"]), "groups.npy is int64.11.; .*groups int64"),
         (dict(owners=np.zeros(12, dtype=np.int32), groups=["Ann"]), "groups.npy is int32.12.; .*groups int64"),
         (dict(owners=np.zeros(12, dtype=np.int64)), "damaged"),
@@ -356,6 +364,44 @@ def test_channel_stats_in_single_precision_are_those_of_the_pixels():
     std = (pixels.square().double().mean() - mean**2).sqrt()
     for ours, plain in zip(digits.channel_stats, (mean, std)):
         assert ours.item() == pytest.approx(plain.item(), rel=1e-15) and ours.float().item() == plain.float().item()
+
+
+# real data ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cifar_folder():
+    folder = Path(os.environ.get("FEDLIB_DATA") or "nowhere") / "cifar10"
+    if not folder.is_dir():
+        pytest.skip("REAL CIFAR-10 NOT TESTED: $FEDLIB_DATA/cifar10 is absent")
+    return folder
+
+
+def test_real_cifar10(cifar_folder):
+    """60,000 images, 6,000 of each class; channel means and stds of the literature (training part: .491 .482 .447, .247
+    .244 .262)."""
+    cifar = data.load("cifar10")
+    assert cifar.images.shape == (60000, 3, 32, 32) and cifar.images.dtype == torch.uint8
+    assert cifar.labels.bincount().tolist() == [6000] * 10 and int(cifar.is_test.sum()) == 10000
+    assert cifar.labels[cifar.is_test].bincount().tolist() == [1000] * 10
+    assert cifar.classes == ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    mean, std = cifar.channel_stats
+    assert mean.flatten().tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.003)
+    assert std.flatten().tolist() == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.003)
+
+
+def test_real_cifar10_loads_quickly_and_within_its_bytes(cifar_folder):
+    """In a fresh process: verified and with channel statistics in less than 2 s of computing,
+    and no more memory than the images have bytes."""
+    code = (
+        "import resource, time\nfrom fedlib import data\n"
+        "kilo = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before, clock = kilo(), time.process_time()\ncifar = data.load('cifar10')\ncifar.channel_stats\n"
+        "print(time.process_time() - clock, (kilo() - before) * 1024 / cifar.images.numel())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    seconds, share = map(float, done.stdout.split())
+    assert seconds < 2 and share < 1.1
 
 
 def test_other_processes_map_the_same_file(root):

@@ -203,9 +203,10 @@ def test_emnist_is_upright(offer, root):
         lambda content: gzip.compress(gzip.decompress(content)[:-1]),
         lambda content: gzip.compress(gzip.decompress(content) + b"x"),
         lambda content: gzip.compress(b"\0\0\x0b\3" + gzip.decompress(content)[4:]),
+        lambda content: gzip.compress(gzip.decompress(content)[:9]),
         lambda content: gzip.compress(b"\0\0\x08\3" + b"\xff" * 12),
     ],
-    ids=["half", "empty", "html", "short", "long", "type", "huge"],
+    ids=["half", "empty", "html", "short", "long", "type", "header", "huge"],
 )
 def test_damaged_idx_file_is_named(offer, damage):
     """Such a file has the right checksum here, as if the publisher had changed it."""
@@ -307,7 +308,8 @@ class Calls:
         return self.call
 
 
-@pytest.mark.parametrize(("where", "protocol"), [("data_batch_3", 2), ("batches.meta", 0), ("data_batch_3", 4)])
+@pytest.mark.parametrize("where", ["data_batch_3", "batches.meta"])
+@pytest.mark.parametrize("protocol", [0, 2, 4])
 @pytest.mark.parametrize(
     "attack",
     [
@@ -329,6 +331,11 @@ def test_malicious_pickles_are_refused_and_never_run(offer, root, tmp_path, atta
     assert not trap.exists()
 
 
+def test_the_attacks_would_work_on_an_ordinary_reader(tmp_path):
+    pickle.loads(pickle.dumps(Calls(open, str(tmp_path / "trap"), "w"), protocol=2)).close()
+    assert (tmp_path / "trap").exists()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -339,9 +346,11 @@ def test_malicious_pickles_are_refused_and_never_run(offer, root, tmp_path, atta
         {"labels": [1, 2]},
         {"labels": [1, 2], "data": b"x" * 6144},
         {"labels": [1, 2], "data": np.zeros((2, 3072), dtype=np.float32)},
+        {"labels": [1, 2], "data": np.zeros((2, 3072), dtype=object)},
         {"labels": [1, 2], "data": np.zeros((2, 3071), dtype=np.uint8)},
         {"labels": [1], "data": np.zeros((2, 3072), dtype=np.uint8)},
         {"labels": [1, 10], "data": np.zeros((2, 3072), dtype=np.uint8)},
+        {"labels": [1, -1], "data": np.zeros((2, 3072), dtype=np.uint8)},
         {"labels": "ab", "data": np.zeros((2, 3072), dtype=np.uint8)},
     ],
     ids=str,
@@ -395,7 +404,9 @@ UNREADABLE = "train/cat/bad.png in CINIC-10.tar.gz cannot be read as an image"
         ("valid/cat", {}, "no images of class 'cat' in its part 'valid'"),
         ("test", {}, "no images of class 'airplane' in its part 'test'"),
         ("-", {"./train/cat/bad.png": b""}, UNREADABLE),
+        ("-", {"./train/cat/bad.png": b"\x89PNG\r\n\x1a\n"}, UNREADABLE),
         ("-", {"./train/cat/bad.png": encoded(random_images(32, 32, 3))[:-200]}, UNREADABLE),
+        ("-", {"./train/cat/bad.png": b"GIF89a" + b"\0" * 40}, UNREADABLE),
         ("-", {"../../evil.png": b"x"}, "could leave"),
     ],
 )
@@ -500,6 +511,7 @@ ONE = {"a": ([1], [1])}  # a writer with an image
     "files, wrong, said",
     [
         ([{"a": ([1], [62])}], {}, "all_data_0.json is not as LEAF writes it.*writer 'a'"),
+        ([{"a": ([1], [0.5])}], {}, "writer 'a'"),
         ([{"a": ([256], [1])}], {}, "writer 'a'"),
         ([{"a": ([1, 2], [1])}], {}, "writer 'a'"),
         ([ONE], {"users": ["b"]}, "KeyError: 'b'"),
@@ -513,6 +525,12 @@ def test_femnist_files_that_are_wrong(root, files, wrong, said):
     named = files if isinstance(files, dict) else {f"all_data_{k}.json": writers for k, writers in enumerate(files)}
     place_leaf(root, named, **wrong)
     refused("femnist", said)
+
+
+def test_femnist_truncated_file(root):
+    file = place_leaf(root, {"all_data_0.json": ONE}) / "all_data_0.json"
+    file.write_text(file.read_text()[:-30])
+    refused("femnist", "all_data_0.json is not as LEAF writes it")
 
 
 # DomainNet ------------------------------------------------------------------------------------------------------------
@@ -553,6 +571,12 @@ def test_domainnet(offer, root):
     before = net.sha256
     shutil.rmtree(root / "domainnet")
     assert data.load("domainnet").sha256 == before, "classes and images are drawn from a fixed seed"
+
+
+def test_domainnet_in_full(offer, root):
+    offer("domainnet", domainnet_files(), {"classes": 3, "share": 1.0})
+    net = data.load("domainnet")
+    assert net.labels.bincount().tolist() == [60] * 3 and int(net.is_test.sum()) == 6 * 3 * 3
 
 
 @pytest.mark.parametrize(
@@ -639,10 +663,13 @@ def test_pacs(offer_pacs, root, by_hand):
     "change, said",
     [
         (["kfold/sketch/horse/"], "PACS.zip has 0 images in 'sketch/horse', expected 2"),
+        (["kfold/sketch/horse/pic_1"], "PACS.zip has 1 images in 'sketch/horse', expected 2"),
         (["kfold/sketch/"], "no images of the domain 'sketch'; expected DOMAIN/CLASS with photo, sketch and dog"),
         (["kfold"], "no images of the domain 'photo'; expected DOMAIN/CLASS"),
         (["-", "photo", "photos"], "in 'photos/dog'; expected DOMAIN/CLASS with photo, sketch and dog, horse"),
+        (["-", "dog", "cat"], "images in 'photo/cat'; expected DOMAIN/CLASS"),
         (["-", "kfold/photo/dog/", ""], "images in no folder; expected DOMAIN/CLASS"),
+        (["-", "kfold/photo/dog", "dog"], "images in 'dog'; expected DOMAIN/CLASS"),
     ],
 )
 def test_an_archive_of_pacs_that_does_not_fit(offer_pacs, change, said):
@@ -748,6 +775,14 @@ def test_truncated_archives(tmp_path, name, pack, keep):
         list(download.read_members(tmp_path / name, {"19.bin"}))
 
 
+def test_member_with_a_wrong_checksum(tmp_path):
+    content = bytearray(zipped([(zipfile.ZipInfo("a.bin"), b"hello, this is stored without compression")]))
+    content[content.index(b"hello")] ^= 1
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match="x.zip is damaged.*CRC"):
+        list(download.read_members(tmp_path / "x.zip", ["a.bin"]))
+
+
 # a user's own folders -------------------------------------------------------------------------------------------------
 
 
@@ -780,6 +815,12 @@ def test_folder_of_images(pets, root):
     got = data.load(f"folder:{pets}")
     assert got.shape == (3, 64, 64) and got.classes == ("grey cats", "köter 犬", "z [x] #1")
     assert got.labels.tolist() == [0, 0, 1, 1, 1, 1, 2] and not got.is_test.any() and got.groups is None
+    names = ("grey", "16 bit", "clear", "cmyk", "one bit", "palette", "photo")
+    colours = dict(zip(names, got.images[:, :, 32, 32].tolist()))
+    near = functools.partial(pytest.approx, abs=3)
+    assert colours["grey"] == [100] * 3 and colours["16 bit"] == near([156] * 3)
+    assert colours["clear"] == [255] * 3 and colours["one bit"] == [255] * 3 and colours["photo"] == near([255] * 3)
+    assert colours["palette"] == near([200, 10, 20]) and colours["cmyk"] == near([255, 0, 0])
     assert not root.exists() or data.available() == [*EMBEDDED], "the copy goes to the cache, not to the data root"
 
 
@@ -863,9 +904,10 @@ def test_folder_copy_that_is_damaged_is_made_again(pets, tmp_path):
         ([b""], "grey cats/0.jpg cannot be read as an image"),
         ([b"hello"], r"0.jpg cannot be read as an image \(of no known kind\)"),
         ([encoded(random_images(64, 64, 3), "JPEG")[:700]], "0.jpg cannot be read as an image"),
+        ([b"%PDF-1.4"], "0.jpg cannot be read as an image"),
         ([b"hello", b"hello"], "2 of 9 images cannot be read; the first: .*0.jpg cannot be .* .of no known kind"),
     ],
-    ids=["empty", "text", "half", "two"],
+    ids=["empty", "text", "half", "pdf", "two"],
 )
 def test_folder_with_unreadable_images(pets, contents, said, tmp_path):
     laid_out(pets, {f"grey cats/{k}.jpg": content for k, content in enumerate(contents)})
@@ -1051,6 +1093,23 @@ def test_offline_asks_nobody(offer, monkeypatch):
     monkeypatch.setattr(download, "_get", lambda *_: pytest.fail("asked the network"))
     monkeypatch.setenv("FEDLIB_OFFLINE", "1")
     refused("mnist", "'mnist' is not prepared: FEDLIB_OFFLINE is set")
+
+
+def test_only_what_is_missing_is_downloaded_and_removed(offer, root):
+    files, images, _ = mnist_files()
+    server = offer("mnist", files)
+    placed = root / "_downloads/mnist/train-images-idx3-ubyte.gz"
+    placed.parent.mkdir(parents=True)
+    (server / placed.name).rename(placed)
+    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+    assert list(placed.parent.iterdir()) == [placed]
+
+
+def test_downloads_are_kept_on_request(offer, root):
+    files, _, _ = mnist_files()
+    offer("mnist", files)
+    data.load("mnist", keep=True)
+    assert {p.name: p.read_bytes() for p in (root / "_downloads/mnist").iterdir()} == files
 
 
 def test_what_arrived_before_a_failure_is_used_next_time(offer, root):

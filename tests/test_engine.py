@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-import warnings
 
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, call, close, computed, exact, played, same, shorter, tiny
+from helpers import METHODS, close, computed, exact, played, same, shorter, tiny
 
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
@@ -87,9 +86,8 @@ def test_seed_and_partition_seed_are_apart():
 # divergence ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "backend"), [*((m, "vmap") for m in METHODS), ("fedavg", "serial"), ("fedem", "serial")]
-)
+@pytest.mark.parametrize("backend", ["serial", "vmap"])
+@pytest.mark.parametrize("method", METHODS)
 def test_divergence_names_client_round_and_step(method, backend):
     """The place is found again by hand: the first step of the first participant after which its model is not finite."""
     # its rate does not follow lr
@@ -178,6 +176,25 @@ def spied(method, bn_stats, **changes):
 def initial_like(run, stats: dict) -> dict:
     """The initial statistics, once for every model that a client holds."""
     return {name: run.work.model.theta0[name].expand(*leaf.shape) for name, leaf in stats.items()}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim"])
+@pytest.mark.parametrize("bn_stats", ["local", "reset"])
+def test_statistics_stay_with_their_client(method, bn_stats):
+    """The server's never leave their initial values, the clients' are those at the end of their own last training."""
+    states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
+    run, last = states[-1]
+    for _, state in states:
+        for name, leaf in tree.leaves({k: v for k, v in state.server.items() if isinstance(v, dict)}):
+            if name in run.work.model.running:
+                assert torch.equal(leaf, run.work.model.theta0[name].expand_as(leaf))
+    ends = {i: after for _, i, _, after in seen}
+    for i in range(4):
+        assert same(
+            {n: last.stats[n][i] for n in run.work.model.running},
+            {n: ends.get(i, run.work.model.theta0)[n] for n in run.work.model.running},
+        )
+    assert any(not torch.equal(end["extractor.bn1.running_mean"], torch.zeros(6)) for end in ends.values())
 
 
 # it starts from one of K models, which a client picks itself
@@ -377,6 +394,11 @@ def test_unknown_devices_are_errors_that_name_the_accepted(name):
     assert repr(name) in str(error.value)
 
 
+def test_unknown_backends_are_errors():
+    with pytest.raises(BadValue, match="serial"):
+        simulate(tiny("local"), backend="seriel")
+
+
 def test_threads_are_as_before_after_a_run():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -396,82 +418,3 @@ def test_a_watched_run_is_the_run():
         kinds.append("phi" in state.server)
     assert rounds == [0, 1, 2, 3] and kinds == [False, True, True, True]
     assert exact(finished(_run, state, {})) == exact(engine.simulate(spec))
-
-
-# runs in which hardly anybody would train -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (dict(batch_size=1), r"4 of 4 clients have no minibatch of 2 or more .*batch_size = 1.*a larger batch_size"),
-        (dict(batch_size=1), "or a model without batch norm"),
-        (dict(num_clients=890, partition={}, scheme="iid"), r"890 of 890 .*client 0: 1,.*more samples a client"),
-        (dict(scheme="iid", partition={}, images=40, num_clients=20), r"20 of 20 .*client 0: 1, client 1: 1"),
-        (dict(scheme="iid", partition={}, images=40, holdout=0.9, test_fraction=0.5), r"4 of 4 clients"),
-        (dict(method="fedfomo", scheme="iid", partition={}, images=24, hyper=dict(val_fraction=0.9)), "4 of 4 clients"),
-        (dict(batch_size=1, num_clients=5, unseen=2), "5 of 5 clients"),
-        (dict(method="fedrep", hyper=dict(E_h=0, E_f=0)), "fedrep with .*'E_h': 0.* takes no training step"),
-        (dict(method="fedsimsup", hyper=dict(tau_s=0, tau_theta=0)), "takes no training step"),
-    ],
-)
-def test_runs_without_a_training_step(changes, named):
-    spec = tiny(**{"method": "fedavg", **changes})
-    for begin in (set_up, simulate):
-        with pytest.raises(BadValue, match=named) as error:
-            begin(spec)
-        assert "\n" not in str(error.value)
-
-
-def test_the_command_ends_with_one_line_and_stores_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    done = call("run", "fedavg", "--set", "batch_size=1", "--set", "num_clients=10")
-    assert done.exit_code == 2 and "no minibatch of 2 or more samples" in done.output and "Traceback" not in done.output
-    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".json", ".npz")]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        dict(batch_size=1, model="lenet5"),
-        dict(batch_size=2),
-        dict(num_clients=890, partition={}, scheme="iid", model="lenet5", rounds=1),
-        dict(method="fedrep", hyper=dict(E_h=0)),
-        dict(method="perfedavg"),  # which does not state its passes
-    ],
-)
-def test_runs_with_training_steps_begin(changes):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        set_up(tiny(**{"method": "fedavg", "scheme": "iid", **changes, "partition": {}}))
-
-
-def few_idle(**changes):
-    """Digits by Dirichlet: some of 12 clients have a single training sample."""
-    fields = dict(num_clients=12, partition=dict(alpha=0.1, min_size=2), images=100, **changes)
-    return tiny("fedavg", **fields)
-
-
-def idle_of(spec):
-    return [i for i, n in enumerate(set_up(spec).sizes) if n < 2]
-
-
-def test_a_few_clients_that_cannot_train_are_said():
-    with pytest.warns(UserWarning, match=r"of 12 clients have no minibatch .*they keep what they have"):
-        idle = idle_of(few_idle())
-    assert 0 < len(idle) <= 6
-
-
-@pytest.mark.filterwarnings("ignore:.*no minibatch")
-def test_a_run_whose_participants_are_all_idle_is_refused():
-    """One of 12 takes part in the only round: a run with another seed trains, this one does not."""
-    idle, found = idle_of(few_idle()), set()
-    for seed in range(12):
-        spec = few_idle(rounds=1, join_ratio=0.01, seed=seed)
-        try:
-            set_up(spec)
-            found.add("begins")
-        except BadValue as error:
-            found.add("refused")
-            assert f"{len(idle)} of 12" in str(error)
-    assert found == {"begins", "refused"}

@@ -7,12 +7,14 @@ import pytest
 import torch
 from helpers import analysed, made_up
 
-from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1
+from fedlib import algorithms
+from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1, codes, first_point
 from fedlib.base.errors import BadValue
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.engine.simulate import simulate, watched
 from fedlib.experiments import find
 from fedlib.experiments.evaluation import notes, table1_points, table2_statistics
+from fedlib.experiments.evaluation.task import ALL
 from fedlib.spec import RunSpec
 
 TASK = dict(dataset="digits", num_clients=5, join_ratio=0.4, rounds=2, local_epochs=1, lr=0.05, images=300,
@@ -68,6 +70,17 @@ def test_a_newcomer_has_no_model_after_local_training_when_it_comes():
 def test_statistics_of_a_model_without_batch_norm_are_refused_before_training():
     with pytest.raises(BadValue, match="lenet5 has no batch norm"):
         simulate(RunSpec("fedavg", model="lenet5", eval_points=("glob+bn",), **TASK))
+
+
+def test_every_method_has_points_that_it_accepts():
+    s = table1_points.ITEM.settings["paper"]
+    runs = table1_points.TABLE.runs(s)
+    assert set(s["methods"]) == set(ALL) and len(ALL) == len(algorithms.of_fedlib()) - 2
+    assert {seed for *_, seed in runs} == {0, 1, 2} and {spec.partition_seed for spec in runs.values()} == {42}
+    for (row, column, _), spec in runs.items():
+        assert spec.eval_points[0] == next(iter(codes(row).values())) and spec.eval_every == spec.rounds, (row, column)
+    first = {method: first_point(method) for method in ("local", "fedavg", "fedbn", "pfedsim", "ffedap")}
+    assert list(first.values()) == ["", "glob", "recv", "agg", "agg"]
 
 
 ACCURACY = {  # by method: received, trained

@@ -14,7 +14,7 @@ from torch import nn
 
 import fedlib
 from fedlib.base.errors import BadValue, DataError, FedlibError
-from fedlib.engine.export import ABOUT, NUMBERS, export, load_client
+from fedlib.engine.export import ABOUT, NUMBERS, export, load_client, named, nested
 from fedlib.engine.simulate import simulate, watched
 from fedlib.runs.run import find_run, get_or_run
 from fedlib.runs.store import Store
@@ -104,6 +104,13 @@ def test_a_client_of_data_of_ones_own_is_loaded_where_these_are_not(tmp_path):
     with torch.no_grad():
         expected = str(load_client(folder, 2)(torch.zeros(4, 5, 1, 1)).argmax(1))
     assert done.stdout.strip() == expected, done.stderr
+
+
+def test_paths_name_nested_numbers():
+    nest = {"a": torch.zeros(1), "supervisor": {"sixth": {"head.bias": torch.ones(2)}}}
+    flat = named(nest)
+    assert list(flat) == ["a", "supervisor/sixth/head.bias"]
+    assert nested(flat)["supervisor"]["sixth"]["head.bias"] is flat["supervisor/sixth/head.bias"]
 
 
 def test_damage_and_wrong_values_are_said_in_one_line(tmp_path):

@@ -12,8 +12,9 @@ from helpers import analysed, changed_fields, made_up, signs, smoke_item
 from fedlib.analysis.uncertainty import units
 from fedlib.base.draws import num_participants
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
+from fedlib.data import load
 from fedlib.engine.result import RunResult
-from fedlib.engine.simulate import simulate
+from fedlib.engine.simulate import simulate, watched, watched_round
 from fedlib.experiments import OpenItem, find
 from fedlib.experiments.head_to_head import (
     fig1_bytes,
@@ -29,6 +30,12 @@ from fedlib.models import sizes
 
 SCALES = ("quick", "paper")
 OWN = {"method", "hyper", "lr", "eval_points"}  # what rows of a column may differ in
+PAPERS = {
+    task.SIM: ("pfedsim/table3_accuracy", ("pfedsim", "Dir(0.1)", 0)),
+    task.SUP: ("fedsimsup/table2_pathological", ("fedsimsup", "cifar10, 2 classes, 50", 0)),
+    task.CS: ("pfedcs/table1_pathological", ("pfedcs", "cifar100, 10 classes", 0)),
+    task.SV: ("pfedsv/table1_pathological", ("pfedsv", "few", 0)),
+}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -49,6 +56,17 @@ def test_all_methods_have_the_same_task(scale):
         if "tau_s" in spec.hyper:
             assert spec.hyper["tau_s"] + spec.hyper["tau_theta"] == spec.local_epochs
     assert {column for row, column, _ in runs if row == "fedbn"} == {task.SIM}
+
+
+@pytest.mark.parametrize("column", TASKS)
+def test_at_the_papers_scale_a_task_is_the_papers_own(column):
+    """But for what is equal here, and for what is evaluated: the validation part, the rate, points, measures."""
+    name, key = PAPERS[column]
+    theirs = find(name).runs(find(name).settings["paper"])[key]
+    ours = table2_accuracy.TABLE.runs(table2_accuracy.ITEM.settings["paper"])[task.OWNERS[column], column, 0]
+    allowed = {"holdout", "lr", "eval_points", "measures", "eval_every", "test_fraction", "hyper"}
+    changed = {name for name in vars(ours) if getattr(ours, name) != getattr(theirs, name)}
+    assert changed <= allowed - {"test_fraction", "hyper"}
 
 
 def test_every_row_has_a_rate_of_the_grid_at_both_scales_and_it_is_the_one_that_was_found():
@@ -144,6 +162,15 @@ def test_bytes_are_those_that_travelled_and_the_accuracy_is_the_last_one_within_
     last = max(t for t in range(4) if fig1_bytes.sent(r)[t] <= budget * (1 + 1e-9))
     assert last < 3 and read.about == {"round": last + 1}
     assert read.accuracy == pytest.approx(r.arrays["client_accuracy"][last].mean())
+
+
+@pytest.mark.parametrize("n", [10, 40, 80])
+def test_clients_have_as_many_training_images_as_the_column_says_and_always_as_many_tests(n):
+    s = fig2_images.ITEM.settings["quick"]
+    spec = fig2_images.CURVE.runs(s)["pfedsim", f"{n} images", 0]
+    _, parts = spec.divide(load("digits"))
+    assert all(abs(len(own["train"]) - n) <= 3 and abs(len(own["test"]) - s["tests"]) <= 3 for own in parts)
+    assert all("val" in own and not set(own["val"]) & {*own["train"], *own["test"]} for own in parts)
 
 
 def with_levels(levels: dict[str, float]):
@@ -285,3 +312,14 @@ def test_the_point_of_the_test_is_moved_for_the_four_only():
     tables = analysed("head_to_head/notes", make, seeds=3)
     assert notes.CLAIMS[0].check(tables).status == REPRODUCED
     assert notes.CLAIMS[10].check(tables).status == NOT_REPRODUCED  # 30 points above FedAvg+FT after training
+
+
+def test_watched_rounds_of_methods_with_validation_parts_train_on_the_same_samples():
+    """FedAvg's and pFedSV's clients train on the same samples in a task, in as many minibatches."""
+    runs = table2_accuracy.TABLE.runs(smoke_item("head_to_head/table2_accuracy").settings)
+    counted = {}
+    for row in ("fedavg_ft", "pfedsv"):
+        run, state = next(watched(runs[row, task.SV, 0]))
+        watched_round(run, state, 1)
+        counted[row] = [len(list(run.minibatches(i, 1, run.spec.local_epochs))) for i in range(run.spec.num_clients)]
+    assert counted["fedavg_ft"] == counted["pfedsv"]

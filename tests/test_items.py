@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import functools
-import hashlib
 import json
 import re
 import shutil
@@ -29,7 +28,7 @@ from fedlib.base.errors import BadValue, FedlibError
 from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments import PROFILES, OpenItem, about, find, names, open_item, stored
-from fedlib.experiments.item import stand_in
+from fedlib.experiments.item import joined, leaving_out, part, runs_of, stand_in
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.figures.base import COLUMN, OTHERS, PAGE, SIZE
 from fedlib.reports import notebooks, papers, report
@@ -65,13 +64,9 @@ def test_no_claim_is_counted_twice():
 # settings -------------------------------------------------------------------------------------------------------------
 
 
-RUNS = json.loads((PROJECT / "tests" / "item_runs.json").read_text())  # by item and profile: how many, and a hash
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ITEMS)
-def test_an_item_opens_in_every_profile_and_has_the_runs_that_it_had(name, profile):
-    """Keys and ids of its runs. Where a setting is to be another one, what is found goes into item_runs.json."""
+def test_an_item_opens_in_every_profile(name, profile):
     item = find(name)
     assert {"smoke", "quick", "paper"} <= set(item.settings) == set(item.minutes) <= set(PROFILES)
     assert bool(item.smaller_reduced) == ("reduced" in item.settings)
@@ -81,9 +76,6 @@ def test_an_item_opens_in_every_profile_and_has_the_runs_that_it_had(name, profi
         return
     for spec in opened(name, profile).specs:
         assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))).id == spec.id
-    runs = sorted(f"{key} {spec.id}" for key, spec in opened(name, profile).runs.items())
-    found = f"{len(runs)} " + hashlib.sha256("\n".join(runs).encode()).hexdigest()[:16]
-    assert found == RUNS[name].get(profile)
 
 
 def values(specs, name: str) -> set:
@@ -92,6 +84,10 @@ def values(specs, name: str) -> set:
     return {tuple(map(tuple, v)) if isinstance(v := own[name], list) else v for own in parts if name in own}
 
 
+TWELVE = {"fedprox": {"mu": 1.0}, "feddyn": {"alpha": 0.01}, "fedgen": {"noise": 32, "steps": 5, "decay": 0.98},
+          "perfedavg": {"alpha": 0.01, "beta": 0.001, "variant": "FO"}, "fedrep": {"E_f": 1},
+          "fedfomo": {"M": 5, "val_fraction": 0.2}, "ffedap": {"rho": 0.5, "mu": 0.5},
+          "pfedsim": {"rho": 0.5}}  # fmt: skip
 TRAINING = dict(num_clients=100, join_ratio=0.1, rounds=200, local_epochs=5, batch_size=32, lr=0.01, test_fraction=0.5)
 PFEDSIM = TRAINING | dict(dataset="cifar10", model="lenet5_bn", partition_seed=0)
 ALONE = dict(dataset="cifar10", model="lenet5_bn", rounds=20, seed={*range(5)})
@@ -182,6 +178,53 @@ def by_domain(spec) -> RunResult:
     arrays = {"correct": tests // 2, "tests": tests, "counts": 2 * tests}
     history = [{"round": spec.rounds, "point": "post", "headline": True, "pooled": 0.5}]
     return RunResult(spec, "finished", history, arrays=arrays)
+
+
+def test_runs_by_row_and_seed_are_joined_and_taken_apart():
+    rows = {"own": {"method": "fedper"}, "tuned": {"method": "fedper", "head_epochs": 1, "batch_size": 8}}
+    runs = runs_of({"dataset": "digits", "alpha": 0.5, "seeds": 9}, rows, 2)
+    assert list(runs) == [("own", 0), ("tuned", 0), ("own", 1), ("tuned", 1)]
+    assert {(spec.seed, spec.partition_seed, spec.partition["alpha"]) for spec in runs.values()} == {
+        (0, 0, 0.5),
+        (1, 1, 0.5),
+    }
+    assert (runs["tuned", 1].hyper["head_epochs"], runs["tuned", 1].batch_size) == (1, 8)
+    both = joined({"a": runs, 0.1: {("own", 0): runs["own", 0]}})
+    assert len(both) == 5 and part(both, "a") == runs and list(part(both, 0.1)) == [("own", 0)]
+    assert part(both, "own") == {}
+
+
+def test_settings_that_are_left_out():
+    small = {"quick": {"a": 1, "b": 2}, "paper": {"a": 3}}
+    assert leaving_out(small, "b", "c") == {"quick": {"a": 1}, "paper": {"a": 3}} and "b" in small["quick"]
+
+
+def test_paper_settings_that_go_together():
+    """Clients, share of them and rounds at pFedSV's two scales; classes per client and learning rates of PFedCS's data;
+    hyper-parameters of pFedSim's twelve methods; partitions and attacks, which train nothing."""
+    sv, cs, sim = (
+        opened(name, "paper").specs
+        for name in ("pfedsv/table2_dirichlet", "pfedcs/table1_pathological", "pfedsim/table3_accuracy")
+    )
+    assert {(s.num_clients, s.join_ratio, s.rounds) for s in sv} == {(10, 1.0, 20), (100, 0.1, 100)}
+    assert {s.hyper["variant"] for s in sv if s.method == "pfedsv"} == {"D"}  # whole models, as many as are relevant
+    assert {s.partition["alpha"] for s in sv if s.scheme == "dirichlet"} == {0.1} and len({s.method for s in sv}) == 11
+    assert {(s.dataset, s.lr, s.model) for s in cs} == {
+        ("cifar10", 0.005, "mcmahan_cnn"), ("cifar100", 0.005, "mcmahan_cnn"), ("tiny_imagenet", 0.1, "resnet18"),
+    }  # fmt: skip
+    classes = {
+        data: values([s for s in cs if s.dataset == data], "classes_per_client") for data in values(cs, "dataset")
+    }
+    assert classes == {"cifar10": {2, 3, 4}, "cifar100": {10, 15, 20}, "tiny_imagenet": {20, 30, 40}}
+    assert len({s.method for s in cs}) == 13 + 1 and len({s.method for s in sim}) == 12
+    for spec in sim:
+        assert TWELVE.get(spec.method, {}).items() <= spec.hyper.items()
+    attack = opened("pfedsv/fig11_inversion", "paper").specs[0]
+    assert attack.dataset == "cifar10" and attack.defences["σ = 1"]["sigma"] == 1
+    drawn = ("fedsimsup/fig5_partitions", "pfedsv/fig6_partitions", "pfedsim/fig3_partitions")
+    five, six, three = (find(name).settings["paper"] for name in drawn)
+    assert (five["dataset"], six["dataset"]) == ("cifar10", "mnist")
+    assert three["datasets"] == ("cifar10", "cinic10", "tiny_imagenet")
 
 
 @pytest.mark.parametrize("name", SEEDED)
@@ -379,18 +422,18 @@ def with_methods(name: str, *methods: str) -> OpenItem:
     return OpenItem(find(name), "smoke", jobs=1, root=smoke_item(name).root, methods=methods)
 
 
+@pytest.mark.parametrize("which", [0, -1], ids=["the first", "the last"])
 @pytest.mark.parametrize("name", TAKING)
-def test_an_item_runs_with_one_of_its_methods_or_always_with_the_same(name):
-    """The last one, which claims are mostly about; what runs with FedAvg alone, the next test shows."""
+def test_an_item_runs_with_one_of_its_methods_or_always_with_the_same(name, which):
     run = list(dict.fromkeys(spec.method for spec in smoke_item(name).specs))
     try:
-        item = with_methods(name, run[-1])
+        item = with_methods(name, run[which])
     except BadValue as error:
         assert f"expected none, for it always runs {', '.join(sorted(run))}" in str(error)
         assert len(run) > 1 and name not in IN_NOTEBOOKS
         return
     own = {spec.method for spec in item.specs}
-    assert own == {run[-1]} or name == "pfedsim/notes"
+    assert own == {run[which]} or name == "pfedsim/notes"
     save(item)
     assert all(v.status == NOT_TESTED for _, v in item.checked)
     assert all(claim.check(item.tables).status in (NOT_TESTED, ONE_SEED) for claim in item.item.claims

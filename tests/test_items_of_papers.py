@@ -8,24 +8,23 @@ from math import inf
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import analysed, made_up, signs, smoke_item
+from helpers import analysed, changed_fields, made_up, signs, smoke_item
 from pytest import approx
 
 from fedlib import models
-from fedlib.algorithms.api import Setting
-from fedlib.analysis.groups import clearness, label_secrets, reconstructed, row_scaled
+from fedlib.analysis.groups import clearness, reconstructed, row_scaled
 from fedlib.analysis.relevance import share_a_label
 from fedlib.base.draws import participants
-from fedlib.base.errors import BadValue, Diverged
+from fedlib.base.errors import BadValue
 from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import set_up
 from fedlib.experiments import OpenItem, find
-from fedlib.experiments.fedsimsup import fig3_similarity, table3_supervisors
-from fedlib.experiments.fedsimsup import notes as sup_notes
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedcs import notes as cs_notes
+from fedlib.experiments.pfedcs import task as cs_task
 from fedlib.experiments.pfedsim import fig4_workflow, table7_overhead, table8_domainnet, tables4_5_9
+from fedlib.experiments.pfedsim import notes as sim_notes
 from fedlib.experiments.pfedsim.table2_similarity_metrics import MEASURES
 from fedlib.experiments.pfedsim.task import METHODS, PAIRS
 from fedlib.experiments.pfedsv import accounting, fig3_model_difference, fig4_multiwise, table4_dp_budget
@@ -46,6 +45,30 @@ def specs(name: str, profile: str = "paper") -> list:
 
 
 # items that share runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ("pfedsim/table3_accuracy", "pfedsim/table6_rho", 18),  # Local, FedPer, and pFedSim at rho = 0.5
+        ("pfedsim/table3_accuracy", "pfedsim/notes", 72),
+        ("pfedsim/table3_accuracy", "pfedsim/table3_own_clients", 72),  # with normalised inputs
+        ("pfedsim/table2_similarity_metrics", "pfedsim/fig1_cka", 5),
+        ("pfedsim/table2_similarity_metrics", "pfedsim/fig2_classifier_similarity", 5),
+        ("pfedsv/fig7_relevance", "pfedsv/figs8_10_communication", 10),  # pFedSV and FedFomo, five seeds
+        ("pfedsv/table1_pathological", "pfedsv/table2_dirichlet", 110),
+        ("pfedsv/table2_dirichlet", "pfedsv/table3_dp", 50),  # without noise
+        ("pfedsv/table1_pathological", "pfedsv/table4_dp_budget", 15),  # Local, and FedAvg and pFedSV without noise
+        ("pfedcs/table1_pathological", "pfedcs/table3_selection", 18),  # FedPer and PFedCS, three columns, three seeds
+        ("pfedcs/table1_pathological", "pfedcs/table4_clustering", 9),
+        ("pfedcs/table2_practical", "pfedcs/table5_finetuning", 3),
+        ("pfedcs/table2_practical", "pfedcs/fig3_clients", 36),  # of 20 clients
+        ("pfedcs/table1_pathological", "pfedcs/notes", 6),
+    ],
+)
+def test_items_share_runs(one, other, shared):
+    ids = [{spec.id for spec in specs(name)} for name in (one, other)]
+    assert len(ids[0] & ids[1]) == shared
 
 
 def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
@@ -405,6 +428,28 @@ def column(spec) -> str:
     return f"Dir({spec.partition['alpha']:g})"
 
 
+def test_every_choice_of_pfedsims_notes_changes_one_thing_and_two_go_together():
+    found = {}
+    for profile in ("quick", "paper"):
+        s = find(NOTES).settings[profile]
+        (base,) = [spec for key, spec in find(NOTES).runs(s).items() if key == ("table", "pfedsim", "Dir(0.1)", 0)]
+        made = [sim_notes.SENSITIVITY.otherwise(choice, s, base) for choice in sim_notes.CHOICES]
+        found[profile] = [changed_fields(spec, base) for spec in made]
+    assert found["paper"][:10] == found["quick"][:10] and found["paper"][12] == found["quick"][12]
+    assert base.scheme == "dirichlet_reference" and base.partition_seed == 42  # the paper's clients; else our own
+    for spec, cap in zip(made[10:12], (False, True)):
+        assert (spec.scheme, spec.partition_seed, spec.partition["cap"]) == ("dirichlet", 0, cap)
+    assert found["quick"] == [
+        {"hyper.phi"}, {"hyper.phi", "hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_self"}, {"hyper.phi_refresh"},
+        {"hyper.phi_refresh"}, {"hyper.max_age"}, {"hyper.phi_bias"}, {"bn_stats"}, {"model_options.pools"},
+        {"partition.cap"}, {"partition_seed"}, {"seed"},
+    ]  # fmt: skip
+    assert sim_notes.SENSITIVITY.otherwise(sim_notes.CHOICES[9], s, base).model_options == {"pools": 1}
+    pairs = {key[1]: spec for key, spec in find(NOTES).runs(s).items() if key[0] == "mixing" and key[2] == "Dir(0.1)"}
+    assert changed_fields(pairs[sim_notes.ALONE], pairs["pfedsim"]) == {"hyper.max_age"}
+    assert not [key for key in find(NOTES).runs({**s, "again": False}) if key[0] == "again"]
+
+
 def test_claims_of_pfedsims_notes():
     good = notes(strong)
     assert signs(NOTES, good)[:5] == "+++-+"
@@ -641,6 +686,24 @@ def test_what_travels():
 # PFedCS's tables at reduced -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["table1_pathological", "table2_practical"])
+def test_reduced_settings_of_pfedcss_tables(name):
+    """LeNet-5 and half of the rounds; PFedCS with both lengths of stage 1; all methods in half of the columns."""
+    paper, reduced = (OpenItem(find(f"pfedcs/{name}"), profile).runs for profile in ("paper", "reduced"))
+    allowed = {"model", "model_options.hidden", "model_options.linear_layers", "rounds", "hyper.t0"}
+    assert all(changed_fields(spec, paper[key]) <= allowed for key, spec in reduced.items() if key in paper)
+    assert {(s.model, s.rounds, s.batch_size, s.lr, s.images) for s in reduced.values()} == {
+        ("lenet5", 100, 100, 0.005, 0)
+    }
+    betas = {row: spec.hyper["beta"] for (row, *_), spec in reduced.items() if spec.method == "pfedcs"}
+    assert betas == {"pfedcs": 0.5, cs_task.TO_THE_END: 1.0}
+    often = {(row, column) for row, column, seed in reduced if seed == 2}
+    columns = {column for _, column, _ in reduced}
+    assert often == {(row, column) for column in columns for row in (*cs_task.NAMED, cs_task.TO_THE_END)}
+    rest = {column for row, column, _ in reduced if row == "fedavg"}
+    assert len(columns) == 4 and rest == columns & {*cs_task.WHOLE} and len(rest) == 2
+
+
 def test_the_best_round_stands_beside_the_last():
     def make(key, spec):
         r = made_up(spec, {"recv": 0.5, "post": 0.5})
@@ -669,6 +732,22 @@ def test_a_gain_needs_clients_tested_on_all_classes():
     assert [signs("pfedsv/table2_dirichlet", tables)[4:6] for tables in found] == ["-+", "-="]  # as hard as Table 1
     column = found[0]["compare"].set_index("method")["few: ours, all classes"]
     assert column["pfedsv"].startswith("50.00 [") and column["local"].startswith("30.00 [")
+
+
+@pytest.mark.parametrize("name, test", [("1_pathological", "matched"), ("2_dirichlet", "owned_uniform")])
+def test_reduced_settings_of_pfedsvs_tables(name, test):
+    """Four data sets at two scales; but for those, the network, the rate and the test part they are the paper's."""
+    paper, reduced = (OpenItem(find(f"pfedsv/table{name}"), profile).runs for profile in ("paper", "reduced"))
+    own = {key: spec for key, spec in reduced.items() if len(key) == 3}
+    assert len({column for _, column, _ in own}) == 8
+    for (row, column, seed), spec in own.items():
+        dataset, scale = column.split(", ")
+        assert (spec.dataset, spec.lr) == (dataset, 0.05 if dataset.startswith("cifar") else 0.01)
+        assert (spec.model, spec.test_distribution) == ("lenet5", test)
+        assert spec.partition.get("classes_per_client") in (None, 20 if dataset == "cifar100" else 2)
+        changed = {name.split(".")[0] for name in changed_fields(spec, paper[row, scale, seed])}
+        assert changed <= {"model", "model_options", "dataset", "lr", "test_distribution", "partition"}
+    assert {row for row, _, seed in own if seed == 2} == {*sv_task.NAMED}
 
 
 def test_all_images_with_a_clients_own_shares():
@@ -809,6 +888,17 @@ def bad(key, spec) -> RunResult:
     """k fixed is better and downloads no more; exact values help; the own distance changes nothing;
     chance moves a point."""
     return searched(spec, 0.5 + 0.02 * (spec.hyper["variant"] == "W") + 0.02 * (spec.hyper["sv"] == "exact"))
+
+
+def test_every_choice_of_pfedsvs_notes_changes_what_it_says_and_nothing_else():
+    s = find(SV).settings["paper"]
+    base = sv_notes.bases(s)[0]
+    found = [changed_fields(sv_notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in sv_notes.CHOICES]
+    assert found == [
+        {"hyper.v_empty"}, {"hyper.utility"}, {"hyper.utility_part"}, {"hyper.sv"}, *[{"hyper.self_distance"}] * 3,
+        {"hyper.alpha"}, {"hyper.alpha"}, {"hyper.download_rule"}, {"hyper.k_max"}, {"hyper.reexplore_prob"},
+        {"hyper.variant"}, {"hyper.variant"}, {"seed"},
+    ]  # fmt: skip
 
 
 def test_claims_of_pfedsvs_notes():
@@ -988,6 +1078,18 @@ def notes_of(value) -> dict:
     return analysed(CS, make, repeats=2)
 
 
+def test_every_choice_of_pfedcss_notes_changes_one_thing():
+    s = find(CS).settings["paper"]
+    base = cs_notes.bases(s)[1]
+    found = [changed_fields(cs_notes.SENSITIVITY.otherwise(choice, s, base), base) for choice in cs_notes.CHOICES]
+    assert base.method == "pfedcs" and found == [
+        {"hyper.weights"}, {"hyper.lam"}, {"hyper.lam"}, {"hyper.weights"}, {"hyper.weights"}, {"hyper.closure"},
+        {"hyper.dist_power"}, {"hyper.beta"}, {"hyper.beta"}, {"hyper.most"}, *[{"hyper.select"}] * 4, {"hyper.role"},
+        {"hyper.teacher_feat"}, {"hyper.detach"}, {"hyper.temperature"}, {"hyper.kd_weight"}, {"hyper.E_ft"},
+        {"hyper.E_ft"}, {"hyper.extractor_weights"}, {"seed"},
+    ]  # fmt: skip
+
+
 def test_claims_of_pfedcss_notes():
     def good(spec):
         h = spec.hyper
@@ -1020,188 +1122,3 @@ def test_claims_of_pfedcss_notes():
         lambda key, spec: None if key[0] == "server" else made_up(spec, dict.fromkeys(("recv", "post", "ft(1)"), 0.5)),
     )
     assert signs(CS, none)[8:10] == ".."
-
-
-# FedSimSup ------------------------------------------------------------------------------------------------------------
-
-SUP, TABLE3 = "fedsimsup/notes", "fedsimsup/table3_supervisors"
-
-
-def curve(spec, accuracies) -> RunResult:
-    """A finished run with these accuracies at its evaluated rounds."""
-    rounds = [t for t in range(1, spec.rounds + 1) if t % spec.eval_every == 0 or t == spec.rounds]
-    history = [
-        {"round": t, "point": "agg", "headline": True, "client_mean": value, "pooled": value}
-        for t, value in zip(rounds, np.resize(accuracies, len(rounds)))
-    ]
-    return RunResult(spec, "finished", history)
-
-
-def test_reduced_is_read_pooled():
-    """The mean over clients stands beside it."""
-
-    def make(key, spec):
-        r = made_up(spec, 0.5)
-        return dataclasses.replace(r, history=[{**h, "pooled": 0.49} for h in r.history])
-
-    name = "fedsimsup/table1_dirichlet"
-    cells = analysed(name, make, "reduced")["cells"].set_index(["series", "row"])["mean"]
-    assert cells["ours", "fedsimsup"].tolist() == approx([49] * 8, abs=0.01)
-    assert cells["ours, mean over clients", "fedsimsup"].tolist() == approx([50] * 8, abs=0.01)
-    assert {*analysed(name, make, "paper", seeds=1, repeats=1)["cells"]["series"]} == {"ours", "paper"}
-
-
-# Table 3 --------------------------------------------------------------------------------------------------------------
-
-
-def mixed(by_kind: dict, same: float):
-    """Runs in which a client's accuracy follows from its supervisor."""
-
-    def make(key, spec):
-        if key[0] == table3_supervisors.SAME:
-            return made_up(spec, same)
-        kinds = spec.algorithm.groups(Setting(spec.num_clients, spec.rounds, 10, spec.seed))
-        share = np.array([by_kind[kind] for kind in kinds])
-        r = made_up(spec, float(share.mean()))
-        r.arrays["correct"] = r.arrays["correct"] + np.rint((share - share.mean())[:, None] * 10**6).astype(int)
-        return r
-
-    return make
-
-
-def test_groups_of_supervisors_are_read_off_one_run():
-    kinds = dict(zip(table3_supervisors.GROUPS.values(), (0.8, 0.6, 0.7)))
-    tables = analysed(TABLE3, mixed(kinds, 0.75), seeds=2)
-    own = tables["tidy"].groupby("row")["accuracy"].mean()
-    assert own[list(table3_supervisors.GROUPS)].tolist() == approx([0.8, 0.6, 0.7], abs=0.02)
-    assert 0.6 < own[table3_supervisors.MIXED] < 0.8 and own[table3_supervisors.SAME] == 0.75
-    assert signs(TABLE3, tables)[0] == "+"
-    worse = dict(zip(table3_supervisors.GROUPS.values(), (0.5, 0.6, 0.7)))
-    assert signs(TABLE3, analysed(TABLE3, mixed(worse, 0.9), seeds=2)) == "-+--"
-    level = dict.fromkeys(table3_supervisors.GROUPS.values(), 0.8)
-    near, far = (analysed(TABLE3, mixed(level, same), seeds=5) for same in (0.805, 0.84))
-    assert signs(TABLE3, far)[1] == "+" and signs(TABLE3, near)[3] == "+"
-
-
-# Figures 2 and 3 ------------------------------------------------------------------------------------------------------
-
-
-def test_convergence():
-    name = "fedsimsup/fig2_convergence"
-
-    def make(lead, restless):
-        def of(key, spec):
-            alpha = spec.partition["alpha"]
-            ours = spec.method == "fedsimsup"
-            swing = 0.05 if ours and (alpha == 0.5) == restless else 0.01
-            return curve(spec, np.array([0.5, 0.5 + swing]) + lead * ours + 0.001 * spec.seed)
-
-        return of
-
-    good = analysed(name, make(0.1, True), seeds=3, repeats=3, rounds=40, eval_every=1)
-    bad = analysed(name, make(-0.1, False), seeds=3, repeats=3, rounds=40, eval_every=1)
-    assert signs(name, good) == "+.+" and signs(name, bad) == "-.-"  # CIFAR-100 is not there on digits
-    slow = analysed(name, make(-0.1, True), "reduced", seeds=2, repeats=2)
-    assert signs(name, slow)[1] == "+" and signs(name, analysed(name, make(0.1, True), "reduced"))[1] == "1"
-    ends = good["compare"].set_index("row").loc["fedsimsup"]
-    assert ends["ours, last round, %"].tolist() == approx([65, 65], abs=6)
-
-
-def test_worth_of_similarity():
-    name, rows = "fedsimsup/fig3_similarity", list(fig3_similarity.WEIGHTS.values())
-
-    def make(order):
-        heights = dict(zip(order, (0.8, 0.7, 0.6, 0.5, 0.4)))
-        return lambda key, spec: curve(spec, [heights[spec.hyper["similarity"]] + 0.01 * spec.seed])
-
-    assert signs(name, analysed(name, make(["labels", "nearest", "uniform", "shuffled", "none"]))) == "+++++"
-    assert signs(name, analysed(name, make(rows[::-1]))) == "-----"  # none, shuffled, uniform, nearest, labels
-
-
-# notes ----------------------------------------------------------------------------------------------------------------
-
-
-def accuracies(**costs):
-    """FedSimSup at 80 % and FedRep at 70, minus what a choice costs, by hyper-parameter."""
-
-    def make(key, spec):
-        if key[0] == "rate":
-            return made_up(spec, 0.3)
-        value = 0.8 if spec.method == "fedsimsup" else 0.7
-        value -= sum(cost for name, (of, cost) in costs.items() if spec.method == "fedsimsup" and of(spec))
-        return made_up(spec, {"agg" if spec.method == "fedsimsup" else "recv": value, "post": value + 0.01})
-
-    return make
-
-
-def test_claims_of_the_notes():
-    costs = {
-        "supervisor": (lambda s: s.hyper["supervisors"] == "supervisor_none", 0.05),
-        "alone": (lambda s: s.hyper["learn"] == "alone", 0.03),
-        "mixing": (lambda s: s.hyper["similarity"] != "labels", 0.02),
-    }
-    good = analysed(SUP, accuracies(**costs), seeds=2, further=(0.5,))
-    assert signs(SUP, good)[:7] == "+++++++"
-    bad = {name: (of, -cost) for name, (of, cost) in costs.items()}
-    assert signs(SUP, analysed(SUP, accuracies(**bad), seeds=2))[:7] == "-----+."
-    weak = accuracies(all=(lambda s: True, 0.2))
-    assert signs(SUP, analysed(SUP, weak, seeds=2, further=(0.5,)))[5:7] == "--"
-    open_ones = accuracies(**costs, order=(lambda s: s.hyper["order"] == "model", 0.3))
-    assert signs(SUP, analysed(SUP, open_ones, seeds=2))[7] == "-"  # Algorithm 1 says which learns first
-    open_ones = accuracies(**costs, combine=(lambda s: s.hyper["combine"] == "prob", 0.3))
-    assert signs(SUP, analysed(SUP, open_ones, seeds=2))[7] == "+"
-    some = {key[0] for key in find(SUP).runs(find(SUP).settings["paper"])}  # the printed rate, a lower one, inputs
-    lower = {"0.05", "0.05, pixels scaled to [-1, 1]"}
-    assert some == {"choice", "part", "rate", "0.1", "0.1, pixels scaled to [-1, 1]", *lower}
-
-    def without_controls(key, spec):
-        return None if spec.hyper.get("supervisors") == "supervisor_none" else accuracies(**costs)(key, spec)
-
-    assert signs(SUP, analysed(SUP, without_controls, seeds=2))[:2] == ".."
-    text = find(SUP).answer(good)
-    for place in (
-        "FedSimSup minus FedRep at Dir(0.1), in points: +10.0",
-        "FedSimSup minus FedRep at Dir(0.5), in points: +10.0",
-    ):
-        assert place in text
-    assert "supervisor adds +5.0" in text and "aggregation for non-participating clients +2.0" in text
-    fedrep = good["parts"].set_index(["task", "arm"])["the method's lead over it"]
-    for name in ("Dir(0.1)", "Dir(0.5)"):
-        assert fedrep[name, "FedRep before local training"].startswith("+10.00")
-
-
-def test_runs_that_diverge_are_counted():
-    """At the printed rate FedAvg diverges with every second seed, and FedSimSup always."""
-
-    def make(key, spec):
-        bad = spec.method == "fedsimsup" or (spec.method == "fedavg" and spec.seed == 1)
-        bad = bad and spec.lr == 0.1 and spec.pixels == "standardised"
-        points = {"fedsimsup": ("agg", "post"), "fedrep": ("recv", "post")}.get(spec.method, ("post",))
-        made = made_up(spec, dict.fromkeys(points, 0.4))
-        return RunResult(spec, "diverged", error=str(Diverged(3, 17, 2))) if bad else made
-
-    found = analysed(SUP, make, "paper", seeds=2)["stability"].set_index(["rate", "method"])
-    columns = ["runs", "of them diverged", "in round", "mean over clients, %"]
-    assert found.loc[("0.1", "fedsimsup"), columns].values.tolist() == [[2, 2, "17, 17", ""]] * 2
-    assert found.loc[("0.1", "fedavg"), columns].values.tolist() == [[2, 1, "17", "40.0"]] * 2
-    assert set(found.loc[("0.1", "local"), "of all test images, %"]) == {"40.0 (40.0, 40.0)"}
-    text = sup_notes.ends_of_training(found.reset_index())
-    assert "At the learning rate 0.1, 6 of 20 runs diverged (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
-    assert "At the learning rate 0.05, 0 of 20 runs diverged; the others end with Local 40.0 (40.0, 40.0) %" in text
-    for how in ("0.05", "0.1, pixels scaled to [-1, 1]"):
-        assert found.loc[(how, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
-
-
-def test_label_counts_tell_labels():
-    """Two clients of one class each, and of the same two classes in equal parts."""
-
-    known = label_secrets([np.array([[8, 0], [0, 4]])]).set_index("what is known")
-    assert known.loc["the client's own counts"].tolist() == ["100.0", "0.00"]
-    assert known.loc["the counts of all clients together"].tolist() == ["66.7", "0.92"]
-    same = label_secrets([np.array([[8, 8], [4, 4]])]).set_index("what is known")
-    assert same.loc["the counts of all clients together"].tolist() == ["50.0", "1.00"]
-    unlike = label_secrets([np.array([[9, 1], [5, 5]]), np.array([[7, 3], [5, 5]])]).set_index("what is known")
-    right = unlike.loc["the client's own counts", "label guessed correctly, %"]
-    low, high = map(float, right.partition("[")[2].rstrip("]").split(","))
-    # clients of one class with 9 of 10 and 5 of 10 images: 70 %; 7 and 5 of 10: 60 %; 65 +- 5 t(1) = 63.5
-    assert right.startswith("65.0 [") and (low, high) == approx((1.5, 128.5), abs=3)

@@ -19,6 +19,7 @@ from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import simulate, simulate_together, watched, watched_round
 from fedlib.experiments.pfedsv.task import read
+from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
 from fedlib.measures.classifiers import by_equations
 from fedlib.measures.each_round import eq4_shares
 from fedlib.measures.fedsimsup import cosines, shares_by_equation
@@ -68,6 +69,13 @@ def test_measures_of_pfedsim_are_those_of_a_run_walked_through(rho):
     assert (mixing[own:, 2] == 3).all() and (mixing[own:, 1] < 1e-5).all()  # participants' classifiers alone change
 
 
+def test_measures_change_no_number():
+    spec = tiny("pfedsim", hyper={"rho": 0.34})
+    plain, seen = exact(simulate(spec)), exact(simulate(spec.but(measures=SEEN)))
+    assert {k: v for k, v in seen["arrays"].items() if k not in SEEN} == plain["arrays"]
+    assert all(seen[part] == plain[part] for part in ("history", "communication", "partition"))
+
+
 def test_shares_of_eq_4_by_hand():
     """-ln(1 - 0.5) = 0.693, -ln(1 - 0.99) capped at 1 - 0.1: -ln 0.1 = 2.303, which is the own weight too."""
     phi = np.array([[1.0, 0.5, 0.99], [0.5, 1.0, 0.0], [0.99, 0.0, 1.0]])
@@ -109,6 +117,11 @@ TWO_KINDS = {"supervisors": "supervisor_sixth+supervisor_cnn"}
 def test_measures_of_what_a_method_does_not_have_or_reads_otherwise_are_refused(method, hyper, measure, said):
     with pytest.raises(BadValue, match=f"{measure}.*{said}"):
         tiny(method, hyper=hyper, measures=(measure,))
+
+
+def test_other_measures_know_all_readings_of_eq_4():
+    assert all(tiny("pfedsim", hyper=hyper, measures=("phi", "traffic")) for hyper in OTHER_EQ_4)
+    assert ROUND_MEASURES.keys().isdisjoint(FINAL_MEASURES)
 
 
 # FedSimSup's rounds ---------------------------------------------------------------------------------------------------
@@ -234,6 +247,13 @@ def test_what_is_followed_does_not_depend_on_the_way(tmp_path, monkeypatch):
     whole = simulate(spec, backend="serial")
     stop(spec, 2, backend="serial")
     assert exact(simulate(spec, backend="serial", checkpoint_every=0)) == exact(whole)
+
+
+def test_a_run_with_measures_is_another_run_and_keeps_them(tmp_path):
+    spec = tiny("fedavg", rounds=1, model="lenet5", measures=("client_accuracy",))
+    stored, again = get_or_run(spec, Store("x", tmp_path)), Store("x", tmp_path).get(spec)
+    np.testing.assert_array_equal(again.arrays["client_accuracy"], stored.arrays["client_accuracy"])
+    assert spec.id != spec.but(measures=()).id
 
 
 # final models ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from math import log, sqrt
 
@@ -15,6 +16,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
 from fedlib.engine.evaluate import evaluate
+from fedlib.engine.simulate import simulate
 
 SETTING, N_AB = Setting(3, 4, 1), np.array([1, 3])
 A = ToyData([([1.0], [-2.0])])
@@ -218,7 +220,8 @@ class TwoClasses(ToyModel):
 
 
 def labelled(x, y, counts) -> ToyData:
-    data = ToyData([(x, y)], classes=2)
+    data = ToyData([(x, y)])
+    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
     data.class_counts = torch.tensor(counts)
     return data
 
@@ -296,6 +299,24 @@ def test_fedrod_gamma_by_hand():
 
 
 # reductions -----------------------------------------------------------------------------------------------------------
+
+
+def test_fedavg_ft_is_tested_after_its_own_fine_tuning():
+    """The headline is ft(k); the head alone gives other numbers, from the same global model."""
+    own, head = (simulate(tiny("fedavg_ft", hyper=hyper)) for hyper in ({}, {"ft_part": "head", "k": 2}))
+    assert (own.point, head.point) == ("ft(5)", "ft(2)")
+    assert own.final("loss", "glob") == head.final("loss", "glob") and own.final("loss") != head.final("loss")
+
+
+def test_fedrep_that_never_trains_heads_is_fedbabu():
+    """E_h = 0, E_f = E, one minibatch an epoch (the order of batches is another draw), float64:
+    the extractors agree."""
+    task = dict(batch_size=2000, precision="float64", local_epochs=2, join_ratio=1.0)
+    (*_, (_, rep, _)), (*_, (_, babu, _)) = (
+        played(tiny(name, hyper=hyper, **task)) for name, hyper in (("fedrep", {"E_h": 0, "E_f": 2}), ("fedbabu", {}))
+    )
+    close(rep.server["f"], babu.server["f"], 1e-10)
+    close(rep.clients["h"], babu.clients["h0"])
 
 
 def test_fedbn_without_batch_norm_is_fedavg_and_says_so():

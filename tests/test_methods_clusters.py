@@ -20,6 +20,7 @@ from fedlib.engine.client_data import PlainData
 from fedlib.engine.evaluate import evaluate
 from fedlib.engine.setup import set_up
 
+METHODS = ("perfedavg", "fedamp", "ifca", "fesem", "clusterfl", "fedem", "pfedme")
 SPLITTING = dict(eps_mode="relative", eps1=1.1, eps2=0.1, t0=1)  # ClusterFL splits whenever it may
 # at (2, -1, 0.5): e = 0.5, so dw = -0.5, dv = 1, db = 0.5; with lr = 0.1 the model AFTER_A
 A = ToyData([([1.0], [-2.0])])
@@ -439,6 +440,12 @@ class TwoClasses(Toy):
         return batch.mean(torch.nn.functional.cross_entropy(self.logits(theta, batch.x), batch.y, reduction="none")), {}
 
 
+def classes(batches):
+    data = ToyData(batches)
+    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
+    return data
+
+
 def test_fedem_by_hand():
     """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4.
     With weights 0.6, 0.4: q ∝ 0.3, 0.3.
@@ -450,10 +457,10 @@ def test_fedem_by_hand():
     model, method = TwoClasses(), algorithms.make("fedem", M=2)
     received = tree.stack([theta(1, -1, 1), theta(1, 1, log(3) - 1)])
     mix = {"mix": torch.tensor([0.6, 0.4], dtype=torch.float64)}
-    upload, kept = method.client_update(model, received, mix, ToyData([([1.0], [1.0])], classes=2))
+    upload, kept = method.client_update(model, received, mix, classes([([1.0], [1.0])]))
     close(kept["mix"][None], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
     close(upload, tree.stack([theta(0.975, -0.975, 1.025), theta(1.0125, 1.0125, log(3) - 0.9875)]))
-    data = ToyData([([1.0], [1.0])], classes=2)
+    data = classes([([1.0], [1.0])])
     data.local_epochs = 2
     upload, _ = method.client_update(model, received, mix, data)
     step = 0.1 * 0.5 * (1 / (1 + exp(0.975**2 - 1.025)) - 1)
@@ -485,7 +492,7 @@ def test_fedem_weights_do_not_underflow():
     """Losses of 2000 and 2001 with weights 0 and 1, in float32: q is finite and sums to 1."""
     model, method = TwoClasses(), algorithms.make("fedem", M=2)
     thetas = [tree.map(torch.Tensor.float, theta(0, 0, b)) for b in (-2000, -2001)]
-    batch = dataclasses.replace(ToyData([([1.0], [1.0])], classes=2).batches[0], x=torch.ones(1))
+    batch = dataclasses.replace(classes([([1.0], [1.0])]).batches[0], x=torch.ones(1))
     q = method.responsibilities(model, thetas, torch.tensor([0.0, 1.0]), batch)
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 
@@ -544,6 +551,9 @@ def test_pfedme_server_and_what_is_tested():
         close(method.personal_model(model, glob, own, A), theta(2, -1, b))
 
 
+# reductions to FedAvg, in whole runs ----------------------------------------------------------------------------------
+
+
 def test_pfedme_averages_running_statistics_as_fedavg_does():
     """Without a tie, where they are the server's."""
     hyper = dict(lam=1e-9, eta=1e9, K=1, eta_p=0.05, weights="samples")
@@ -584,3 +594,15 @@ def test_clients_with_contradicting_labels_end_in_different_clusters(method, hyp
     with torch.no_grad():
         correct, _ = evaluate(run, state, "glob")
     assert (correct.sum(1) / run.tests.sum(1)).min() > 0.6
+
+
+# bad input and faults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "headline"), list(zip(METHODS, ("ft(1)", "post", "glob", "post", "glob", "recv", "post")))
+)
+def test_it_has_its_points_and_its_defaults(method, headline):
+    """The method's own points are accepted by a spec with default hyper-parameters; the first is the headline."""
+    points = algorithms.make(method).eval_points({})
+    assert tiny(method, eval_points=points).eval_points == points and points[0] == headline

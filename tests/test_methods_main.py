@@ -1,29 +1,23 @@
-"""PFedCS, pFedSV (also with known peers), FedSimSup and FedFomo: steps by hand, reductions, supervisors."""
+"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, supervisors, relevance."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from math import exp, log, sqrt
 
 import numpy as np
 import pytest
 import torch
-from helpers import HYPER, ToyData, ToyModel, close, computed, outcome, played, same, tiny, uneven
+from helpers import HYPER, ToyData, ToyModel, close, outcome, played, same, tiny, uneven
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
-from fedlib.algorithms.fedfomo import FedFomo
-from fedlib.algorithms.parts import shapley
 from fedlib.algorithms.parts.grouping import nearer_group
-from fedlib.algorithms.pfedsv_known import RULES, relevant_peers
-from fedlib.analysis.relevance import share_a_label
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.engine import backends
 from fedlib.engine.setup import set_up
-from fedlib.engine.simulate import simulate, watched
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
@@ -68,9 +62,10 @@ class TwoClasses(ToyModel):
 
 
 def labelled(*batches, **options):
-    """ToyData of two classes, batches of ([x, ...], [class, ...])."""
-    data = ToyData(batches, classes=2, **options)
-    data.group = SUPERVISOR
+    """ToyData with class labels: batches of ([x, ...], [class, ...])."""
+    data = ToyData(batches, **options)
+    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
+    data.device, data.group = torch.device("cpu"), SUPERVISOR
     return data
 
 
@@ -743,9 +738,6 @@ COUNTS = [[3, 4, 0], [4, 3, 0], [1, 0, 0], [0, 0, 7]]  # sizes 7, 7, 1, 7; cosin
             {"participants_mix": True},
             (0.5 * 1 + 0.5 * 2, 0.5 * 2 + 0.5 * 1, 0.125 * 4 + 0.875 * (0.6 * 1 + 0.8 * 2) / 1.4, 8.0),
         ),
-        ({"similarity": "uniform"}, (1.0, 2.0, 0.125 * 4 + 0.875 * 1.5, 0.5 * 8 + 0.5 * 1.5)),
-        ({"similarity": "nearest"}, (1.0, 2.0, 0.125 * 4 + 0.875 * 2, 8.0)),  # of client 2 it is client 1
-        ({"similarity": "none"}, (1.0, 2.0, 4.0, 8.0)),
     ],
 )
 def test_fedsimsup_server_by_hand(hyper, expected):
@@ -757,16 +749,37 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     """
     method = algorithms.make("fedsimsup", **hyper)
     server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
-    if "similarity" not in hyper:
-        close(server["similarity"], f64([1, 0.96, 0.6, 0], [0.96, 1, 0.8, 0], [0.6, 0.8, 1, 0], [0, 0, 0, 1]))
+    close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
+    assert torch.equal(server["similarity"], server["similarity"].T)
+    assert server["similarity"][3].tolist() == [0, 0, 0, 1]
     server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
     close(after["personal"]["extractor.w"][:, 0], f64(*expected))
     # equal everywhere: weights sum to 1
     close(after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])
     assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
+    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(
+        TwoClasses(sibling=Independent()), setting(counts=COUNTS)
+    )
     with pytest.raises(BadValue, match="supervisors"):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
+
+
+@pytest.mark.parametrize(
+    ("similarity", "expected"),
+    [
+        ("uniform", (1.0, 2.0, 0.125 * 4 + 0.875 * 1.5, 0.5 * 8 + 0.5 * 1.5)),
+        ("nearest", (1.0, 2.0, 0.125 * 4 + 0.875 * 2, 8.0)),
+        ("none", (1.0, 2.0, 4.0, 8.0)),
+    ],
+)
+def test_fedsimsup_with_other_weights_of_pairs(similarity, expected):
+    """As above; the most similar participant for client 2 is client 1, and client 3 has none."""
+    method = algorithms.make("fedsimsup", similarity=similarity)
+    server, _ = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
+    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
+    after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
+    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
 
 
 def test_fedsimsup_shuffled_similarities_are_the_same_numbers_of_others():
@@ -809,7 +822,30 @@ def test_fedsimsup_supervisors_start_alike_only_where_asked():
     assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
 
 
+def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():
+    """r = 1: the server's models are the uploads, bit for bit; with everybody mixing (participants_mix)
+    they are not."""
+    for mix in (False, True):
+        spec = small("fedsimsup", {"participants_mix": mix}, join_ratio=1.0, rounds=1, eval_points=("post",))
+        *_, (_, state, _) = played(spec)
+        trained = ("head.weight", "extractor.fc1.weight")
+        assert all(torch.equal(state.server["personal"][name], state.uploads[name]) != mix for name in trained)
+
+
 # reductions -----------------------------------------------------------------------------------------------------------
+
+
+def test_fedsimsup_with_a_silent_supervisor_is_local_training():
+    """r = 1, tau_s = 0, u's head 0: E = tau_theta epochs of local training, up to rounding."""
+    spec = small("fedsimsup", {"tau_s": 0, "tau_theta": 2}, join_ratio=1.0, rounds=2, precision="float64")
+    for _, state, _ in played(spec):
+        for name in ("head.weight", "head.bias"):
+            state.clients[SUPERVISOR][name].zero_()
+    *_, (_, local, _) = played(tiny("local", join_ratio=1.0, rounds=2, local_epochs=2, precision="float64"))
+    trained = {
+        name: local.clients["theta"][name] for name in ("head.weight", "extractor.conv1.weight", "extractor.fc1.weight")
+    }
+    close({name: state.server["personal"][name] for name in trained}, trained)
 
 
 @pytest.mark.parametrize("method", ["fedfomo", "pfedsv"])
@@ -854,6 +890,11 @@ def test_supervisors_of_different_architectures():
     assert isinstance(run.backend, backends.Vmap)
 
 
+def test_a_supervisor_that_does_not_exist_is_refused_before_anything_starts():
+    with pytest.raises(BadValue, match="supervisor_sixht"):
+        tiny("fedsimsup", hyper={"supervisors": f"{SUPERVISOR}+supervisor_sixht"})
+
+
 def test_a_supervisor_larger_than_the_model_is_accepted_and_said():
     larger, smaller = (set_up(tiny("fedsimsup", hyper={"supervisors": name})) for name in ("mcmahan_cnn", SUPERVISOR))
     sizes = [run.work.model.sibling(run.groups[0]).num_parameters["model"] for run in (larger, smaller)]
@@ -866,83 +907,4 @@ def test_a_supervisor_larger_than_the_model_is_accepted_and_said():
         smaller.method.init(smaller.work.model, smaller.setting)
 
 
-# pFedSV with known peers ----------------------------------------------------------------------------------------------
-
-RING = dict(scheme="ring", partition={"classes_per_client": 4}, num_clients=5, join_ratio=1.0, model="lenet5")
-
-
-def game(rule: str, **hyper):
-    """What five clients have after a first round in which nobody got anything, their values and mixtures:
-    (run, state, messages, psi, theta), stacked [5, ...]."""
-    spec = tiny("pfedsv_known", hyper={"rule": rule, "k": 2, **hyper}, precision="float64", rounds=2, **RING)
-    *_, (run, state) = watched(spec)
-    messages = run.method.messages(state.server, range(5))
-    theta, psi = computed(run, "serial", run.method.aggregated, range(5), messages, state.clients)
-    return run, state, messages, psi, theta
-
-
-def accuracy_of_mean(run, thetas: list[dict]) -> float:
-    """Accuracy of the plain mean of models on client 0's validation part."""
-    mean = {name: torch.stack([theta[name] for theta in thetas]).mean(0) for name in thetas[0]}
-    batch = run.work.source.batch(torch.from_numpy(run.work.parts[0]["val"]))
-    return float((run.work.model.logits(mean, batch.x).argmax(1) == batch.y).double().mean())
-
-
-@pytest.mark.parametrize("rule", ["gain", "alone", "equal", "multiwise"])
-def test_rules_by_hand(rule):
-    run, state, messages, psi, theta = game(rule, sv="exact", self_distance="none" if rule == "equal" else "min_other")
-    own, received = tree.rows(state.clients["theta"], 0), tree.rows(messages, 0)["models"]
-    models = [own, *(tree.rows(received, k) for k in range(2))]
-    subsets = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
-    v = {members: accuracy_of_mean(run, [models[m] for m in members]) for members in subsets} | {(): 0.0}
-
-    def worth(members):
-        return torch.tensor([v[tuple(row.nonzero()[:, 0].tolist())] for row in members], dtype=torch.float64)
-
-    values = {
-        "multiwise": lambda: shapley.exact(worth, 3).tolist(),
-        "gain": lambda: [v[0,], v[0, 1] - v[0,], v[0, 2] - v[0,]],
-        "alone": lambda: [v[0,], v[1,], v[2,]],
-        "equal": lambda: [1, 1, 1],
-    }[rule]()
-    close(psi[0], torch.tensor(values[1:], dtype=torch.float64), 1e-9)
-    apart = [math.sqrt(sum(float((own[n] - peer[n]).square().sum()) for n in own)) for peer in models[1:]]
-    distances = [1, 1, 1] if rule == "equal" else [min(apart), *apart]
-    w = [max(value, 0) / distance for value, distance in zip(values, distances)]
-    mixed = {n: sum(weight / sum(w) * model[n] for weight, model in zip(w, models)) for n in own}
-    mine = tree.rows(theta, 0)
-    close({n: mine[n] for n in mixed}, mixed, 1e-9)
-
-
-def test_the_rule_fomo_is_fedfomos_mixture():
-    run, state, messages, psi, theta = game("fomo", self_distance="prev")
-    own = state.clients["theta"]
-    clients = {"theta": own, "reference": {f"start.{n}": leaf for n, leaf in state.clients["start"].items()}}
-    received = {name: messages[name] for name in ("models", "real")}
-    close((theta, psi), computed(run, "serial", FedFomo(M=2).mixed, range(5), received, clients), 1e-12)
-    assert (psi > 0).any() and not torch.equal(theta["head.bias"], own["head.bias"])
-
-
-def test_peers_are_those_with_the_most_alike_labels():
-    """0 and 1 own the same, 2 shares a label with both, 3 shares none."""
-    wanted, most = relevant_peers(torch.tensor([[4, 4, 0, 0], [4, 4, 0, 0], [0, 4, 4, 0], [0, 0, 0, 9]]), 2)
-    assert wanted[:, :2].tolist() == [[1, 2], [0, 2], [0, 1], [-1, -1]] and most.tolist() == [2, 2, 2, 0]
-    assert relevant_peers(torch.ones(4, 3), 2)[1].tolist() == [2] * 4  # no more than there are places
-
-
-def test_only_models_of_peers_are_sent():
-    ring = RING | dict(num_clients=10, partition={"classes_per_client": 2})
-    result = simulate(tiny("pfedsv_known", hyper={"k": 2}, measures=("downloads",), **ring))
-    sent, peers = result.arrays["downloads"], share_a_label(result.arrays["counts"])
-    assert sent.shape == (3, 10, 10) and (sent == peers).all() and peers.sum() == 20
-
-
-@pytest.mark.parametrize(
-    "hyper",
-    [{"rule": "pairwise"}, {"rule": "fomo"}, {"rule": "fomo", "self_distance": "prev", "variant": "D+C"}, {"k": 0}],
-)
-def test_bad_values(hyper):
-    with pytest.raises(BadValue):
-        algorithms.make("pfedsv_known", **hyper)
-    for rule in RULES:  # each is accepted with the distances that it needs
-        algorithms.make("pfedsv_known", rule=rule, self_distance="prev")
+# relevance ------------------------------------------------------------------------------------------------------------

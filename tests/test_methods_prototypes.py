@@ -17,12 +17,11 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.prototypes import attraction
+from fedlib.algorithms.parts.prototypes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
-from fedlib.lessons.toys import point_classifier
 from fedlib.models.model import Model
 
 SMALL = {"pfedhn": dict(hidden=8, depth=1)}  # keeps the tests short; all other methods have their defaults
@@ -37,14 +36,23 @@ def sigma(x: float) -> float:
 # ---------
 
 
+class TwoClasses(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.extractor, self.head = nn.Linear(1, 1, bias=False), nn.Linear(1, 2)
+
+    def forward(self, x):
+        return self.head(self.extractor(x))
+
+
 def two_classes(w=2.0, v=(1.0, -1.0), b=(-2.0, 2.0)) -> Model:
-    model = point_classifier(inputs=1, hidden=1)
+    model = Model(TwoClasses()).to(torch.device("cpu"), torch.float64)
     model.theta0 = params(w, v, b)
     return model
 
 
 def params(w, v, b) -> dict:
-    return {"extractor.0.weight": F64([[w]]), "head.weight": F64([[v[0]], [v[1]]]), "head.bias": F64(list(b))}
+    return {"extractor.weight": F64([[w]]), "head.weight": F64([[v[0]], [v[1]]]), "head.bias": F64(list(b))}
 
 
 def label_data(batches, **options) -> ToyData:
@@ -61,6 +69,16 @@ def prototypes(means, counts) -> dict:
 
 
 # class statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_class_statistics_by_hand():
+    """z = 2x. Class 0: z = 2 and 4, mean 3, mean square 10; class 1: z = -2, in another batch.
+    Absent classes give 0."""
+    data = label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])])
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, data)
+    close((counts, means, squares), (F64([2, 1]), F64([[3], [-2]]), F64([10, 4])))
+    counts, means, squares = class_statistics(two_classes(), two_classes().theta0, ONE)
+    close((counts, means, squares), (F64([1, 0]), F64([[2], [0]]), F64([4, 0])))
 
 
 def test_attraction_by_hand():
@@ -218,26 +236,25 @@ def test_fedproto_predicts_the_nearest_prototype():
     close(by_head.predict(model, personal, x), model.logits(model.theta0, x))
 
 
+def test_fedproto_sends_the_prototypes_that_exist():
+    """d = 84 numbers for each class that a participant owns, and for each class known so far;
+    under "samples" the class's count too."""
+    for weights, each in (("uniform", 84), ("samples", 85)):
+        spec = tiny(
+            "fedproto", hyper={"weights": weights}, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2)
+        )
+        up, down, known = 0, 0, torch.zeros(10, dtype=torch.bool)
+        for run, _, ids in played(spec):
+            if len(ids):
+                owned = run.setting.class_counts[ids] > 0
+                down += int(known.sum()) * 84 * len(ids)
+                up += int(owned.sum()) * each
+                known |= owned.any(0)
+        counted = simulate(spec).communication
+        assert (counted["up"]["floats"], counted["down"]["floats"]) == (up, down) and 0 < up < 3 * 4 * 10 * each
+
+
 # FedPAC ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "method, hyper, each",
-    [("fedproto", {"weights": "uniform"}, 84), ("fedproto", {"weights": "samples"}, 85), ("fedgh", {}, 85)],
-)
-def test_prototypes_of_the_classes_that_exist_travel(method, hyper, each):
-    """Up d = 84 numbers, and the count where it is used, for each class that a participant owns; down 84 for each class
-    known so far, or FedGH's header, nu_c = 850."""
-    spec = tiny(method, hyper=hyper, num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2))
-    up, down, known = 0, 0, torch.zeros(10, dtype=torch.bool)
-    for run, _, ids in played(spec):
-        if len(ids):
-            owned = run.setting.class_counts[ids] > 0
-            down += len(ids) * (850 if method == "fedgh" else int(known.sum()) * 84)
-            up += int(owned.sum()) * each
-            known |= owned.any(0)
-    counted = simulate(spec).communication
-    assert (counted["up"]["floats"], counted["down"]["floats"]) == (up, down) and 0 < up < 3 * 4 * 10 * each
 
 
 def test_fedpac_statistics_by_hand():
@@ -364,7 +381,7 @@ def test_fedgh_by_hand():
     server, clients = method.init(model, Setting(2, 4, 2))
     message = method.download(server, 0)
     upload, kept = method.client_update(model, message, tree.rows(clients, 0), ONE)
-    close(kept, {"f": {"extractor.0.weight": F64([[2.1]])}})
+    close(kept, {"f": {"extractor.weight": F64([[2.1]])}})
     head = {"head.weight": F64([[1.1], [-1.1]]), "head.bias": F64([-1.95, 1.95])}
     close(upload, {"h": head, **prototypes([2.1, 0.0], [1, 0])})
     close(method.personal_model(model, upload, kept, None), params(2.1, STEP_V, STEP_B))
@@ -375,7 +392,7 @@ def test_fedgh_by_hand():
         server["h"],
         {"head.weight": F64([[1.05], [-1.05]]), "head.bias": F64([-2 - 0.05 * (q - 0.5), 2 + 0.05 * (q - 0.5)])},
     )
-    close(method.personal_model(model, method.download(server, 0), kept, None)["extractor.0.weight"], F64([[2.1]]))
+    close(method.personal_model(model, method.download(server, 0), kept, None)["extractor.weight"], F64([[2.1]]))
 
 
 def test_fedgh_server_takes_one_step_for_each_minibatch():
@@ -406,6 +423,15 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
         server = method.server_update(server, np.arange(3), uploads, np.array([3, 3, 9]))
         close(server["h"], {"head.weight": head.weight.detach(), "head.bias": head.bias.detach()})
     assert server["round"] == 2
+
+
+def test_fedgh_sends_a_header_down_and_class_means_up():
+    """Down nu_c = 850, up C_i (d + 1), C_i the number of classes of the participant."""
+    spec, up = tiny("fedgh", num_clients=8, rounds=3, partition=dict(alpha=0.1, min_size=2)), 0
+    for run, _, ids in played(spec):
+        up += int((run.setting.class_counts[ids] > 0).sum()) * 85
+    counted = simulate(spec).communication
+    assert (counted["down"]["floats"], counted["up"]["floats"]) == (3 * 4 * 850, up)
 
 
 # FedGen ---------------------------------------------------------------------------------------------------------------
@@ -559,11 +585,7 @@ def test_fedgen_draws_only_labels_with_enough_samples(counts, moved):
     """More than one in the participants' mean (1.5, 1, 1 of the first table): the columns of the other classes in the
     first layer stay; with no such class all stays."""
     method, model = algorithms.make("fedgen", noise=4), two_classes()
-    model.theta0 = {
-        "extractor.0.weight": F64([[1]]),
-        "head.weight": F64([[1], [-1], [0.5]]),
-        "head.bias": F64([0, 0, 0]),
-    }
+    model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
     server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
     after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
     columns = [
@@ -593,14 +615,70 @@ def test_fedgen_tells_clients_of_all_labels_where_asked():
     assert "labels" not in method.download(server, 1)
 
 
+def test_fedgen_readings_that_came_later_are_in_an_id_only_where_they_are_chosen():
+    base = tiny("fedgen")
+    for name, value in (("labels", "all"), ("ensemble", "logits")):
+        other = base.but(hyper={name: value})
+        assert name not in base.to_dict()["hyper"] and other.to_dict()["hyper"][name] == value
+        assert other.id != base.id == other.but(hyper={}).id
+
+
 # pFedHN ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("clip", "momentum", "decay"), [(0.02, 0.9, 1e-3), (0, 0.5, 0.2)])
-def test_pfedhn_server_against_torch(clip, momentum, decay):
+def hypernetwork(server, a, c, slopes, offsets, v):
+    """theta_k = A_k (a v + c) + B_k."""
+    names = ("extractor.w", "head.weight", "head.bias")
+    layers = {name: {"weight": F64([[A]]), "bias": F64([B])} for name, A, B in zip(names, slopes, offsets)}
+    return {**server, "phi": {"trunk.0": {"weight": F64([[a]]), "bias": F64([c])}, **layers}, "v": F64(v)[:, None]}
+
+
+@pytest.mark.parametrize(("decay", "clip"), [(0.0, 50.0), (0.2, 50.0), (0.2, 0.1)])
+def test_pfedhn_by_hand(decay, clip):
+    """N = 3, one number an embedding. a = 1, c = 0, v_0 = 1: x = 1; A = (1, 0.5, -0.5), B = (1, -1.5, 1):
+    theta = (2, -1, 0.5).
+
+    Training (step A of test_algorithms) gives (2.05, -1.1, 0.45): Delta = (-0.05, 0.1, 0.05). dB = Delta, dA = Delta x,
+    dx = Delta . A = -0.05 + 0.05 - 0.025 = -0.025 = dv_0 (times a = 1) = da (times v = 1) = dc. lr 0.1; weight decay
+    adds 0.2 times the parameter. Squared norm of all slopes: 2 (0.05^2 + 0.1^2 + 0.05^2) + 3 * 0.025^2 = 0.031875; a
+    limit of 0.1 shortens them all alike, before the decay.
+    """
+    model, method = (
+        ToyModel(),
+        algorithms.make("pfedhn", hidden=1, depth=0, server_lr=0.1, momentum=0.5, weight_decay=decay, clip=clip),
+    )
+    shrink = min(1, clip / math.sqrt(0.031875))
+    server, clients = method.init(model, Setting(3, 4, 1))
+    assert server["v"].shape == (3, 1) and clients == {}
+    server = hypernetwork(server, 1.0, 0.0, (1.0, 0.5, -0.5), (1.0, -1.5, 1.0), [1.0, 7.0, -7.0])
+    close(method.download(server, 0), theta(2, -1, 0.5))
+    close(method.download(server, 1), theta(8, 2, -2.5))
+    upload, _ = method.client_update(model, method.download(server, 0), {}, ToyData([([1.0], [-2.0])]))
+    close(upload, theta(2.05, -1.1, 0.45))
+    after = method.server_update(server, np.array([0]), tree.stack([upload]), np.array([1]))
+
+    def moved(value, slope):
+        return value - 0.1 * (shrink * slope + decay * value)
+
+    delta = (-0.05, 0.1, 0.05)
+    expected = hypernetwork(
+        server,
+        moved(1, -0.025),
+        moved(0, -0.025),
+        [moved(A, g) for A, g in zip((1, 0.5, -0.5), delta)],
+        [moved(B, g) for B, g in zip((1, -1.5, 1), delta)],
+        [moved(1, -0.025), 7.0, -7.0],
+    )
+    close((after["phi"], after["v"]), (expected["phi"], expected["v"]))
+    close(after["velocity"]["v"], F64([[-0.025 * shrink + decay], [0], [0]]))
+    close(after["velocity"]["phi"]["head.bias"]["bias"], F64([0.05 * shrink + decay]))
+
+
+@pytest.mark.parametrize("clip", [0.02, 0])
+def test_pfedhn_server_against_torch(clip):
     """Two rounds against torch.optim.SGD with clip_grad_norm_ on torch's own layers: momentum, weight decay,
     clipping (norms above 0.02), or none."""
-    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=clip, momentum=momentum, weight_decay=decay)
+    model, hyper = ToyModel(), dict(hidden=5, depth=2, server_lr=0.1, clip=clip)
     method = algorithms.make("pfedhn", **hyper)
     server, _ = method.init(model, Setting(8, 4, 1, seed=2))
     trunk = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 5)).double()
@@ -611,7 +689,7 @@ def test_pfedhn_server_against_torch(clip, momentum, decay):
         layer.load_state_dict(server["phi"][name])
     v = [nn.Parameter(row.clone()) for row in server["v"]]
     weights = [p for module in (trunk, *tops.values()) for p in module.parameters()]
-    optimiser = torch.optim.SGD([*weights, *v], lr=0.1, momentum=momentum, weight_decay=decay)
+    optimiser = torch.optim.SGD([*weights, *v], lr=0.1, momentum=0.9, weight_decay=1e-3)
 
     def made(i):
         x = trunk(v[i])
@@ -635,11 +713,8 @@ def test_pfedhn_server_against_torch(clip, momentum, decay):
 
 
 def test_pfedhn_averages_running_statistics_by_samples():
-    """What the hypernetwork does not make, here one number: (1*1 + 3*5)/4 = 4; uniform it would be 3. Clients train
-    what they receive, step A of test_algorithms."""
+    """What the hypernetwork does not make, here one number: (1*1 + 3*5)/4 = 4; uniform it would be 3."""
     method = algorithms.make("pfedhn", hidden=2, depth=0)
-    upload, _ = method.client_update(ToyModel(), theta(2, -1, 0.5), {}, ToyData([([1.0], [-2.0])]))
-    close(upload, theta(2.05, -1.1, 0.45))
     server, _ = method.init(ToyModel(), Setting(3, 4, 1))
     server = {**server, "rest": {"running": F64([0.0])}}
     uploads = tree.stack([{**theta(2, -1, 0.5), "running": F64([value])} for value in (1.0, 5.0)])

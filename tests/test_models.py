@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from fedlib.data.batch import Batch
 from fedlib.models import build
@@ -133,6 +134,63 @@ def test_batch_norm_in_evaluation_mode_uses_the_running_statistics():
 
 
 # the training step ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("width", [7, 20])
+def test_padding_changes_nothing(size, width):
+    """Loss, gradient and statistics of a masked, padded batch are those of the batch without padding."""
+    lenet = model()
+    theta, real = trained(lenet.theta0, lenet), batch(size)
+    part = {name: theta[name] for name in lenet.trainable}
+    results = []
+    for b in (real, padded(real, width)):
+        loss, _ = lenet.loss(theta, b)
+        grads, stats = lenet.gradient(lambda p, b=b: lenet.loss({**theta, **p}, b), part)
+        results.append({"loss": loss, **{f"d{name}": g for name, g in grads.items()}, **stats})
+    assert len(results[0]) == 1 + len(lenet.trainable) + 4
+    assert_same(*results, **CLOSE)
+
+
+def stock_lenet(theta):
+    """The pools=1 network of stock layers, holding theta."""
+    extractor = nn.Sequential()
+    parts = [
+        nn.Conv2d(2, 6, 5),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Conv2d(6, 16, 5),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    ]
+    parts += [nn.Linear(16 * 2 * 1, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
+    names = ["conv1", "bn1", "relu1", "conv2", "bn2", "relu2", "pool2", "flatten", "fc1", "relu3", "fc2", "relu4"]
+    for name, part in zip(names, parts, strict=True):
+        extractor.add_module(name, part)
+    net = nn.Module()
+    net.extractor, net.head = extractor, nn.Linear(84, CLASSES)
+    missing = net.double().load_state_dict(theta, strict=False).missing_keys
+    assert all("num_batches" in name for name in missing)
+    return net
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_sgd_step_is_a_plain_pytorch_loop(masked):
+    """Three steps of torch.optim.SGD on stock layers, float64; then the same predictions in evaluation mode."""
+    lenet, net = model(), stock_lenet(model().theta0)
+    optimiser, theta = torch.optim.SGD(net.parameters(), lr=0.05), lenet.theta0
+    for step in range(3):
+        b = batch(5 + step, seed=step)
+        optimiser.zero_grad()
+        cross_entropy(net.head(net.extractor(b.x)), b.y).backward()
+        optimiser.step()
+        theta = lenet.sgd_step(theta, padded(b, 9) if masked else b, lr=0.05)
+    assert_same(theta, {name: value for name, value in net.state_dict().items() if "num_batches" not in name}, **CLOSE)
+    net.eval()
+    x = batch(6, seed=50).x
+    torch.testing.assert_close(lenet.logits(theta, x), net.head(net.extractor(x)).detach(), **CLOSE)
 
 
 def test_sgd_step_modifies_nothing():

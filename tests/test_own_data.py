@@ -37,7 +37,9 @@ X, Y = RNG.normal(5, 2, (60, 8, 7)), np.arange(60) % 3
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch, home):
+def own_folders(tmp_path, monkeypatch):
+    for name in ("HOME", "CACHE", "DATA"):
+        monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
     monkeypatch.setattr(own, "NAMES", {})
     monkeypatch.chdir(tmp_path)
 
@@ -147,22 +149,26 @@ REFUSED = "is not accepted; expected"
         ({"y": np.arange(60)}, f"y = '60 different values in 60 samples' {REFUSED} labels; or give classes"),
         ({"y": Y[:, None]}, rf"y = 'int64\[60, 1\]' {REFUSED} numbers or names \[60\]"),
         ({"y": [[1], [2, 3]] * 30}, rf"y = \[1\] {REFUSED} one number or name a sample"),
+        ({"y": [object(), object()] * 30}, f"y = '<object object at .*' {REFUSED} one number or name"),
         ({"y": Y.astype(str), "classes": "abc"}, f"y = '0' {REFUSED} labels from 0 to 2, for the 3 classes, or"),
         ({"classes": ["a", "b"]}, f"y = 2 {REFUSED} labels from 0 to 1, for the 2 classes"),
         ({"classes": ["a", "b", "a"]}, rf"classes = \('a', 'b', 'a'\) {REFUSED} names that differ"),
         ({"classes": {0: "a", 1: "b", 2: "c"}}, "expected names in the order of their numbers"),
+        ({"classes": set("abc")}, "expected names in the order of their numbers"),
         ({"classes": ["a", None, "c"]}, "expected a name for each"),
         ({"x": 1.7e9 + np.arange(60)[:, None]}, f"x = 'column 0 from 17.* to 17.*' {REFUSED} numbers that float32"),
         ({"x": np.ma.masked_greater(X, X.max() - 0.01)}, f"x = 'an array with 1 masked values' {REFUSED}"),
         ({"x": list(np.ma.masked_greater(X, X.max() - 0.01))}, f"x = 'an array with 1 masked values' {REFUSED}"),
         ({"x": [[1.0], [2.0, 3.0]] * 30}, "x is not accepted: .*inhomogeneous"),
         ({"x": with_value(X, np.nan, (7, 1, 2))}, rf"x\[7, 1, 2\] = nan {REFUSED} finite numbers"),
+        ({"x": with_value(X, 1e300, (3, 0, 0))}, rf"x\[3, 0, 0\] = 1e\+300 {REFUSED}"),
         ({"x": np.array(["a"] * 60)}, "expected an array of numbers"),
         ({"x": np.zeros(60)}, rf"x = 'float64\[60\]' {REFUSED} features \[n, d\], or images"),
         ({"x": np.zeros((60, 4, 9, 3))}, "channels='first' or channels='last'"),
         ({"channels": "middle"}, "channels = 'middle'"),
         ({"groups": np.ones(59, int)}, rf"groups = 'int64\[59\]' {REFUSED} numbers or names \[60\]"),
         ({"groups": Y + 0.5}, f"groups = 0.5 {REFUSED} integers from 0, or names"),
+        ({"groups": Y - 1}, f"groups = -1 {REFUSED} integers from 0, or names"),
         ({"is_test": Y}, rf"is_test = 'int64\[60\]' {REFUSED} bool \[60\]"),
         ({"name": "digits"}, f"name = 'digits' {REFUSED} a name that is free; taken are digits, "),
         ({"name": "a/b"}, f"name = 'a/b' {REFUSED} letters"),
@@ -183,7 +189,11 @@ TWICE = list("ab") * 3
         ([1, 2, 3, 1, 2, 3], None, [0, 1, 2, 0, 1, 2], "123"),
         (np.array([10**12, 9] * 3), None, [1, 0] * 3, ("9", "1000000000000")),
         (np.array([2**63 + 1, 1] * 3, dtype=np.uint64), None, [1, 0] * 3, ("1", "9223372036854775809")),
+        ([10**30, 1] * 3, None, [1, 0] * 3, ("1", "1" + 30 * "0")),
+        (["10", "9"] * 3, None, [0, 1] * 3, ("10", "9")),
+        (np.array([0.0, 2.0] * 3), None, [0, 1] * 3, "02"),
         ([Decimal(0), Decimal("2.0")] * 3, None, [0, 1] * 3, "02"),
+        ([True, False] * 3, None, [1, 0] * 3, ("False", "True")),
         ([True, False] * 3, ("no", "yes"), [1, 0] * 3, ("no", "yes")),
         (np.array([b"x", b"y"] * 3), None, [0, 1] * 3, "xy"),
         ([-1, 1] * 3, None, [0, 1] * 3, ("-1", "1")),
@@ -484,9 +494,11 @@ def test_splits_without_samples_or_labels_are_left_out_and_counted(tmp_path, cap
     ("labels", "owners", "said"),
     [
         ([0, None, 1, -1], list("abab"), "y has no value for 2 of 4 samples, first for sample 1"),
+        ([0, 1, 1, 0], ["a", None, "b", "a"], "groups has no value for 1 of 4 samples, first for sample 1"),
         ([0, 1, 1, 0], [7, None, 8, None], "groups has no value for 2 of 4 samples, first for sample 1"),
         ([0.5, 1.5, 0.5, 1.5], list("abab"), f"y = 0.5 {REFUSED}"),
         ([[0], [1], [0], [1]], list("abab"), f"y = .* {REFUSED} .*one for each"),
+        ([[0], [1, 2], [0], [1]], list("abab"), f"y = .* {REFUSED}"),
     ],
 )
 def test_columns_that_are_no_labels_and_owners(tmp_path, labels, owners, said):

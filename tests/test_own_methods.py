@@ -83,9 +83,11 @@ class Halfway(Algorithm):
 
 
 @pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch, tmp_path, home):
+def nothing_registered(monkeypatch, tmp_path):
     """Tests leave no method behind, and write nowhere else."""
     monkeypatch.setattr(registered, "OWN", {})
+    for name in ("HOME", "CACHE"):
+        monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
     yield
     packages.entry_points.cache_clear()

@@ -35,8 +35,7 @@ OTHER_OPTIONS = {  # by method, besides its defaults
     "ffedap": [{"rho": 0.0}, {"rho": 1.0}],
     "fedfomo": [{"candidates": "all"}],
 }
-CASES = [(m, h, 2) for m in METHODS for h in (HYPER.get(m, {}), *OTHER_OPTIONS.get(m, ()))]
-CASES += [(m, HYPER.get(m, {}), 1) for m in ("fedavg", *OTHER_OPTIONS)]  # whose passes may not follow the epochs
+CASES = [(m, h, E) for m in METHODS for h in (HYPER.get(m, {}), *OTHER_OPTIONS.get(m, ())) for E in (1, 2)]
 CASES = [case for case in CASES if case[0] not in REFUSED]
 
 

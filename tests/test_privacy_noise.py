@@ -16,7 +16,7 @@ from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.data.batch import Batch
 from fedlib.engine.privacy_budget import budgets
-from fedlib.engine.simulate import simulate
+from fedlib.engine.simulate import run_round, simulate
 from fedlib.lessons.toys import point_classifier
 from fedlib.models import build
 from fedlib.privacy.noise import Mechanism, PrivateGradient, poisson_batches, release
@@ -200,6 +200,18 @@ def test_process_agrees_with_serial_bit_for_bit():
     """Noise on uploads is added after the backend, so that the noise in steps is what can differ."""
     spec = tiny("fedavg", **RECORD | dict(rounds=1))
     assert exact(simulate(spec, backend="process", workers=2)) == exact(simulate(spec, backend="serial"))
+
+
+@pytest.mark.parametrize("mechanism", [RECORD, CLIENT], ids=["record", "client"])
+def test_a_resumed_run_draws_the_same_noise(mechanism):
+    rounds = list(played(tiny("fedavg", **mechanism | dict(rounds=3)), change=None))
+    run, end, _ = rounds[-1]
+    half = copy.deepcopy(
+        next(s for k, (_, s, _) in enumerate(played(tiny("fedavg", **mechanism | dict(rounds=3)))) if k == 1)
+    )
+    for t in (2, 3):
+        run_round([run], [half], t)
+    assert same(half.server, end.server)
 
 
 def test_a_bound_out_of_reach_and_no_noise_changes_no_bit():

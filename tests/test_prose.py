@@ -115,6 +115,14 @@ def test_decimals_in_prose_stand_in_outputs_results_or_settings(path):
     assert not stale, "\n".join(["print it in a cell, in an `answer`, or leave it out:", *stale])
 
 
+def test_most_wrong_digits_would_be_noticed():
+    """With another last digit, most numbers are found nowhere: the check is not so lenient that anything passes."""
+    every = [each for path in PAGES for each in checked(path)]
+    wrong = [([*n[:-1], n[-1][:-1] + str((int(n[-1][-1]) + 1) % 10)], words(s), rows) for n, s, rows in every]
+    noticed = sum(not holds(*each) for each in wrong)
+    assert noticed > 0.85 * len(every) > 360, f"{noticed} of {len(every)}"
+
+
 # words in whose place those of the field stand
 GONE = r"\bundecided\b|\b(not|cannot be|can be|are|is) told (apart|from)\b|\bon the average\b|\bovernight\b"
 GONE += r"|\bbootstrap|\bresampl|\bnone finished\b|\bdecided (otherwise|else)\b|\bline that decides\b"

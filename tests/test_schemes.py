@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
+from fedlib.data.describe import label_cosine
 from fedlib.data.partition import SCHEMES, checked_parameters, make_partition, parameters_of
 from fedlib.data.partition.basic import even_parts
 from fedlib.data.partition.pathological import distinct_hands
@@ -52,6 +53,13 @@ def test_grouped_leaves_some_clients_with_fewer_classes(labels, classes_per_clie
     assert owned == {classes_per_client: 20 - sum(short.values()), **short}
 
 
+@pytest.mark.parametrize("num_classes, classes_per_client", [(100, 15), (200, 30)])
+def test_grouped_two_clients_short(num_classes, classes_per_client):
+    """CIFAR-100 with 15 classes and Tiny-ImageNet with 30: two of 20 clients have fewer."""
+    counts = drawn(np.repeat(np.arange(num_classes), 60), 20, "pat_grouped", classes_per_client=classes_per_client)
+    assert (np.array([len(hand) for hand in hands(counts)]) < classes_per_client).sum() == 2
+
+
 @many(150)
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 2**31))
 def test_grouped_shares(num_clients, classes_per_client, seed):
@@ -70,6 +78,19 @@ def test_grouped_shares(num_clients, classes_per_client, seed):
         assert last > max(first, default=0)
 
 
+def test_grouped_shares_take_all_allowed_values():
+    """180 samples for 4 owners: from ceil(180/40) = 5 to 44, each value about equally often."""
+    parts = np.concatenate([drawn(TEN, 20, "pat_grouped", seed)[[0, 1, 2], 0] for seed in range(400)])
+    assert (parts.min(), parts.max(), len(set(parts.tolist()))) == (5, 44, 40)
+    assert abs(parts.mean() - 24.5) < 4.5 * np.sqrt((40**2 - 1) / 12 / len(parts))
+
+
+@pytest.mark.parametrize("num_clients, classes_per_client, lost", [(12, 2, "8, 9"), (2, 2, "4, 5, 6, 7, 8, 9")])
+def test_grouped_refuses_to_lose_classes(num_clients, classes_per_client, lost):
+    with pytest.raises(InfeasiblePartition, match=rf"of 10 classes without an owner \({lost}\).*fair"):
+        drawn(TEN, num_clients, "pat_grouped", classes_per_client=classes_per_client)
+
+
 @many(100)
 @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 99))
 def test_fair_gives_everybody_the_same_number_of_classes(num_clients, classes_per_client, seed):
@@ -84,9 +105,22 @@ def test_fair_gives_everybody_the_same_number_of_classes(num_clients, classes_pe
     assert owners.max() - owners.min() <= 1
 
 
+def test_fair_keeps_the_groups_where_numbers_divide():
+    assert sorted(hands(drawn(TEN, 20, "pat_grouped", fair=True))) == sorted(hands(drawn(TEN, 20, "pat_grouped")))
+
+
 def test_balance_gives_equal_shares():
     counts = drawn(TEN, 20, "pat_grouped", balance=True)
     assert set(counts[counts > 0].tolist()) == {45}
+
+
+def test_a_class_too_small_for_unequal_shares_is_named():
+    """10 samples for 5 owners with at least 40/10 = 4 each: impossible; equal shares are not."""
+    labels = np.repeat(np.arange(10), 10)
+    said = "10 samples cannot be divided unequally over 4 clients with at least 4"
+    with pytest.raises(InfeasiblePartition, match=said):
+        drawn(labels, 20, "pat_grouped")
+    assert drawn(labels, 20, "pat_grouped", balance=True).sum() == 100
 
 
 # pat_balanced, random_classes -----------------------------------------------------------------------------------------
@@ -107,6 +141,18 @@ def test_balanced_promises(num_clients, classes_per_client, seed):
     for column in counts.T:
         parts = column[column > 0]
         assert parts.max() - parts.min() <= 1
+
+
+def test_balanced_label_cosines_are_multiples():
+    """50 clients with 5 of 10 classes, all parts equal: 0, 1/5, ..., 1."""
+    cosines = label_cosine(drawn(np.repeat(np.arange(10), 250), 50, "pat_balanced", classes_per_client=5))
+    assert np.abs(5 * cosines - np.round(5 * cosines)).max() < 1e-9
+    assert len(np.unique(np.round(5 * cosines))) >= 5
+
+
+def test_balanced_hands_vary():
+    """Ties are broken at random: all 45 pairs of classes occur over 40 seeds."""
+    assert len({hand for seed in range(40) for hand in hands(drawn(TEN, 10, "pat_balanced", seed))}) == 45
 
 
 def test_random_classes_shares_and_cover():
@@ -217,6 +263,12 @@ def test_shards_promises(num_clients, s, seed):
     assert (counts > 0).sum(1).min() >= 1
 
 
+def test_shards_of_one_class_each():
+    """20 shards of 90: each within one class, so that a client has one or two whole halves of classes."""
+    counts = drawn(TEN, 10, "shards")
+    assert set(counts[counts > 0].tolist()) <= {90, 180}
+
+
 def test_too_many_shards_is_an_error():
     with pytest.raises(
         InfeasiblePartition, match="1000 clients with s = 2 shards need 2000 samples; the data set has 1800"
@@ -247,6 +299,17 @@ def test_domains_are_cut_into_equal_clients_and_the_last_gets_the_rest():
     assert partition.sizes.tolist() == [175] * 4 + [150] * 3 + [153] + [124] * 3 + [125]
     assert partition.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert all((DOMAINS[own] == i // 4).all() for i, own in enumerate(partition.clients))
+
+
+def test_domains_are_cut_at_random():
+    """Not in the order of the samples: labels of a client are those of its domain, within 5 standard deviations."""
+    labels = np.random.default_rng(0).permutation(TEN)
+    labels.sort()
+    domains = np.tile([0, 1], 900)
+    counts = drawn(labels, 10, "domain", groups=domains, clients_per_domain=5)
+    assert np.abs(counts - 18).max() < 5 * np.sqrt(18)
+    options = dict(groups=domains, clients_per_domain=5)
+    assert len({make_partition(labels, 10, "domain", seed, **options).checksum for seed in range(20)}) == 20
 
 
 def test_domain_names_the_right_number_of_clients():
@@ -360,6 +423,11 @@ def test_parameters_have_defaults_and_are_completed(scheme):
     given = {"label_sets": [[0]]} if scheme == "manual" else {}
     assert checked_parameters(scheme, given) == {**parameters_of(scheme), **given}
     assert set(SCHEMES[scheme].added) <= set(parameters_of(scheme))
+
+
+def test_more_clients_than_samples_of_a_class():
+    with pytest.raises(InfeasiblePartition, match=r"class 0 has 3 samples for \d+ clients"):
+        drawn(np.repeat([0, 1], [3, 100]), 20, "pat_balanced", classes_per_client=1)
 
 
 def test_gaps_between_labels_are_no_classes():

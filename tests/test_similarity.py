@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fedlib.algorithms.parts.similarity import (
     centred_gram,
     class_cosines,
+    class_vectors,
     classifier_similarity,
     data_similarity,
     gram_cka,
@@ -101,12 +102,32 @@ def test_small_activations_are_not_constant():
 # classifiers ----------------------------------------------------------------------------------------------------------
 
 
+def test_class_cosines_are_pytorch_s():
+    a, b = normal(3, 4, 6), normal(2, 4, 6, seed=1)
+    cosines = class_cosines(a, b)
+    assert cosines.shape == (3, 2, 4) and cosines.dtype == torch.float64
+    torch.testing.assert_close(
+        cosines, torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=-1), rtol=1e-7, atol=1e-9
+    )
+    torch.testing.assert_close(
+        class_cosines(a.float(), b.float()), class_cosines(a.float().double(), b.float().double()), rtol=0, atol=0
+    )
+
+
 def test_class_cosines_by_hand():
     """(3, 4) and (4, 3): 24/25. (1, 0) and (-2, 0): -1. A zero row has cosine 0 with everything, by eps."""
     a, b = tensor((3, 4), (1, 0), (0, 0)), tensor((4, 3), (-2, 0), (1, 1))
     assert class_cosines(a[None], b[None])[0, 0].tolist() == pytest.approx([0.96, -1, 0], abs=1e-7)
     theta_a, theta_b = ({"head.weight": w, "head.bias": tensor(1, 2, 3)} for w in (a, b))
     assert classifier_similarity(theta_a, theta_b).tolist() == pytest.approx([0.96, -1, 0], abs=1e-7)
+
+
+def test_class_vectors_with_and_without_bias():
+    theta = {"head.weight": normal(5, 3, 4), "head.bias": normal(5, 3, seed=1)}
+    assert torch.equal(class_vectors(theta), theta["head.weight"])
+    vectors = class_vectors(theta, bias=True)
+    assert vectors.shape == (5, 3, 5) and torch.equal(vectors[..., :4], theta["head.weight"])
+    assert torch.equal(vectors[..., 4], theta["head.bias"])
 
 
 # data -----------------------------------------------------------------------------------------------------------------
@@ -201,13 +222,33 @@ def result():
     return simulate(SPEC, backend="serial")
 
 
+def test_cka_of_a_run(result):
+    """Five layers, 1 on the diagonal, symmetric, in [0, 1], and clients that trained on different labels are not the
+    same."""
+    cka = result.arrays["cka"]
+    assert cka.shape == (5, 4, 4)
+    np.testing.assert_allclose(np.diagonal(cka, axis1=1, axis2=2), 1, rtol=1e-12)
+    assert np.array_equal(cka, cka.transpose(0, 2, 1))
+    off = cka[:, ~np.eye(4, dtype=bool)]
+    assert (off > 0).all() and (off < 1).all()
+
+
 def test_client_similarity_of_a_run(result):
-    """Of itself a client has no distance; the data similarity is that of the partition."""
+    """Shapes, diagonals, symmetry (all but ldb), ranges; the data similarity is that of the partition."""
     out, own = result.arrays, np.eye(4, dtype=bool)
+    assert all(out[name].shape == (4, 4) for name in ("data", "cs", "mdb", "wdb", "ldb"))
+    assert out["cs_by_class"].shape == (4, 4, 10)
+    for name in ("data", "cs", "mdb", "wdb"):
+        np.testing.assert_allclose(out[name], out[name].T, rtol=1e-12)
+    assert np.abs(out["ldb"] - out["ldb"].T)[~own].min() > 0
+    assert (out["data"][own] == 1).all() and out["cs"][own] == pytest.approx([1] * 4, abs=1e-6)
     assert all(np.isnan(out[name][own]).all() and np.isfinite(out[name][~own]).all() for name in ("mdb", "wdb", "ldb"))
     np.testing.assert_allclose(out["cs"], out["cs_by_class"].mean(-1), rtol=1e-12)
+    assert (np.abs(out["mdb"][~own]) <= 1).all() and (out["wdb"][~own] > 0).all()
+    assert (np.abs(out["cs_by_class"]) <= 1 + 1e-9).all()
     expected = [[data_similarity(a, b) for b in result.arrays["counts"]] for a in result.arrays["counts"]]
     np.testing.assert_allclose(out["data"], expected)
+    assert out["data"][0, 1] == 1 and out["data"][0, 3] == 0 and 0 < out["data"][2, 3] < out["data"][0, 2] < 1
 
 
 def test_measures_do_not_change_the_run_and_repeat(result):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue
 from fedlib.data import available, load
-from fedlib.data.split import some_of_each, split_client, split_clients
+from fedlib.data.split import carve_validation, some_of_each, split_client, split_clients
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
 from fedlib.runs.store import spec_of
@@ -46,6 +46,22 @@ def test_contract(indices, fraction, seed, client):
     assert np.array_equal(train, again[0]) and np.array_equal(test, again[1])
 
 
+@pytest.mark.parametrize(
+    "size, fraction, tests",
+    [(100, 0.5, 50), (100, 0.25, 25), (100, 0.2, 20), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2), (1000, 0.0001, 1)],
+)
+def test_sizes(size, fraction, tests):
+    train, test = split_client(np.arange(size), fraction, 0, 0)
+    assert (len(train), len(test)) == (size - tests, tests)
+
+
+def test_every_client_and_seed_has_its_own_draw():
+    """The same 100 samples: 40 clients and 40 seeds give 79 different splits."""
+    by_client = {split_client(OWN, 0.5, 0, client)[1].tobytes() for client in range(40)}
+    by_seed = {split_client(OWN, 0.5, seed, 0)[1].tobytes() for seed in range(40)}
+    assert len(by_client | by_seed) == 79
+
+
 @pytest.mark.parametrize("fraction", [0, 1, -0.5, 1.5, float("nan"), float("inf")])
 def test_fraction_out_of_range(fraction):
     with pytest.raises(BadValue, match=f"test_fraction = {fraction} .*between 0 and 1"):
@@ -58,6 +74,18 @@ def test_too_few_samples_names_the_client(size):
         split_client(OWN[:size], 0.5, 0, 7)
 
 
+# recorded splits: what has been published under a seed stays ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fraction, seed, client, digest",
+    [(0.5, 0, 0, "6d92d73d073e0d73"), (0.25, 3, 7, "fb2bdd96e5f5b28b"), (0.2, 1, 99, "9ed9bc037781d184")],
+)
+def test_recorded_splits(fraction, seed, client, digest):
+    train, test = split_client(OWN, fraction, seed, client)
+    assert hashlib.sha256(train.tobytes() + b"|" + test.tobytes()).hexdigest()[:16] == digest
+
+
 # all clients: validation, strata, what is tested ----------------------------------------------------------------------
 
 LABELS = np.random.default_rng(0).integers(0, 5, 400)
@@ -66,19 +94,11 @@ SKEWED = [
 ]  # client i has classes i..4
 
 
-@pytest.mark.parametrize(
-    ("options", "digest"),
-    [
-        ({}, "4cf9fbe0a00714d6"),
-        ({"stratified": True}, "b7614d3386c9a9e0"),
-        ({"val_fraction": 0.25}, "1bf9ddea928e0765"),
-    ],
-)
-def test_recorded_splits(options, digest):
-    """What has been published under a seed stays."""
-    parts = split_clients(SKEWED, LABELS, 3, 0.25, **options)
-    both = [part for own in parts for part in own.values()]
-    assert hashlib.sha256(b"|".join(part.tobytes() for part in both)).hexdigest()[:16] == digest
+def test_without_options_it_is_the_plain_split():
+    parts = split_clients(SKEWED, LABELS, 3, 0.25)
+    for i, own in enumerate(parts):
+        assert list(own) == ["train", "test"]
+        assert all(np.array_equal(a, b) for a, b in zip(own.values(), split_client(SKEWED[i], 0.25, 3, i)))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
@@ -112,6 +132,18 @@ def test_validation_contract(sizes, test_fraction, val_fraction, stratified, see
         )
 
 
+def test_validation_has_a_draw_of_its_own():
+    """It is not the samples that a larger test part would take: 20 clients, 50 of 100 left, 25 each;
+    about half in common by chance."""
+    shared = []
+    for client in range(20):
+        train, _ = split_client(OWN, 0.5, 0, client)
+        _, larger = split_client(OWN, 0.75, 0, client)
+        _, val = carve_validation(train, 0.5, 0, client)
+        shared.append(len(np.intersect1d(val, larger)))
+    assert 10 < np.mean(shared) < 15
+
+
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.integers(0, 25), min_size=1, max_size=7), st.floats(0.05, 0.95), st.integers(0, 2**31))
 def test_stratified_contract(class_sizes, fraction, seed):
@@ -126,6 +158,16 @@ def test_stratified_contract(class_sizes, fraction, seed):
     for total, tested in zip(class_sizes, np.bincount(labels[test], minlength=len(class_sizes))):
         if total > 1:
             assert np.floor(fraction * total - 1e-9) <= tested <= np.ceil(fraction * total + 1e-9)
+
+
+def test_stratified_by_hand():
+    """Half of 10, 4 and 2 samples: exactly 5, 2 and 1 are tested, other ones for every seed."""
+    labels = np.repeat([0, 1, 2], [10, 4, 2])
+    splits = [split_client(np.arange(16), 0.5, seed, 0, labels)[1] for seed in range(200)]
+    assert all(np.bincount(labels[test]).tolist() == [5, 2, 1] for test in splits)
+    tested = np.bincount(np.concatenate(splits), minlength=16)
+    assert np.abs(tested - 100).max() < 5 * np.sqrt(50)
+    assert len({test.tobytes() for test in splits}) > 150
 
 
 def test_ties_between_classes_are_broken_at_random():
@@ -231,6 +273,17 @@ def test_training_does_not_depend_on_what_is_tested(test_distribution):
     assert not np.array_equal(matched["tests"], other["tests"])
 
 
+def test_backends_agree_on_one_pool_for_everyone():
+    """All clients have as many test samples, so that the mean over clients is the share of all."""
+    serial, stacked = (
+        simulate(tiny("fedavg", rounds=1, test_distribution="global"), backend=backend)
+        for backend in ("serial", "vmap")
+    )
+    assert np.abs(serial.arrays["correct"] - stacked.arrays["correct"]).sum() <= 2
+    assert abs(serial.final("pooled") - serial.final("client_mean")) < 1e-12
+    assert (serial.arrays["tests"] == serial.arrays["tests"][0]).all()
+
+
 def test_wrong_data_for_a_scheme_is_said_before_training():
     """digits has no domains; check_inputs says so, and so does a client too small for a validation part."""
     with pytest.raises(BadValue, match="scheme = 'domain' .*groups"):
@@ -292,14 +345,13 @@ def parts_of(spec: RunSpec) -> list[dict]:
 
 
 def test_runs_of_one_division_divide_alike():
-    """Every field is changed, so that one that comes later is not forgotten, and is part of the id; `method_source`
-    only repeats the method's. What `hyper` holds counts by its share for validation."""
+    """Every field is changed, so that one that comes later is not forgotten; `method_source` only repeats the method's.
+    What `hyper` holds counts by its share for validation."""
     assert {name for change in CHANGES for name in change} | {"method_source"} == {
         f.name for f in dataclasses.fields(RunSpec)
     }
     spec, other = tiny("fedavg"), tiny("fedfomo")
     pairs = [(spec, spec.but(**change)) for change in CHANGES] + [(other, other.but(hyper={"val_fraction": 0.5}))]
-    assert len({spec.id, *(two.id for one, two in pairs if one is spec)}) == 1 + len(CHANGES)
     alike = [parts_of(one) == parts_of(two) for one, two in pairs]
     assert alike == [one.division == two.division for one, two in pairs] and 5 < sum(alike) < len(pairs) - 5
 

@@ -24,7 +24,13 @@ from fedlib.runs.run import get_or_run, get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
-pytestmark = pytest.mark.usefixtures("home")
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+    """Results and checkpoints of every test in folders of its own."""
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+    return tmp_path
 
 
 # specifications ------------------------------------------------------------------------------------------------------
@@ -98,8 +104,40 @@ def test_hyper_parameters_are_filled_in_and_part_of_the_id():
     assert RunSpec("pfedsim", {"rho": 0.5}).id == RunSpec("pfedsim").id != RunSpec("pfedsim", {"rho": 0.25}).id
 
 
-def test_the_id_is_the_same_in_another_order():
-    """Fields and parameters in reverse order. That it is the same in another process, recorded ids show."""
+def test_every_field_is_part_of_the_id():
+    other = dict(
+        method="fedper",
+        hyper={},
+        dataset="mnist",
+        scheme="iid",
+        partition={},
+        num_clients=5,
+        test_fraction=0.5,
+        model_options={"pools": 2},
+        join_ratio=0.25,
+        rounds=4,
+        local_epochs=2,
+        batch_size=8,
+        lr=0.1,
+        bn_stats="global",
+        precision="float64",
+        eval_every=2,
+        eval_points=("post",),
+        measures=("cka",),
+        seed=1,
+        partition_seed=1,
+    )
+    base = tiny("local")
+    changed = [
+        base.but(**{"partition": {}, name: value} if name == "scheme" else {name: value})
+        for name, value in other.items()
+        if name != "hyper"
+    ]
+    assert len({base.id, *(spec.id for spec in changed)}) == len(other)
+
+
+def test_the_id_is_the_same_in_another_process_and_in_another_order():
+    """Another hash seed, fields and parameters in reverse order."""
     spec = tiny(
         "pfedsim",
         hyper={"rho": 0.25, "phi": "eq3"},
@@ -109,6 +147,15 @@ def test_the_id_is_the_same_in_another_order():
     values = spec.to_dict()
     reverse = {k: dict(reversed(v.items())) if isinstance(v, dict) else v for k, v in reversed(values.items())}
     assert RunSpec.from_dict(reverse).id == spec.id
+    code = f"from fedlib.spec import RunSpec; print(RunSpec.from_dict({reverse!r}).id)"
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert child.stdout.strip() == spec.id
 
 
 @pytest.mark.parametrize(
@@ -131,6 +178,15 @@ def test_the_id_is_the_same_in_another_order():
 def test_equal_settings_have_equal_ids(a, b):
     """1 and 1.0, a list and a tuple: the same run, so the same name."""
     assert RunSpec("pfedsim", **a).id == RunSpec("pfedsim", **b).id
+
+
+def test_specifications_survive_json():
+    for spec in (
+        RunSpec("local"),
+        tiny("pfedsim", hyper={"phi_self": "eq3", "max_age": 3}, eval_points=("agg", "ft(2)"), measures=("cka",)),
+    ):
+        again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+        assert again == spec and again.id == spec.id and again.eval_points == spec.eval_points
 
 
 def test_a_specification_does_not_follow_the_callers_dicts():
@@ -319,6 +375,70 @@ def test_two_processes_do_a_run_once(tmp_path):
 
 # killed runs ---------------------------------------------------------------------------------------------------------
 
+KILLER = """
+import json, os, random, signal, sys, time, warnings
+import torch
+torch.set_num_threads(1)
+from fedlib.runs.run import get_or_run
+from fedlib.runs.store import Store
+from fedlib.spec import RunSpec
+warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
+signal.signal(signal.SIGINT, signal.default_int_handler)
+root, seed, jobs = json.loads(sys.argv[1])
+store, chance, report = Store("quick", root), random.Random(seed), []
+for values, kills, name in jobs:
+    spec, starts, rounds = RunSpec.from_dict(values), [], []
+    for _ in range(kills):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            try:
+                get_or_run(spec, store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
+            except KeyboardInterrupt:
+                os._exit(3)
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        os.close(write)
+        first = os.read(read, 1)
+        starts += first[:1]
+        for _ in range(chance.randint(1, 2)):  # at least a round of progress, then any moment of the next
+            os.read(read, 1)
+        time.sleep(chance.uniform(0, 0.08))
+        os.kill(child, getattr(signal, name))
+        status = os.waitpid(child, 0)[1]
+        os.close(read)
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
+    result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
+    arrays = {key: array.tolist() for key, array in result.arrays.items()}
+    numbers = [result.status, result.history, result.partition, result.communication, arrays]
+    report.append([starts + rounds[:1], numbers])
+print(json.dumps(report))
+"""
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="NO FORK ON THIS SYSTEM: killed runs were NOT tested")
+
+
+def killed(root, *jobs: tuple[RunSpec, int, str]) -> list:
+    """For every (run, kills, signal): the rounds at which it was (re)started, and its final numbers."""
+    command = [
+        sys.executable,
+        "-c",
+        KILLER,
+        json.dumps([str(root), 1, [(spec.to_dict(), kills, signal) for spec, kills, signal in jobs]]),
+    ]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert child.returncode == 0, child.stderr[-3000:]
+    return json.loads(child.stdout)
+
+
+def numbers_of(result: RunResult) -> list:
+    arrays = {key: array.tolist() for key, array in result.arrays.items()}
+    return [result.status, result.history, result.partition, result.communication, arrays]
+
 
 def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
     saved = checkpoint.Checkpoint("finished")
@@ -329,6 +449,19 @@ def test_a_finished_run_leaves_nothing_that_a_killed_process_wrote():
     saved.remove()
     assert not saved.path.exists() and not half.exists() and other.exists()
     other.unlink()
+
+
+@forks
+def test_a_killed_run_ends_with_the_same_numbers(tmp_path):
+    """SIGKILL three times, or Ctrl-C, at random moments of different rounds; every restart goes on where a checkpoint
+    was left, and no checkpoint is left of a run that is finished."""
+    fedper, local = (tiny(method, rounds=8, eval_every=3) for method in ("fedper", "local"))
+    pfedsim = tiny("pfedsim", hyper={"rho": 0.34}, rounds=8, eval_every=3)
+    jobs = (fedper, 3, "SIGKILL"), (pfedsim, 3, "SIGKILL"), (local, 3, "SIGKILL"), (pfedsim.but(seed=1), 2, "SIGINT")
+    for (spec, kills, name), (starts, numbers) in zip(jobs, killed(tmp_path, *jobs), strict=True):
+        assert starts[0] == 0 and starts == sorted(starts) and starts[-1] >= kills - 1, (spec.method, name)
+        assert numbers == numbers_of(simulate(spec)), (spec.method, name)
+    assert not list((tmp_path / "cache" / "checkpoints").glob("*"))
 
 
 def stopped(spec: RunSpec, after: int, **options):
@@ -347,6 +480,17 @@ def test_a_stopped_run_goes_on_at_its_checkpoint(method):
         warnings.simplefilter("error")
         result = simulate(spec, checkpoint_every=0, progress=seen.append)
     assert seen == [2, 3, 4] and exact(result) == exact(simulate(spec))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: resuming on CUDA was NOT tested")
+@pytest.mark.parametrize("method", ["fedper", "pfedsim", "local"])
+def test_a_stopped_run_goes_on_at_its_checkpoint_on_cuda(method):
+    """Everything restored must be on the device where the method left it."""
+    spec, seen = tiny(method, hyper={"rho": 0.25} if method == "pfedsim" else {}, rounds=4), []
+    stopped(spec, 2, device="cuda")
+    result = simulate(spec, device="cuda", checkpoint_every=0, progress=seen.append)
+    assert seen == [2, 3, 4]
+    assert result.final("loss") == pytest.approx(simulate(spec, device="cuda").final("loss"), abs=1e-4)
 
 
 def test_a_checkpoint_is_used_by_its_own_run_only():

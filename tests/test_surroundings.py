@@ -13,10 +13,9 @@ import pytest
 from helpers import call
 
 from fedlib.base import files
-from fedlib.base.errors import BadValue, DataError, FedlibError
+from fedlib.base.errors import DataError, FedlibError
 from fedlib.data import own
 from fedlib.experiments import OpenItem, find
-from fedlib.lessons.terminal import FOLDERS, own_folder, terminal, visible
 from fedlib.models import torchvision_nets
 from fedlib.models.fused import build
 from fedlib.reports import notebooks, saved
@@ -174,43 +173,3 @@ def test_offline_means_one_thing(monkeypatch, value):
     with pytest.raises(DataError, match="asked" if value == "0" else "FEDLIB_OFFLINE is set"):
         torchvision_nets.weights_file("https://models.invalid/never-0123456789.pth")
     assert len(asked) == (value == "0") and own.offline() == (value == "1")
-
-
-# commands in notebooks ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def folder(monkeypatch):
-    """A folder of its own, and everything as it was afterwards."""
-    for variable in FOLDERS:
-        monkeypatch.setenv(variable, os.environ.get(variable, ""))
-    monkeypatch.chdir(Path.cwd())
-    return own_folder()
-
-
-def test_what_a_screen_shows_is_shown(monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", "/some/where")
-    bar = "\r 0%|   | 0/2\r 50%|#  | 1/2\r            \rchosen: serial\n\r 100%|###| 2/2\r         \r"
-    assert visible(f"{bar}round 1\n\nstored as /some/where/results\n") == (
-        "chosen: serial\nround 1\n\nstored as $FEDLIB_HOME/results\n"
-    )
-    assert visible("Usage: python -m fedlib run\n") == "Usage: fedlib run\n"
-
-
-def test_a_notebook_of_its_own_folder_writes_nowhere_else(folder, capfd):
-    places = [Path(os.environ[variable]) for variable in FOLDERS]
-    assert Path.cwd() == folder and all(place.parent == folder and place.is_dir() for place in places)
-    terminal("fedlib run local --clients 2 --rounds 1 --alpha 10 --set local_epochs=1")
-    shown = capfd.readouterr().out
-    assert shown.startswith("$ fedlib run local --clients 2 ") and "\nstored as $FEDLIB_HOME/results/single/" in shown
-    assert "\r" not in shown and len(list(folder.glob("home/results/single/runs/*.json"))) == 1
-
-
-def test_a_command_that_ends_otherwise_than_expected_is_an_error(capfd):
-    with pytest.raises(FedlibError, match="fedlib run pfedsin: exit status 2 instead of 0"):
-        terminal("fedlib run pfedsin")
-    assert "did you mean pfedsim" in capfd.readouterr().out
-    terminal("fedlib run pfedsin", status=2)
-    assert capfd.readouterr().out.endswith("\n(exit status 2)\n")
-    with pytest.raises(BadValue, match="begins with fedlib"):
-        terminal("rm file")

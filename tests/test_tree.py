@@ -138,26 +138,40 @@ def test_large_sample_counts_do_not_lose_weight():
     assert mean == pytest.approx(1 / (2**24 + 1), rel=1e-12)
 
 
-CALLS = {
-    "map": lambda s, t: tree.map(lambda a, b: a + b, s, t),
-    "leaves": lambda s, t: list(tree.leaves(s)),
-    "select": lambda s, t: tree.select(s, "b"),
-    "stack": lambda s, t: tree.stack([s, t]),
-    "repeat": lambda s, t: tree.repeat(s, 2)["b"]["c"].zero_(),
-    "rows": lambda s, t: tree.rows(s, [1, 0])["b"]["c"].zero_(),
-    "put": lambda s, t: tree.put(s, [2], tree.rows(t, [0]))["b"]["c"].zero_(),
-    "concat": lambda s, t: tree.concat([s, t])["b"]["c"].zero_(),
-    "where": lambda s, t: tree.where(torch.tensor(True), s, t)["b"]["c"].zero_(),
-    "scaled": lambda s, t: tree.scaled(s, torch.tensor([1, 2, 3]))["b"]["c"].zero_(),
-    "weighted_sum": lambda s, t: tree.weighted_sum(s, [1, 2, 3]),
-    "weighted_mean": lambda s, t: tree.weighted_mean(s, [1, 2, 3]),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s, t: tree.map(lambda a, b: a + b, s, t),
+        lambda s, t: list(tree.leaves(s)),
+        lambda s, t: tree.select(s, "b"),
+        lambda s, t: tree.stack([s, t]),
+        lambda s, t: tree.repeat(s, 2)["b"]["c"].zero_(),
+        lambda s, t: tree.rows(s, [1, 0])["b"]["c"].zero_(),
+        lambda s, t: tree.put(s, [2], tree.rows(t, [0]))["b"]["c"].zero_(),
+        lambda s, t: tree.concat([s, t])["b"]["c"].zero_(),
+        lambda s, t: tree.where(torch.tensor(True), s, t)["b"]["c"].zero_(),
+        lambda s, t: tree.scaled(s, torch.tensor([1, 2, 3]))["b"]["c"].zero_(),
+        lambda s, t: tree.weighted_sum(s, [1, 2, 3]),
+        lambda s, t: tree.weighted_mean(s, [1, 2, 3]),
+    ],
+    ids=[
+        "map",
+        "leaves",
+        "select",
+        "stack",
+        "repeat",
+        "rows",
+        "put",
+        "concat",
+        "where",
+        "scaled",
+        "weighted_sum",
+        "weighted_mean",
+    ],
+)
 def test_arguments_stay_as_they_are(call):
     """Also when the result is then overwritten, where the functions return new memory."""
     s, t = tree.stack([small(k) for k in range(3)]), tree.stack([small(k) for k in range(5, 8)])
     kept = copy.deepcopy((s, t))
-    CALLS[call](s, t)
+    call(s, t)
     assert same(s, kept[0]) and same(t, kept[1])

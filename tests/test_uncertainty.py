@@ -55,6 +55,12 @@ def test_two_groups_have_the_interval_of_a_paired_t_test():
     assert (i.low, i.high) == pytest.approx((told.low, told.high), abs=0.2)
 
 
+def test_a_mean_has_the_interval_of_a_t_test():
+    i = Interval.of(over_seeds(x=[1.0, 2.0, 6.0])["x"])
+    told = stats.ttest_1samp([1.0, 2.0, 6.0], 0).confidence_interval()
+    assert (i.low, i.high) == pytest.approx((told.low, told.high), abs=0.2)
+
+
 def test_a_variance_borrows_strength_where_the_rows_vary_alike():
     """Twelve methods with errors of one size: three seeds tell a difference as precisely as many degrees of freedom do.
     The truth's half-width is 1.96 sqrt(2 / 3) = 1.6, a t test's of two degrees of freedom 3.5 on average."""
@@ -73,9 +79,9 @@ def test_a_row_that_varies_more_keeps_most_of_its_own_variance():
     assert wild.high - wild.low > 10 * (calm.high - calm.low)
 
 
-@pytest.mark.parametrize("seeds", [3, 10])
+@pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("nested", [False, True], ids=["crossed", "nested"])
-@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("ratio", [0, 1, 2])
 def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent(seeds, nested, ratio):
     """Made tables of 6 methods and 2 columns, 20 clients: the same ones for every seed (what a client is worth to a
     method lasts, and belongs to the truth), or new ones with each seed; ratio: the standard deviation of what a seed
@@ -146,6 +152,11 @@ def test_rows_of_columns_that_take_turns_keep_their_names():
     values = {("x", "a"): [[1.0], [1.0]], ("y", "a"): [[2.0], [2.0]], ("x", "b"): [[3.0], [3.0]]}
     m = drawn(values)
     assert {key: m[key].iloc[[0, -1]].tolist() for key in m} == {key: [v[0][0]] * 2 for key, v in values.items()}
+
+
+def test_the_same_numbers_have_the_same_intervals():
+    values = {("c", "a"): np.random.default_rng(3).random((2, 9))}
+    pd.testing.assert_frame_equal(drawn(values), drawn(values))
 
 
 def test_texts():

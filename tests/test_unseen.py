@@ -12,6 +12,7 @@ import torch
 from helpers import HYPER, METHODS, call, close, exact, tensors
 
 from fedlib import algorithms
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.pfedhn import PFedHN
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
@@ -232,6 +233,17 @@ def test_a_method_whose_tensors_are_no_tables_of_clients_is_named(monkeypatch):
     monkeypatch.setattr(PFedHN, "no_newcomers", "")  # embeddings have a fourth as many numbers as there are clients
     with pytest.raises(TypeError, match="PFedHN keeps .* no table of clients; say no_newcomers"):
         simulate(later("pfedhn", num_clients=8, unseen=4), progress=lambda t: pytest.fail("training has begun"))
+
+
+def test_a_method_with_a_survey_needs_no_reason_of_its_own():
+    """What all clients report once is not known of those who come later."""
+
+    class Asking(FedAvg):
+        def survey(self, model, message, client, data):
+            return {}
+
+    assert "report once" in Asking.no_newcomers and not FedAvg.no_newcomers
+    assert Asking.no_newcomers == algorithms.find("ffedap").no_newcomers
 
 
 # backends, seeds, resumed runs ---------------------------------------------------------------------------------------

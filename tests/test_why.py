@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -22,6 +23,13 @@ TABLE3 = "pfedsim/table3_accuracy"
 @pytest.fixture
 def published(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
+    return tmp_path
 
 
 def test_a_row_is_explained_by_the_files_of_its_runs(published):
@@ -135,3 +143,13 @@ def test_readings_say_how_options_stand_and_what_they_mean():
 
 def test_sparkline():
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█" and sparkline([3, 3]) == "▁▁"
+
+
+def test_the_saved_curve_is_the_runs(home):
+    """origins.csv, beside the tables: one row a run, as the run file has it."""
+    item = "pfedsim/fig2_classifier_similarity"
+    assert call("reproduce", item, "--profile", "smoke", "--no-notebooks").exit_code == 0
+    (line,) = (home / "results/own/smoke/pfedsim/fig2_classifier_similarity.origins.csv").read_text().splitlines()[1:]
+    (stored,) = (json.loads(p.read_text()) for p in (home / "results/smoke/runs").glob("*.json"))
+    last = [h for h in stored["history"] if h["headline"]][-1]
+    assert f"{last['round']}:{100 * last['pooled']:.2f}" in line and stored["partition"]["checksum"] in line

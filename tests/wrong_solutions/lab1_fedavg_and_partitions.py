@@ -61,6 +61,7 @@ return np.diff(cuts, axis=0, prepend=0)
     ],
     "label_entropy": [
         ("logarithm to base 2", "np.log(", "np.log2("),
+        ("shares over the clients instead of over the classes", "counts.sum(1, keepdims=True)", "counts.sum(0)"),
         (
             "nan for a client without samples",
             "np.maximum(counts.sum(1, keepdims=True), 1)",
@@ -111,6 +112,11 @@ return np.where((counts > 0).sum(1) <= 1, 0, -(q * np.log(q)).sum(1))
     "fedavg": [
         ("every client has the same weight", ", weights=sizes", ""),
         (
+            "a client starts where the one before has ended",
+            "local_sgd(models[-1], ",
+            "local_sgd((trained or models)[-1], ",
+        ),
+        (
             "weights by the samples of all clients instead of the participants'",
             "np.average(trained, axis=0, weights=sizes)",
             "sum(n * w for n, w in zip(sizes, trained)) / sum(len(y) for _, y in clients)",
@@ -128,6 +134,11 @@ return np.where((counts > 0).sum(1) <= 1, 0, -(q * np.log(q)).sum(1))
         ),
     ],
     "accuracies": [
+        (
+            "pooled and client mean exchanged",
+            "float(right.sum() / sizes.sum()), float((right[some] / sizes[some]).mean())",
+            "float((right[some] / sizes[some]).mean()), float(right.sum() / sizes.sum())",
+        ),
         (
             "a client without test samples counts with accuracy 0",
             "(right[some] / sizes[some]).mean()",

@@ -10,9 +10,12 @@ WRONG = {
             "name.startswith(prefix)",
             '(name in list(state)[-2:]) == (prefix == "head.")',
         ),
+        ("the wrong way round", "tuple(parts)", "tuple(parts[::-1])"),
     ],
     "average_parts": [
         ("unweighted mean", "float(n / total)", "1 / len(parts)"),
+        ("weights are not divided by their sum", "float(n / total)", "float(n)"),
+        ("weighted, and divided by the number of clients as well", "float(n / total)", "float(n / total) / len(parts)"),
         (
             "adds up in the first client's tensors",
             """
@@ -71,6 +74,13 @@ model.load_state_dict({**state, **message})
         ("batch norm of the frozen extractor stays in training mode", "model.eval()", "model.train()"),
         ("everything in evaluation mode, batch norm learns no statistics", "trained.train()", "trained.eval()"),
         (
+            "forgets zero_grad: gradients add up",
+            "model.eval()",
+            "model.zero_grad()\nmodel.eval()",
+            "optimiser.zero_grad()",
+            "pass",
+        ),
+        (
             "the same minibatches in every epoch",
             """
 for _ in range(epochs):
@@ -92,6 +102,7 @@ for name, parameter in model.named_parameters():
 optimiser = torch
 """,
         ),
+        ("steps uphill", "lr=lr", "lr=lr, maximize=True"),
         ("trains everything, whatever the part", 'model if part == "all" else getattr(model, part)', "model"),
     ],
     "client_update": [
@@ -123,6 +134,7 @@ optimiser = torch
     ],
     "batch_norm_names": [
         ('looks for "bn" in the name', 'return {name for name in model.state_dict() if "bn" in name}'),
+        ("running statistics only", "return {name for name, _ in model.named_buffers()}"),
         (
             "a beginning without the dot: extractor.1 takes extractor.12 along",
             '{f"{name}.{entry}" for entry in layer.state_dict()}',
@@ -138,7 +150,16 @@ optimiser = torch
     ],
     "bytes_per_round": [
         ("counts elements, not bytes", "return 2 * participants * sum(state[name].numel() for name in shared)"),
+        ("one direction only", "2 * participants", "participants"),
         ("four bytes for everything", "return 2 * participants * 4 * sum(state[name].numel() for name in shared)"),
         ("the download is counted once for all clients", "2 * participants", "(1 + participants)"),
+        (
+            "the whole state travels",
+            """
+if not shared:
+    return 0
+return 2 * participants * sum(value.numel() * value.element_size() for value in state.values())
+""",
+        ),
     ],
 }

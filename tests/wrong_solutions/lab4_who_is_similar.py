@@ -11,6 +11,13 @@ WRONG = {
         ("stays in float32", "np.asarray(heads, dtype=np.float64)", "heads", " + eps", " + np.float32(eps)"),
         ("without eps: a zero vector gives nan", " + eps", ""),
         ("adds eps to each length, not to their product", "axis=-1)", "axis=-1) + eps", " + eps)", ")"),
+        (
+            "lengths over the classes instead of the features",
+            "axis=-1",
+            "axis=(1, 2)",
+            "lengths[:, None] * lengths[None]",
+            "lengths[:, None, None] * lengths[None, :, None]",
+        ),
     ],
     "raw_weights": [
         (
@@ -24,6 +31,15 @@ WRONG = {
             "np.clip(cosines, 0, 1 - 1e-4).mean(axis=-1)",
         ),
         ("eq3: negative cosines are not cut off", "np.clip(cosines, 0, 1 - 1e-8)", "np.minimum(cosines, 1 - 1e-8)"),
+        (
+            "logarithm to base 10",
+            "-np.log(1 - np.clip(cosines, 0",
+            "-np.log10(1 - np.clip(cosines, 0",
+            "-np.log(1 - np.clip(cosines.mean",
+            "-np.log10(1 - np.clip(cosines.mean",
+            "-np.log(1e-4)",
+            "-np.log10(1e-4)",
+        ),
         ("one cap for both readings", "- 1e-8", "- 1e-4"),
         ("the own weight of eq3 comes from the formula", "np.fill_diagonal(weights, 1.0)", "pass"),
         (
@@ -90,6 +106,7 @@ return new
             "raw = np.linalg.norm(heads[:, None] - heads[None], axis=-1).sum(axis=-1)",
         ),
         ("divides by the largest of its column", "axis=1", "axis=0"),
+        ("divides by the largest of all", "raw.max(axis=1, keepdims=True)", "raw.max()"),
         ("equal heads give nan", "np.where(largest > 0, largest, 1)", "largest"),
         ("the largest over the classes instead of their sum", "(axis=(2, 3))", "(axis=3).max(axis=2)"),
     ],
@@ -100,6 +117,13 @@ return new
             "D.mean(axis=1",
             "s * least",
             "s * D.min(axis=1, keepdims=True)",
+        ),
+        (
+            "the threshold loosens: s the wrong way round",
+            "(1 - s) * apart",
+            "s * apart",
+            "+ s * least",
+            "+ (1 - s) * least",
         ),
         ("counts rounds from 0", "t / beta", "(t - 1) / beta"),
         ("s grows beyond 1 after round beta", "min(t / beta, 1)", "t / beta"),
@@ -129,6 +153,16 @@ nearest[np.arange(N), np.where(others, D, np.inf).argmin(axis=1)] = True
             "(groups[closest] == groups[i])",
         ),
         ("the farthest clients first", "-row[others]", "row[others]"),
+        ("looks at the single closest client only", "[: twins.sum()]", "[:1]"),
+        (
+            "a client without twins counts as 0",
+            "shares.append(twins[closest].mean())",
+            """
+shares.append(twins[closest].mean())
+    else:
+        shares.append(0)
+""",
+        ),
         ("ties go to the larger number", "i)", "i)[::-1]"),
         ("closeness of columns instead of rows", "enumerate(closeness)", "enumerate(closeness.T)"),
     ],

@@ -24,11 +24,22 @@ return credits
     "shapley_exact": [
         ("the empty coalition left out of the sum", "size in range(p)", "size in range(1, p)"),
         (
+            "all coalitions weigh the same, 1/2^(p-1)",
+            "factorial(size) * factorial(p - size - 1) / factorial(p)",
+            "1 / 2 ** (p - 1)",
+        ),
+        (
+            "sizes up to p - 2 only: the largest coalition of others is missing",
+            "size in range(p)",
+            "size in range(p - 1)",
+        ),
+        (
             "weights of three players for any number of them",
             "factorial(size) * factorial(p - size - 1) / factorial(p)",
             "1 / p if size in (0, p - 1) else 1 / (p * (p - 1))",
         ),
         ("the worth of nobody taken to be 0", "({*X, j}) - v(X)", "({*X, j}) - (v(X) if X else 0)"),
+        ("factorials of the size with j instead of without", "factorial(size)", "factorial(size + 1)"),
     ],
     "shapley_estimate": [
         ("standard deviation with division by m", ", ddof=1", ""),
@@ -78,12 +89,22 @@ for j in rest:
 theta /= len(X)
 """,
         ),
+        ("number of right answers instead of their share", "np.mean(predict", "np.sum(predict"),
     ],
     "mixing_weights": [
         ("absolute values instead of positive parts", "np.maximum(psi, 0)", "np.abs(psi)"),
+        (
+            "own distance 0, only kept from dividing by zero",
+            """
+d = np.linalg.norm(models - models[0], axis=1)
+g = np.maximum(psi, 0) / np.maximum(d, 1e-5)
+return g / g.sum() if g.sum() > 0 else np.eye(len(psi))[0]
+""",
+        ),
         ("squared distances", "np.linalg.norm(models - models[0], axis=1)", "((models - models[0]) ** 2).sum(axis=1)"),
         ("times the distance, so that far models count more", "(psi, 0) /", "(psi, 0) *"),
         ("no positive value: all models count the same", "else own_only", "else np.full(len(psi), 1 / len(psi))"),
+        ("own distance is the mean of the others", "[1:].min", "[1:].mean"),
     ],
     "update_relevance": [
         (
@@ -104,6 +125,7 @@ theta /= len(X)
     "whom_to_ask": [
         ("the client may ask itself", " j != me and", ""),
         ("equals by their number instead of at random", "int(j) for j in rng.permutation", "j for j in range"),
+        ("nobody is discarded", " and not (seen[j] and relevance[j] <= 0)", ""),
         ("those not yet seen are discarded too", "not (seen[j] and relevance[j] <= 0)", "relevance[j] > 0"),
         (
             "one that was seen and has relevance 0 is not discarded",
