@@ -164,3 +164,12 @@ def test_what_the_page_on_fedsimsup_says_without_decimals():
     gain = (means["Dir(0.5)", "label cosines"] - means["Dir(0.5)", "uniform weights"]).to_numpy()
     low, high = stats.ttest_1samp(gain, 0).confidence_interval()
     assert len(gain) == 3 and low < 0 < high
+
+
+def test_what_the_page_on_table_2_says_without_decimals():
+    folder = PROJECT / "results/reduced/fedsimsup"
+    table = pd.read_csv(folder / "table2_pathological.compare.csv").set_index("method")
+    gap = table["cifar10, 2 classes, 100: difference"].dropna()
+    assert abs(gap["fedsimsup"]) < 1 and (gap[["fedrep", "fedpac"]].abs() < 2).all() and round(gap["local"]) == -2
+    post = pd.read_csv(folder / "table2_pathological.points.csv").query("point == 'post'").set_index("method")
+    assert len(post) == len(gap) == 4 and post["cifar10, 2 classes, 100"].idxmax() == "fedpac"
