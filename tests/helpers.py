@@ -17,7 +17,7 @@ from fedlib.base import tree
 from fedlib.checks import plays
 from fedlib.checks.contract import MANY, ROUNDING, backend_agrees
 from fedlib.checks.plays import SIZES, exact, played, rounds_that_leave_inputs_alone, shorter, tiny, uneven
-from fedlib.claims import EQUAL, INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, UNTESTABLE
+from fedlib.claims import EQUAL, INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, UNDERPOWERED
 from fedlib.engine import backends
 from fedlib.engine.result import RunResult, array_name
 from fedlib.experiments import OpenItem, find
@@ -47,7 +47,7 @@ def smoke_item(name: str) -> OpenItem:
     return OpenItem(find(name), "smoke", jobs=1, root=Path(os.environ["FEDLIB_TEST_SHARED"]))
 
 
-SIGNS = {REPRODUCED: "+", NOT_REPRODUCED: "-", EQUAL: "=", INCONCLUSIVE: "?", UNTESTABLE: "?"}
+SIGNS = {REPRODUCED: "+", NOT_REPRODUCED: "-", EQUAL: "=", INCONCLUSIVE: "?", UNDERPOWERED: "?"}
 SIGNS |= {ONE_SEED: "1", NOT_TESTED: "."}
 
 

@@ -135,7 +135,10 @@ def test_what_was_not_run_and_who_is_first():
     m = accuracies.means(
         {"tidy": accuracy_tables({("x", "a"): [[0.2]], ("x", "b"): [[0.6]], ("y", "a"): [[0.1]]})["tidy"]}
     )
-    assert accuracies.without(m, ["a", "b", "c", "c"], ["x", "y"]) == "missing runs: b (y), c"
+    assert accuracies.without(m, ["a", "b", "c", "c"], ["x", "y"]) == "missing runs: b (in y), c"
+    assert accuracies.without(m, "cba", ["x", "y"]) == "missing runs: c, b (in y)"
+    assert accuracies.without(m, "bde", "xyzy") == "missing runs: b (in y; z), d, e"
+    assert accuracies.without(m, "ab", "xuvw") == "missing runs: a, b (each in 3 of 4 settings)"
     assert accuracies.without(m, ["a"], ["x", "y"]) == ""
     assert list(accuracies.best_first(m["x"])) == ["b", "a"] and list(accuracies.best_first(m["x"], ["a"])) == ["a"]
 
@@ -174,7 +177,7 @@ def test_cells_beside_the_papers():
     assert table.loc["b", "x: paper, cifar10"] == "50.00" and table.loc["b", "x: difference"] == "-5.00"
     missing = table.loc["b", ["y: paper, cifar10", "y: ours, cifar10", "y: difference"]]
     assert missing.tolist() == ["", "not run", ""]
-    for data, shows in ((("cifar10", "digits"), False), (("its data", "the same"), True)):
+    for data, shows in ((("cifar10", "digits"), False), (("its data", "the same data"), True)):
         columns = accuracies.compared(found, shown, ["x"], data, ())
         assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
     unprinted = accuracies.compared(found, shown[shown["column"] == "x"], ["x", "y"], ("cifar10", "cifar10"), ())

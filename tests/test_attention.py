@@ -198,7 +198,7 @@ def test_of_colour_images_no_object_is_known(tmp_path):
     [
         ({"dataset": "digits"}, "4x4 cells or more; the last convolution of lenet5 makes 2x2 of images of 16x16"),
         ({"hyper": {"supervisors": "supervisor_sixth+supervisor_cnn"}}, "supervisors are of one kind"),
-        ({"hyper": {"supervisors": "supervisor_none"}}, "a ReLU behind the last convolution"),
+        ({"hyper": {"supervisors": "supervisor_none"}}, "a ReLU after the last convolution"),
         ({"hyper": {"supervisors": "supervisor_cnn"}}, "maps of one size"),
         ({"model": "resnet18"}, "a sequence of layers"),
         ({"method": "fedem"}, "one model"),

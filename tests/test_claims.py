@@ -13,22 +13,22 @@ from fedlib.claims import (
     NOT_TESTED,
     ONE_SEED,
     REPRODUCED,
-    UNTESTABLE,
-    Claim,
+    UNDERPOWERED,
     Verdict,
-    above_each,
     across_columns,
     below,
     best,
     beyond,
     both,
     changes,
+    checks,
     decided,
     each_apart,
     falls,
     gap,
     in_order,
     in_words,
+    judges,
     like_the_paper,
     negated,
     over_seeds,
@@ -37,7 +37,7 @@ from fedlib.claims import (
     verdict,
     within,
 )
-from fedlib.claims.judges import leading, places
+from fedlib.claims.judges import places
 
 
 def tables(means: dict[str, dict[str, float]], spread: float = 0.0, seeds: int = 5, **more) -> dict:
@@ -65,7 +65,7 @@ def lead_on_average(by: float):
 
 
 HOLD = [
-    above_each("a", "abc", ["one", "two"]),
+    best("a", "bc", ["one", "two"], "abc"),
     best("a"),
     best("a", ("b", "c"), columns=["one"]),
     best("b", among=("b", "c")),
@@ -133,9 +133,9 @@ def test_one_seed_gives_numbers_and_no_verdict(check):
         (falls("a", "d"), "missing runs: d"),
         (both(best("a"), place("d", 2)), "missing runs: d"),
         (negated(best("d")), "missing runs: d"),
-        (best("a", point="agg"), "nothing was run"),
-        (above_each("a", "abd", ["one", "two"]), "missing runs: d"),
-        (above_each("a", "b", ["one"], point="agg"), "missing runs: b"),
+        (best("a", point="agg"), "nothing to compare with"),
+        (best("a", "bd", ["one", "two"], "abd"), "missing runs: d"),
+        (best("a", "b", ["one"], point="agg"), "missing runs: a, b"),
         (across_columns(lead_on_average(0), ("a", "d")), "missing runs: d"),
         (across_columns(lead_on_average(0), point="agg"), "nothing was run"),
         (across_columns(lead_on_average(0), two="tasks", point="agg"), "needs two tasks"),
@@ -152,17 +152,21 @@ def test_a_row_that_one_column_lacks():
     partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
     v = best("a", ("b",))(partly)
     assert v.status == NOT_TESTED and v.evidence.startswith("one: a ")
-    assert v.evidence.endswith("; missing runs: b (two)") and "two:" not in v.evidence
+    assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, +20.0 " in v.evidence  # over c
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     v = best("c", ("b",))(partly)
-    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (two)") and "two:" not in v.evidence
+    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)")
+    v = place("c", 1, ("b",))(partly)  # a place is one among all: not where one of them is missing
+    assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)") and "two:" not in v.evidence
 
 
 def test_some_settings_do_not_stand_for_all():
     """A planned column of which nothing was run: a claim of all columns is not tested, unless one contradicts it."""
     some = tables({"one": TABLE["one"]}) | {"_columns": pd.DataFrame({"column": ["one", "two"]})}
     v = best("a", ("a", "b"))(some)
-    assert v.status == NOT_TESTED and v.evidence.startswith("one: a ") and "b (two)" in v.evidence
+    assert (
+        v.status == NOT_TESTED and v.evidence.startswith("one: a ") and "missing runs: a, b (each in two)" in v.evidence
+    )
     assert best("a", ("a", "b"), columns=["one"])(some).status == REPRODUCED
     assert best("c", ("b", "c"))(some).status == NOT_REPRODUCED
 
@@ -194,18 +198,21 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     values = {("a", 0): 90, ("a", 1): 60, ("a", 2): 62, ("b", 0): 80, ("c", 0): 70, ("c", 1): 50, ("c", 2): 51}
     lines = [("one", row, seed, True, "post", value / 100) for (row, seed), value in values.items()]
     uneven = {"tidy": pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "accuracy"])}
-    first = best("a")(uneven)
-    assert first.holds and "a 90.0, +10.0" in first.evidence and first.over == "one seed"
-    assert Claim("A", best("a")).said(first, "", "3 seeds")[1].evidence.endswith("the best competitor, b")
-    each = above_each("a", "abcd", ["one"], needs="b")(uneven)
+    each = best("a", "b", ["one"], "abcd")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
-    assert each.holds and each.evidence.startswith("one: a +10.0 ") and "relative to b" in each.evidence
+    assert each.holds and each.evidence == "one: a 70.7, +10.0 (one seed) relative to the best other, b"
+    assert each.status == ONE_SEED and best("c", ("b",))(uneven).status == NOT_REPRODUCED  # a's three seeds say so
+    worse = best("c", ("b", "d"))(uneven)
+    assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
+    first = checks.in_columns(judges.first("a"), ("a",))(uneven)
+    assert first.holds and "a 90.0, +10.0" in first.evidence and first.over == "one seed"
     pair = below(["c"], ["a"])(uneven)
     assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}
     for check in (
         best("a"),
-        above_each("a", "b", ["one"]),
+        best("a", "b", ["one"]),
+        checks.in_columns(judges.first("a"), ("a",)),
         below(["b"], ["a"]),
         below(["b"], ["a"], columns=["one"]),
     ):  # no seed in common
@@ -220,22 +227,20 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "relative to the best competitor, b; two:" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "relative to the best other, b; two:" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
-    assert v.evidence.endswith("not significantly below the best: a, b") and v.closest.value == pytest.approx(2.0)
+    assert v.evidence.endswith("the best other, b")
+    assert v.closest.value == pytest.approx(2.0)
     assert (
-        "threshold 15, set by us; with these runs it holds for thresholds below 18.0, not for those above 18.0"
+        "threshold 15, set by us; it would hold up to 18.0 and fail beyond 18.0"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
 
 
 def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
     """c is 40 below a and 35 below b."""
-    assert (
-        "with these runs it holds for thresholds below 35.0, not for those above 35.0"
-        in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
-    )
+    assert "it would hold up to 35.0 and fail beyond 35.0" in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
 
 
 def printed(order: str) -> pd.DataFrame:
@@ -328,7 +333,7 @@ def test_power_is_how_often_a_true_claim_comes_out():
         printed = decided({"a": pd.Series([truth + 1e-9])}, "")
         v = decided({"a": errors + 0.1}, "").beside(printed)
         assert v.power == pytest.approx(power, abs=0.01) and v.chance == pytest.approx(0.025, abs=0.005)
-        assert v.status == (UNTESTABLE if power < 0.49 else v.status) and v.status != REPRODUCED
+        assert v.status == (UNDERPOWERED if power < 0.49 else v.status) and v.status != REPRODUCED
     assert decided({"a": errors + 9}, "").beside(decided({"a": pd.Series([0.1])}, "")).status == REPRODUCED
     other = decided({"b": pd.Series([1.0])}, "")  # of something else: nothing is known
     assert decided({"a": errors}, "").beside(other).power is None
@@ -340,7 +345,9 @@ def test_who_may_be_the_best_and_which_place_a_row_has():
     from fedlib.analysis.accuracies import means
 
     rows = means(m)["one"]
-    assert leading(rows) == ["a", "b"] and (places(rows, "c"), places(rows, "b")) == ("3", "1 to 2")
+    margins = {row: rows["b"] - rows[row] for row in "ac"} | {"d": rows["b"] - rows["a"] + 0.1}
+    assert judges.lead(margins).endswith("relative to the best other, a; not significantly ahead of d")
+    assert (places(rows, "c"), places(rows, "b")) == ("3", "1 to 2")
 
 
 def test_facts_have_no_interval():

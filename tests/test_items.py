@@ -492,8 +492,9 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
 
     claims, leading = find("pfedsim/table3_accuracy").claims, 0.85
     tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
-    found = "Dir(0.1): pfedsim 85.0, +5.0 (one seed) relative to the best competitor, local"
-    assert claims[0].check(tables).evidence == f"{found}; missing runs: fedbn (Dir(0.5))"
+    found = "Dir(0.1): pfedsim 85.0, +5.0 (one seed) relative to the best other, local"
+    other = found.replace("Dir(0.1)", "Dir(0.5)")  # of what is there
+    assert claims[0].check(tables).evidence == f"{found}; {other}; missing runs: fedbn (in Dir(0.5))"
     assert claims[1].check(tables).status != NOT_TESTED
     row = tables["compare"].set_index("method").loc["fedbn"]
     assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 (n=1)")
@@ -550,7 +551,7 @@ def test_verdicts_are_called_by_what_the_data_can_tell():
     item.__dict__["tables"] = analysed(item.item.name, lambda key, spec: made_up(spec, 0.8))
     found = dict(item.verdicts())
     first = found["Accuracy rises from rho = 0 to the range [0.3, 0.7]."]
-    assert first.status == "one seed" and "(one seed)" in first.evidence
+    assert first.status == "no verdict (one seed)" and "(one seed)" in first.evidence
     assert found["A larger model needs a smaller rho."].status == NOT_TESTED
 
 
@@ -730,8 +731,8 @@ def test_a_papers_counts_leave_out_digits_and_what_is_no_claim_of_it(monkeypatch
     item = {"item": "pfedcs/table1_pathological", "claims": claims, "runs": ["a"]}
     for profile, dataset, scale, counts, on in (
         ("quick", "digits", "digits only", "0 | 0 | 1 | 0", ", on digits"),
-        ("reduced", "pacs", "reduced: 1 of 9", "0 | 0 | 1 | 0", ""),  # stands in for a paper's
-        ("paper", "cifar10", "paper's settings: 1 of 9", "1 | 0 | 1 | 1", ""),
+        ("reduced", "pacs", "1 reduced of 9", "0 | 0 | 1 | 0", ""),  # stands in for a paper's
+        ("paper", "cifar10", "1 full of 9", "1 | 0 | 1 | 1", ""),
     ):
         path = tmp_path / "results" / profile / "pfedcs" / "table1_pathological.json"
         path.parent.mkdir(parents=True)
@@ -744,7 +745,7 @@ def test_a_papers_counts_leave_out_digits_and_what_is_no_claim_of_it(monkeypatch
     ("margin", "status", "listed"),
     [
         ([2.0, -0.1, 4.1], "inconclusive", True),  # 1.9 standard errors
-        ([2.0, -0.1, 4.1], "untestable with these runs", True),
+        ([2.0, -0.1, 4.1], "underpowered", True),
         ([-2.0, -4.1, 0.1], "reproduced", False),
         ([0.5, -1.6, 2.6], "inconclusive", False),
         ([2.0, 0.9, 3.1], "inconclusive", False),

@@ -193,7 +193,8 @@ def test_claims_of_the_notes():
         "FedSimSup minus FedRep at Dir(0.5), in points: +10.0",
     ):
         assert place in text
-    assert "supervisor adds +5.0" in text and "aggregation for non-participating clients +2.0" in text
+    assert "in points: +5.0 [+5.0, +5.0] without the supervisor" in text
+    assert "+2.0 [+2.0, +2.0] without aggregation for non-participating clients" in text
     fedrep = good["parts"].set_index(["task", "arm"])["the method's lead over it"]
     for name in ("Dir(0.1)", "Dir(0.5)"):
         assert fedrep[name, "FedRep before local training"].startswith("+10.00")
@@ -226,10 +227,10 @@ def test_runs_that_diverge_are_counted():
         return RunResult(spec, "diverged", error=str(Diverged(3, 17, 2))) if bad else made
 
     found = analysed(NOTES, make, "paper", seeds=2)["stability"].set_index(["rate", "method"])
-    columns = ["runs", "of them diverged", "in round", "mean over clients, %"]
+    columns = ["runs", "of them diverged", "in round", "client mean, %"]
     assert found.loc[("0.1", "fedsimsup"), columns].values.tolist() == [[2, 2, "17, 17", ""]] * 2
     assert found.loc[("0.1", "fedavg"), columns].values.tolist() == [[2, 1, "17", "40.0"]] * 2
-    assert set(found.loc[("0.1", "local"), "of all test images, %"]) == {"40.0 (40.0, 40.0)"}
+    assert set(found.loc[("0.1", "local"), "pooled, %"]) == {"40.0 (40.0, 40.0)"}
     text = notes.ends_of_training(found.reset_index())
     assert "At the learning rate 0.1, 6 of 20 runs diverged (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
     assert "At the learning rate 0.05, 0 of 20 runs diverged; the others end with Local 40.0 (40.0, 40.0) %" in text

@@ -483,7 +483,7 @@ def test_cells_far_from_the_paper_are_on_the_papers_data_only():
     on_cifar, on_digits = notes(low, dataset="cifar10"), notes(low)
     assert on_cifar["cells"][["method", "closest"]].to_numpy().tolist() == [["fedbn", "post"]] * 2
     assert on_cifar["cells"]["difference"].tolist() == approx([-11, -11])
-    head = on_cifar["fit"].set_index(["metric", "column"]).loc[("primary: all test images, last round", "Dir(0.1)")]
+    head = on_cifar["fit"].set_index(["metric", "column"]).loc[("primary: pooled, last round", "Dir(0.1)")]
     assert head[["cells", "within 3 points", "mean difference"]].tolist() == approx([12, 11, -(11 + 22) / 12])
     assert "22 of Table 3's cells on cifar10 (24 were run) are within 3 points" in find(NOTES).answer(on_cifar)
     assert on_digits["cells"].empty and on_digits["fit"].empty and len(on_digits["cells"].columns)
@@ -594,7 +594,11 @@ def test_distances_find_shared_labels_or_do_not():
     own = near["tidy"].query("client == 'A' and seed == 0 and training == 'FedAvg' and rounds == 5").set_index("other")
     assert own["rank"].to_dict() == dict(zip("BCDEFGHIJ", range(1, 10)))
     aucs = near["aucs"].query("rounds == 5").groupby("measure")["auc"].mean()
-    assert aucs.to_dict() == {"distance of models": 1, "distance of classifiers": 1, "cosine of classifiers": 0}
+    assert aucs.to_dict() == {
+        "distance between models": 1,
+        "distance between classifiers": 1,
+        "cosine between classifiers": 0,
+    }
 
 
 def test_multiwise_weights_against_others():
@@ -713,7 +717,7 @@ def test_the_best_round_stands_beside_the_last():
 
     tables = analysed("pfedcs/table3_selection", make, "reduced")
     line = tables["compare"].set_index("method").loc["adaptive"]
-    assert line["cifar100, 20 classes: ours, the same"].startswith("50.00")
+    assert line["cifar100, 20 classes: ours, the same data"].startswith("50.00")
     assert line["cifar100, 20 classes: ours, best round"].startswith("70.00")
     assert "best round" in set(tables["points"]["point"])
 

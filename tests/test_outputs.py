@@ -165,7 +165,7 @@ CHANGES = {  # of outputs: what is there, what instead, and whether nbval finds 
     "a_commit": ("commit ba337e92", "commit 0123abcd", False),
     "seeds_beside_the_commit": ("seeds [0]", "seeds [1]", True),
     "a_processor": ("CPU AMD EPYC", "CPU Some Xeon", False),
-    "steps_beside_the_processor": ("steps by fused", "steps by torch", True),
+    "steps_beside_the_processor": ("fused steps", "torch steps", True),
     "a_progress_bar": ("50 %", "90 %", False),
 }
 
@@ -173,7 +173,7 @@ CHANGES = {  # of outputs: what is there, what instead, and whether nbval finds 
 def write(path: Path, old: str, new: str) -> None:
     """A notebook with outputs of every kind, of which one is changed."""
     make = nbformat.v4
-    origin = "commit ba337e92, seeds [0]\nCPU AMD EPYC, backend serial, steps by fused, 1 thread\n"
+    origin = "commit ba337e92, seeds [0]\nCPU AMD EPYC, backend serial, fused steps, 1 thread\n"
     printed = f"lead 2.04\n{SECONDS}{origin}"
     shown = {"text/html": TABLE._repr_html_(), "text/plain": repr(TABLE)}
     sources = {

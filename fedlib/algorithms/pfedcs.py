@@ -8,7 +8,7 @@ Collaboration among Similar Classifiers." AAAI 2025, vol. 39(20), pp. 21572-2158
 | w_f | server["f"], names "extractor.*" | shared feature extractor, averaged as in FedAvg | |
 | w_g^(k) | client["h"], names "head.*"; server["heads"][k] as last uploaded | personal classifier | |
 | v_g^(k) | message, names "head.*" | customised classifier, the teacher after fine-tuning | |
-| D^t | D of `ByDistance.distances` | distances of classifiers, each row divided by its maximum | |
+| D^t | D of `ByDistance.distances` | distances between classifiers, each row divided by its maximum | |
 | C_k,c (bar) | chosen | collaborators Q of client k | |
 | β | beta | share of the rounds in stage 1, ⌊βT⌋; stage 2 is FedPer | 0.5 (unpublished; ours) |
 | λ | lam | weight of similarity against numbers of samples (Eq. 7) | 0.5 (unpublished; ours) |

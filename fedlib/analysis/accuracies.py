@@ -50,12 +50,15 @@ def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
 
 
 def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
-    """Which rows were not run, and in which columns; an empty text if all were."""
-    texts = []
+    """Which rows were not run, and in which columns (or in how many); an empty text if all were."""
+    columns, gone = list(dict.fromkeys(columns)), {}
     for row in dict.fromkeys(needs):
-        gone = [column for column in columns if (column, row) not in found.columns]
-        if gone:
-            texts.append(row if len(gone) == len(columns) else f"{row} ({', '.join(gone)})")
+        gone.setdefault(tuple(c for c in columns if (c, row) not in found.columns), []).append(row)
+    texts = []
+    for which, rows in gone.items():
+        names = "; ".join(which) if len(which) < 3 else f"{len(which)} of {len(columns)} settings"
+        where = f" ({'each ' * (len(rows) > 1)}in {names})" if len(which) < len(columns) else ""
+        texts += [f"{', '.join(rows)}{where}"] if which else []
     return f"missing runs: {', '.join(texts)}" if texts else ""
 
 
@@ -110,8 +113,8 @@ def compared(
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
-    data: names of the paper's data set and of ours ("the same" where columns name their own); on other data there is no
-    difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
+    data: names of the paper's data set and of ours ("the same data" where columns name their own); on other data there
+    is no difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
     why_none: why a row has no result in a column, by `why_none`.
     """
     found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
@@ -125,7 +128,7 @@ def compared(
                 std = f" ({paper.std:.2f})" if paper and paper.std == paper.std else ""
                 line[f"{column}: paper{data[0] and ', '}{data[0]}"] = f"{paper.mean:.2f}{std}" if paper else ""
             line[f"{column}: ours, {data[1]}"] = in_cell(ours) or why_none(row, column)
-            if column in printed and data[1] in (data[0], "the same"):
+            if column in printed and data[1] in (data[0], "the same data"):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
             other = "does not apply" if ours else why_none(row, column)  # tested, but not so
             line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) or other for title in also}
@@ -134,7 +137,7 @@ def compared(
 
 
 def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
-    """A comparison without the columns of which no run is stored; one row names them, and the data that they need.
+    """A comparison without the columns of which no run is stored; one row names them by their data.
 
     not_run: their data sets, by column.
     """
@@ -143,7 +146,7 @@ def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
     kept = [name for name in compare if not any(name.startswith(f"{column}: ") for column in not_run)]
     needs = {dataset: [c for c, own in not_run.items() if own == dataset] for dataset in not_run.values()}
     said = ", ".join(f"{dataset} ({'; '.join(columns)})" for dataset, columns in needs.items())
-    row = dict.fromkeys(kept, "") | {kept[0]: f"{NOT_RUN}needs {said}"}
+    row = dict.fromkeys(kept, "") | {kept[0]: f"{NOT_RUN}{said}"}
     return pd.concat([compare[kept], pd.DataFrame([row])], ignore_index=True)
 
 

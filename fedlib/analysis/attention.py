@@ -15,7 +15,7 @@ from fedlib.measures.attention import NETWORKS, captum_attr
 HALF = 0.5  # of a map's mass
 NUMBERS = {  # columns of `map_rows`: what they are called, and the form in which they are printed
     "entropy": ("entropy, % of uniform", ".1f"),
-    "area": ("smallest area with half of the attention, %", ".1f"),
+    "area": ("smallest area with half of the heat map, %", ".1f"),
     "blobs": ("connected components of that area", ".2f"),
     "on_object": ("map on the object, %", ".1f"),
     "covered": ("object in that area, %", ".1f"),

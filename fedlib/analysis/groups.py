@@ -1,5 +1,5 @@
-"""Do distances of classifiers show which clients have the same classes, and what else does a server see in them? What
-do label counts, which clients of some methods report, tell an eavesdropper?
+"""Do distances between classifiers show which clients have the same classes, and what else does a server see in them?
+What do label counts, which clients of some methods report, tell an eavesdropper?
 
 counts: samples by client and class, int [N, C]; distances: squared ones between classifiers, [N, N].
 """

@@ -78,7 +78,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 
 
 RULES: dict[str, Read] = {
-    "primary: all test images, last round": at("pooled"),
+    "primary: pooled, last round": at("pooled"),
     "mean over clients": at("client_mean"),
     "balanced accuracy": at("balanced"),
     "best round": of_curve(max),

@@ -197,7 +197,7 @@ class Arms:
 # which runs diverge, when, and what the others reach ------------------------------------------------------------------
 
 WHAT = ["rate", "method", "task"]
-COLUMNS = [*WHAT, "runs", "of them diverged", "in round", "mean over clients, %", "of all test images, %"]
+COLUMNS = [*WHAT, "runs", "of them diverged", "in round", "client mean, %", "pooled, %"]
 ROUND = re.compile(r"in round (\d+)")
 
 
@@ -224,7 +224,7 @@ def by_seed(values: list[float]) -> str:
 
 def ends_of_training(found: pd.DataFrame) -> str:
     """How many runs diverge at which rate, and what the others reach; found: of `stability`."""
-    said, reached = [], "of all test images, %"
+    said, reached = [], "pooled, %"
     for rate, own in found.groupby("rate", sort=False):
         own = own.assign(method=own["method"].map(proper))
         lost = [f"{r['of them diverged']} of {r['runs']} of {r['method']}" for _, r in own.iterrows() if r["in round"]]
@@ -232,6 +232,6 @@ def ends_of_training(found: pd.DataFrame) -> str:
         which = f" ({', '.join(lost)})" if lost else ""
         gone = f"{own['of them diverged'].sum()} of {own['runs'].sum()} runs diverged{which}"
         said.append(
-            f"At the learning rate {rate}, {gone}; the others end with {', '.join(ends)} of all test images correct."
+            f"At the learning rate {rate}, {gone}; the others end, pooled over test images, with {', '.join(ends)}."
         )
     return " ".join(said)

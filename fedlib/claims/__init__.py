@@ -2,7 +2,6 @@
 # ruff: noqa: F401 (these names are for others)
 
 from fedlib.claims.checks import (
-    above_each,
     across_columns,
     ahead,
     below,
@@ -34,7 +33,7 @@ from fedlib.claims.verdicts import (
     POINT,
     REPRODUCED,
     STATUSES,
-    UNTESTABLE,
+    UNDERPOWERED,
     Check,
     Claim,
     Tables,

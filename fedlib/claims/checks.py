@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
+from fedlib.analysis.accuracies import best_first, columns_read, correlation, in_common, means, without
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
-from fedlib.claims.judges import Judge, apart, at_place, close, first, under
+from fedlib.claims.judges import Judge, apart, at_place, close, lead, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -100,35 +100,38 @@ def on_shared_seeds(tables: Tables, rows: Sequence[str] = (), **where) -> tuple[
     return means(compared, **where), columns_read(tables, **where), over
 
 
-def best(row: str, needs: Sequence[str] = (), **options) -> Check:
-    """The row is above every other one."""
-    return in_columns(first(row), (row, *needs), **{"equal": POINT, **options})
-
-
-def above_each(
-    row: str, others: Sequence[str], columns: Sequence[str], needs: Sequence[str] | None = None, **where
+def best(
+    row: str,
+    needs: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    among: Sequence[str] = (),
+    equal: float = POINT,
+    **where,
 ) -> Check:
-    """The row is above each of the others that were run, each time on all the seeds that these two share: where some
-    rows have more seeds than others, `best` takes no more than all of them have. needs: rows that must be there
-    (default: all others)."""
+    """The row is above every other one, each time on all the seeds that these two share, so that one seed of a method
+    does not hide what three of another say; arguments as of `in_columns`."""
 
     def check(tables: Tables) -> Verdict:
-        asked = {"tidy": tables["tidy"][tables["tidy"]["column"].isin(columns)]}
-        leads = {other: differences(asked, row, other, **where)[1] for other in others if other != row}
-        margins = {column: {other: m[column] for other, m in leads.items() if column in m} for column in columns}
-        found = pd.DataFrame(columns=[(column, other) for column, own in margins.items() for other in own])
-        if lacks := without(found, [other for other in (needs or others) if other != row], columns):
-            return not_tested(lacks)
-        if not all(margins.values()):
-            return not_tested("nothing to compare with")
-        texts = []
-        for column, own in margins.items():
-            nearest = min(own, key=lambda other, own=own: own[other].iloc[0])
-            level = [other for other, m in own.items() if (i := Interval.of(m)).known and i.low <= 0]
-            rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
-            texts.append(f"{column}: {row} {apart(own[nearest])} relative to {nearest}{rest}")
-        every = {f"{column}: {other}": margin for column, own in margins.items() for other, margin in own.items()}
-        return decided(every, "; ".join(texts), equal=POINT, unit="points")
+        tables, of_seeds, leads = {**tables, "tidy": tables["tidy"].reset_index(drop=True)}, {}, {}
+        found, shown = means(tables, **where), list(columns) or columns_read(tables, **where)
+        keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
+        for column, other in keys:
+            shared = in_common(tables, (row, other))
+            same = tuple(shared["tidy"].index)
+            if same not in of_seeds:
+                of_seeds[same] = means(shared, **where)
+            if other != row and {(column, row), (column, other)} <= set(of_seeds[same]):
+                m = of_seeds[same][column]
+                leads.setdefault(column, {})[other] = m[row] - m[other]
+        paired = [key for key in keys if key[1] == row or key[1] in leads.get(key[0], ())]
+        asked = (row, *needs, *(other for column, other in keys if (column, other) not in paired))
+        lacks = without(pd.DataFrame(columns=paired), asked, shown)
+        if not leads or not lacks and len(leads) < len(shown):
+            return not_tested(lacks or "nothing to compare with")
+        texts = [f"{c}: {row} {found[c][row].iloc[0]:.1f}, {lead(leads[c])}" for c in shown if c in leads]
+        margins = {f"{column}: {other}": m for column, own in leads.items() for other, m in own.items()}
+        v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
+        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
 

@@ -4,7 +4,7 @@ margins by what is compared, and evidence in words."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise, permutations, product
+from itertools import pairwise, permutations, product
 
 import pandas as pd
 
@@ -13,23 +13,6 @@ from fedlib.analysis.uncertainty import Interval, simultaneous
 from fedlib.claims.verdicts import Margins
 
 Judge = Callable[[pd.DataFrame], tuple[Margins, str]]  # of draws by row, best first: margins and evidence
-
-
-def leading(m: pd.DataFrame) -> list:
-    """The rows that may be the best: all but those that another one is above, with intervals that hold together for
-    all pairs (a model confidence set)."""
-    gaps = {(a, b): m[a] - m[b] for a, b in combinations(m.columns, 2)}  # best first: a is above b by the estimate
-    wider = simultaneous(gaps | {(b, a): -gap for (a, b), gap in gaps.items()})
-    found = {pair: Interval.of(gap) for pair, gap in gaps.items()}
-    beaten = {b for (_, b), i in found.items() if i.value - wider * (i.value - i.low) > 0}
-    return [row for row in m.columns if row not in beaten]
-
-
-def may_lead(m: pd.DataFrame) -> str:
-    """Which rows may be the best, as the end of a sentence; nothing where there is no interval, or only the first."""
-    if not all(Interval.of(m[a] - m[b]).known for a, b in pairwise(m.columns)) or len(names := leading(m)) < 2:
-        return ""
-    return f"; not significantly below the best: {', '.join(map(str, names))}"
 
 
 def places(m: pd.DataFrame, row) -> str:
@@ -51,14 +34,20 @@ def each_apart(margins: Margins, form: str = ".1f") -> str:
     return ", ".join(f"{apart(margin, form)} ({name})" for name, margin in margins.items())
 
 
+def lead(margins: Margins, form: str = ".1f") -> str:
+    """A row's smallest lead over the others, and which more it is not significantly ahead of."""
+    rival = min(margins, key=lambda other: margins[other].iloc[0])
+    level = [str(o) for o, m in margins.items() if o != rival and (i := Interval.of(m)).known and i.low <= 0]
+    rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
+    return f"{apart(margins[rival], form)} relative to the best other, {rival}{rest}"
+
+
 def first(row, form: str = ".1f") -> Judge:
     """The row is above every other one."""
 
     def judge(m):
         margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
-        rival = next(iter(margins))  # best first
-        lead = f"{apart(margins[rival], form)} relative to the best competitor, {rival}"
-        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead}{may_lead(m)}"
+        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead(margins, form)}"
 
     return judge
 
@@ -87,7 +76,7 @@ def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") ->
         low, high = m.iloc[0][list(lower)], m.iloc[0][list(upper)]
         gap = apart(m[high.idxmin()] - m[low.idxmax()], form)
         text = f"{high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
-        text += f" against {low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
+        text += f" minus {low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
         return margins, f"{text}: {gap}{threshold(margins, by, form) if by else ''}"
 
     return judge
@@ -104,22 +93,24 @@ def close(rows: Sequence, most: float, form: str = ".1f") -> Judge:
     return judge
 
 
-def in_order(rows: Sequence, form: str = ".1f") -> Judge:
-    """Each of these rows is above the next one."""
+def in_order(rows: Sequence, form: str = ".1f", what: str = "") -> Judge:
+    """Each of these rows is above the next one; what: is compared."""
 
     def judge(m):
         margins = {f"{a} over {b}": m[a] - m[b] for a, b in pairwise(rows)}
         shown = ", ".join(f"{row} {m[row].iloc[0]:{form}}" for row in rows)
-        return margins, f"{shown}; {', '.join(f'{name} {apart(margin, form)}' for name, margin in margins.items())}"
+        gaps = ", ".join(f"{name} {apart(margin, form)}" for name, margin in margins.items())
+        return margins, f"{what and what + ': '}{shown}; differences: {gaps}"
 
     return judge
 
 
 def beyond(row, at: float, sign: int = 1, form: str = ".1f", what: str = "") -> Judge:
-    """The row is above a threshold set by us, or below it with sign -1; what: is counted."""
+    """The row is above a threshold set by us, or below it with sign -1; what: "%" for shares, from 0 to 100 %."""
 
     def judge(m):
-        found = f"{row}: {Interval.of(m[row]).text(form)}{what}"
+        shown = m[row].clip(0, 100) if what else m[row]
+        found = f"{row}: {Interval.of(shown).text(form)}{what and ' ' + what}"
         return {row: sign * (m[row] - at)}, f"{found} (threshold of {at:g}, set by us)"
 
     return judge
@@ -131,8 +122,7 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    text = f"with these runs it holds for thresholds below {low:{form}}, not for those above {high:{form}}"
-    return f" (threshold {by:g}, set by us; {text})"
+    return f" (threshold {by:g}, set by us; it would hold up to {low:{form}} and fail beyond {high:{form}})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:

@@ -6,12 +6,12 @@ interval (`fedlib.analysis.uncertainty`).
 * reproduced: all intervals lie above 0. No correction is needed for many margins, since all of them must.
 * not reproduced: one of them lies below 0, after a correction for how many were looked at (max-T: intervals wide enough
   to hold together in 95 %).
-* practically equal: some lie, with their whole intervals, so close to 0 that the difference does not matter (closer
-  than is declared with the check, a point of accuracy), and all others above 0.
-* untestable with these runs: none of this, and had the reported numbers been exactly true, this design would have said
+* practically equal: one at least lies, with its whole interval, so close to 0 that the difference does not matter
+  (closer than is declared with the check, a point of accuracy), and all others lie so or above 0.
+* underpowered: none of this, and had the reported numbers been exactly true, this design would have said
   "reproduced" in less than half of all replications.
 * inconclusive: none of this.
-* one seed: a margin has no interval, so there is a number and no verdict.
+* no verdict (one seed): a margin has no interval, so there is only a number.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fedlib.analysis.names import proper
 from fedlib.analysis.uncertainty import Interval, simultaneous
 
 REPRODUCED, NOT_REPRODUCED, EQUAL = "reproduced", "not reproduced", "practically equal"
-INCONCLUSIVE, UNTESTABLE, ONE_SEED, NOT_TESTED = "inconclusive", "untestable with these runs", "one seed", "not tested"
+INCONCLUSIVE, UNDERPOWERED, ONE_SEED, NOT_TESTED = "inconclusive", "underpowered", "no verdict (one seed)", "not tested"
 DECIDED = (REPRODUCED, NOT_REPRODUCED, EQUAL)
-STATUSES = (REPRODUCED, EQUAL, NOT_REPRODUCED, INCONCLUSIVE, UNTESTABLE, ONE_SEED, NOT_TESTED)
+STATUSES = (REPRODUCED, EQUAL, NOT_REPRODUCED, INCONCLUSIVE, UNDERPOWERED, ONE_SEED, NOT_TESTED)
 POINT = 1.0  # accuracies that are within this many points of each other are practically equal
-ENOUGH = 0.5  # of replications in which a true claim must come out as reproduced; below it is untestable
+ENOUGH = 0.5  # of replications in which a true claim must come out as reproduced; below it is underpowered
 
 Tables = Mapping[str, pd.DataFrame]
 Margins = dict[str, pd.Series]  # by what is compared, > 0 as claimed: the estimate, then its draws
@@ -75,7 +75,7 @@ class Verdict:
         truth = {name: printed.margins[name].value for name in self.margins}
         true = _decisions(self.drawn, truth, self.equal)[0]
         tied = _decisions(self.drawn, dict.fromkeys(truth, 0.0), self.equal)[1]
-        status = UNTESTABLE if self.status == INCONCLUSIVE and true < ENOUGH else self.status
+        status = UNDERPOWERED if self.status == INCONCLUSIVE and true < ENOUGH else self.status
         return dataclasses.replace(self, status=status, power=true, chance=tied)
 
 
@@ -163,8 +163,9 @@ class Claim:
         about += (
             [] if v.power is None else [f"power {100 * v.power:.0f} %, false-refutation rate {100 * v.chance:.0f} %"]
         )
-        evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence)
-        words = in_words(v.status, self.kind, *(("", "") if v.anywhere else (elsewhere, scale)))
+        instead = "" if v.anywhere else elsewhere
+        evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence, instead)
+        words = in_words(v.status, self.kind, instead, "" if v.anywhere else scale)
         return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=words, evidence=evidence, over=over)
 
 

@@ -98,8 +98,8 @@ class AccuracyTable:
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
     def data(self, s: dict) -> tuple[str, str]:
-        """The names of the paper's data set, "" where columns name their own, and of ours, "the same" if it is."""
-        return self.dataset(s) or "", s.get("dataset", "the same")
+        """The names of the paper's data set, "" where columns name their own, and of ours, "the same data" if it is."""
+        return self.dataset(s) or "", s.get("dataset", "the same data")
 
     def printed(self, s: dict) -> pd.DataFrame:
         """The paper's readable cells that belong to a row and a column: row, column, value, std. Where columns are of

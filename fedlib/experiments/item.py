@@ -191,7 +191,8 @@ class OpenItem:
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
         print("; ".join(f"{name} = {value}" for name, value in stated(self.settings).items()))
         finished = len(self.specs) - len(self.missing)
-        print(f"{len(self.specs)} training runs, {finished} stored" if self.specs else "no training")
+        runs = f"{len(self.specs)} training run{'s' * (len(self.specs) > 1)}"
+        print(f"{runs}, {finished} stored" if self.specs else "no training")
 
     @property
     def missing(self) -> list[str]:

@@ -30,7 +30,7 @@ from fedlib.figures.base import (
 
 @styled
 def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.DataFrame) -> Figure:
-    """Distances of classifiers of one run after the first and the last round; lines separate clients with different
+    """Distances between classifiers of one run after the first and the last round; lines separate clients with other
     classes. Then how clearly they show the groups over the rounds, by training.
 
     pairs: training, round, client, other, D; groups: client, group; rounds: training, seed, round, silhouette, auc.

@@ -58,7 +58,7 @@ def cka_by_layer(tidy: pd.DataFrame) -> Figure:
 
 @styled
 def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]]) -> Figure:
-    """Cosines of classifiers: totals as a matrix of pairs beside the cosines by class, mean over seeds.
+    """Cosines between classifiers: totals as a matrix of pairs beside the cosines by class, mean over seeds.
 
     tidy: seed, pair, class, owned_by, cosine; pairs in the data's order of similarity.
     """
@@ -101,7 +101,7 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
     values = list(totals["mean"])
     falls = all(left > right for left, right in zip(values, values[1:]))
     text = f"fall from {values[0]:.2f} to {values[-1]:.2f}" if falls else "do not always fall"
-    return headline(figure, f"Cosines of classifiers {text} as the data of two clients become less similar")
+    return headline(figure, f"Cosines between classifiers {text} as the data of two clients become less similar")
 
 
 def _pair_label(pair: str) -> str:

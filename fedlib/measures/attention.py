@@ -2,7 +2,7 @@
 
 R. R. Selvaraju et al., "Grad-CAM: Visual Explanations from Deep Networks via Gradient-based Localization", ICCV 2017,
 as captum computes it: the gradients of a logit with respect to a layer's channels, averaged over the cells, weigh
-these channels; what is positive in their weighted sum is the map. The layer is the ReLU behind the last convolution.
+these channels; what is positive in their weighted sum is the map. The layer is the ReLU after the last convolution.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def loaded(model: Model, theta: dict) -> nn.Module:
 
 
 def layer_of_maps(model: Model) -> str:
-    """The name of the ReLU behind the last convolution.
+    """The name of the ReLU after the last convolution.
 
     Raises BadValue unless the extractor is one sequence of layers that has both.
     """
@@ -109,7 +109,7 @@ def layer_of_maps(model: Model) -> str:
     named = list(extractor.named_children()) if isinstance(extractor, nn.Sequential) else []
     last = max((k for k, (_, layer) in enumerate(named) if isinstance(layer, nn.Conv2d)), default=len(named))
     found = [f"extractor.{name}" for name, layer in named[last:] if isinstance(layer, nn.ReLU)]
-    require(bool(found), "measure", "attention", "a sequence of layers with a ReLU behind the last convolution")
+    require(bool(found), "measure", "attention", "a sequence of layers with a ReLU after the last convolution")
     return found[0]
 
 

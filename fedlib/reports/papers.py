@@ -10,22 +10,23 @@ import pandas as pd
 
 from fedlib import experiments
 from fedlib.base.files import home, write_atomically
-from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNTESTABLE
+from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNDERPOWERED
 from fedlib.experiments.item import stand_in
 from fedlib.reports.report import SCALES, data_of, largest_of, markdown, picture, saved_by_scale, saved_items, so_far
 
 ROWS = re.compile(r"^\| paper \| experiments \|.*(\n\|.*)+", re.MULTILINE)
-AT = {"paper": "paper's settings", "reduced": "reduced"}
+AT = {"paper": "full", "reduced": "reduced"}
 
 TOP = """# Results
 
 What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
-stored runs, with 95 % confidence intervals over seeds. *Practically equal*: within a point. *Inconclusive*: not all
-intervals lie above the threshold, none (corrected for multiplicity) below. *Untestable*: the runs would probably miss
-even a true claim. The table counts claims on the paper's data, at its settings or reduced (fewer rounds or a smaller
-network), and claims that need no data. Other data (scikit-learn's handwritten digits, PACS) cannot refute a paper and
-are not counted; neither are claims with one seed. The guide [Reading a
-claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
+stored runs, with 95 % confidence intervals (CI) over seeds. *Reproduced*: all CIs lie on the claim's side of its
+threshold. *Not reproduced*: one, corrected for multiplicity, lies on the other. *Practically equal*: within a point of
+each other, or so in some settings and as claimed in all others. *Inconclusive*: none of these. *Underpowered*: nor
+would the runs find most true claims. The table counts the paper's claims on its data, at its settings or reduced (fewer
+rounds or a smaller network), and claims that need no data; our additional claims are on the pages. Other data
+(scikit-learn's handwritten digits, PACS) cannot refute a paper and are not counted; neither are claims without a
+verdict (one seed). The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
 
 END = """## All results
 
@@ -50,7 +51,7 @@ def table(to_results: str = "") -> str:
         on = f", on {data_of(main)[0]}" if main["profile"] == "quick" else ""
         row = {"paper": f"[{experiments.about(paper)[0]}]({to_results}{paper}.md)", "experiments": _scale(paper, items)}
         row |= {status: counts[status] for status in STATUSES if status in DECIDED}
-        row |= {"inconclusive or untestable": counts[INCONCLUSIVE] + counts[UNTESTABLE]}
+        row |= {"inconclusive or underpowered": counts[INCONCLUSIVE] + counts[UNDERPOWERED]}
         rows.append(row | {"main claim": f"{claim['claim'].rstrip('.')}: **{claim['verdict']}**{on}"})
     return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
 
@@ -110,5 +111,5 @@ def _scale(paper: str, items: dict[str, dict]) -> str:
     """At which scales a paper's items were run, in words."""
     counts = Counter(item["profile"] for item in items.values())
     every = sum(name.startswith(f"{paper}/") for name in experiments.names())
-    told = [f"{where}: {counts[p]} of {every}" for p, where in AT.items() if counts[p]]
-    return ", ".join(told) or "digits only"
+    told = [f"{counts[p]} {where}" for p, where in AT.items() if counts[p]]
+    return f"{', '.join(told)} of {every}" if told else "digits only"

@@ -14,9 +14,9 @@ from fedlib.analysis.names import proper, titled
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.claims import DECIDED, INCONCLUSIVE, ONE_SEED, UNTESTABLE
+from fedlib.claims import DECIDED, INCONCLUSIVE, ONE_SEED, UNDERPOWERED
 from fedlib.experiments import OpenItem, about, find, names, reading_order
-from fedlib.experiments.item import stated
+from fedlib.experiments.item import stand_in, stated
 from fedlib.figures.base import PAPERS
 
 SCOREBOARD = """# Scoreboard
@@ -29,19 +29,20 @@ our accuracies are from the reported ones. `fedlib report --scoreboard` writes b
 
 TO_COME = """## Planned additional seeds
 
-Declared here before any of them is run. If a claim is inconclusive or untestable and its smallest margin is 1.5
+Declared here before any of them is run. If a claim is inconclusive or underpowered and its smallest margin is 1.5
 to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
 and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
 NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
-    "Evaluation points: `glob` is the server's single global model. `recv` is the model that a client receives, its "
-    "shared and its personal part together. `agg` is the personalised model that the server aggregates for a client. "
-    "`post` is the model after local training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; a "
-    "comparison of methods uses only the seeds that all of them have, so a mean in a claim can differ from that in the "
-    "table. Confidence intervals use a weighted mean of a pair's own variance and its table's (a moderated t test), "
-    "so the same runs can have different intervals in another table. They are not truncated at 100 %. Power: how "
-    "often true claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
+    "Evaluation points: `glob` is the server's single global model. `recv` is a client's model before its local "
+    "training: the shared part as received, with its own personal part. `agg` is the personalised model that the "
+    "server aggregates for a client. `post` is the model after local training, and `ft(k)` after k epochs of fine- "
+    "tuning. n is the number of seeds; methods are compared on the seeds that they share, so a mean in a claim can "
+    "differ from that in the table. Confidence intervals use a weighted mean of a pair's own variance and its table's "
+    "(a moderated t test), so the same runs can have different intervals in another table. Those of accuracies are "
+    "not truncated at 100 %. Power: how often true claims would be *reproduced*; false-refutation rate: how often "
+    "*not reproduced* if nothing differs."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -90,7 +91,7 @@ def tally(claims: list[dict]) -> str:
         counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
             said = {v: v if n == 1 else v.replace("does", "do").replace("holds", "hold") for v, n in counts.items()}
-            said |= {ONE_SEED: f"without verdict ({ONE_SEED})"}
+            said |= {ONE_SEED: ONE_SEED.replace("no", "without")}
             texts[kind] = title + ", ".join(f"{count} {said[verdict]}" for verdict, count in counts.items())
     first = texts.pop("paper", "")
     others = "; ".join(texts.values())
@@ -146,7 +147,8 @@ def with_counts(labels: list[str]) -> str:
 def diverged(item: dict) -> str:
     """How many of an item's runs diverged, in a sentence."""
     number = len(item.get("diverged") or ())
-    return f"{number} of {len(item['runs'])} runs diverged and are left out." if number else ""
+    left = "is" if number == 1 else "are"
+    return f"{number} of {len(item['runs'])} runs diverged and {left} left out." if number else ""
 
 
 def smaller(item: dict) -> str:
@@ -180,7 +182,7 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
         *([f"**{diverged(item)}** <sub>{with_counts(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") and not told else []),
         *([shrunk] if (shrunk := smaller(item)) else []),
-        f"Profile `{item['profile']}`; settings, as `--set` takes them: {settings}.{changed}",
+        f"Profile `{item['profile']}`; settings: {settings}.{changed}",
         picture(item, to_home),
         *_table(item, "compare", to_home),
     ]
@@ -207,7 +209,8 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     if frame.empty:
         return ["None."]
-    shown = markdown(for_readers(side_by_side(frame.drop(columns=COLUMN, errors="ignore").map(_short))))
+    frame_shown = side_by_side(frame.drop(columns=COLUMN, errors="ignore").map(_short))
+    shown = markdown(for_readers(frame_shown, stand_in(item["settings"])))
     if COLUMN not in frame or not frame[COLUMN].any():
         return [shown]
     file = path.relative_to(home()).as_posix()
@@ -215,9 +218,10 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
     return [shown, f"<sub>The runs behind a row: `{ask}`; their ids: [{path.name}]({to_home}{file})</sub>"]
 
 
-def for_readers(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table as it is shown: methods, networks and data sets have their proper names."""
-    return frame.rename(index=proper, columns=lambda name: titled(name) if isinstance(name, str) else name).map(proper)
+def for_readers(frame: pd.DataFrame, instead: str = "") -> pd.DataFrame:
+    """A table as it is shown: methods, networks and data sets have their proper names; instead: as of `proper`."""
+    named = frame.rename(index=proper, columns=lambda name: titled(name) if isinstance(name, str) else name)
+    return named.map(lambda cell: proper(cell, instead))
 
 
 PAIR = re.compile(r"(?P<column>.+): (?P<what>paper|ours|difference)(?:, (?P<data>.+))?")
@@ -242,7 +246,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
         return "<br>".join(filter(None, (ours, beside)))
 
     made = frame[[name for name in frame.columns if name not in named]].copy()
-    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same"}
+    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same data"}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
         made[f"{column} (in the paper; ours: {ours})" if ours else column] = [
@@ -252,9 +256,9 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _short(text: str) -> str:
-    """A number with many decimals as one with few, "?" for the end of an interval that is not known, else as it is."""
+    """A number with many decimals as one with few, "n/a" for an unknown end of an interval, else as it is."""
     if text in ("inf", "-inf"):
-        return "?"
+        return "n/a"
     if not re.fullmatch(r"-?\d+\.\d{3,}", text):
         return text
     return f"{float(text):.2f}" if abs(float(text)) >= 1 else f"{float(text):.3f}"
@@ -273,19 +277,20 @@ def page(paper: str) -> str:
     items, every = largest_of(saved), [i for own in saved.values() for i in own]
     unfinished = {name for name, item in items.items() if item.get("missing")}
     telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished or i["profile"] == "paper"]
-    parts = _page(paper, sorted(items.values(), key=_reading_order), sorted(telling, key=_reading_order))
+    parts_of = [i for i in every if i["profile"] != "quick" and items[i["item"]] is not i and stored_runs(i)]
+    parts = _page(paper, *(sorted(own, key=_reading_order) for own in (items.values(), telling, parts_of)))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
-    """items: one a table or figure; telling: those whose answers are shown,
-    also in quick where the paper's runs are not all there."""
+def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) -> list[str]:
+    """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are
+    not all there; more: larger scales of the same tables, of which there are some runs."""
     name, title, place = about(paper)
     return [
         f"# What could be reproduced from {name}" if place else f"# {name}",
         f"*{title}.{f' {place}.' if place else ''}*",
         " ".join(getattr(import_module(f"fedlib.experiments.{paper}"), "IN_SHORT", "").split()),
-        summed_up(items),
+        summed_up(items, more),
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
         'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Additional)" marks claims '
         'that are not in the paper; "(Check)" marks implementation checks, which only test this code.',
@@ -293,22 +298,27 @@ def _page(paper: str, items: list[dict], telling: list[dict]) -> list[str]:
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),
-        *(part for item in items for part in section(item, "../", told=item in telling)),
+        *(
+            part
+            for item in sorted([*items, *more], key=_reading_order)
+            for part in section(item, "../", item in telling)
+        ),
     ]
 
 
-def summed_up(items: list[dict]) -> str:
-    """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure."""
+def summed_up(items: list[dict], more: list[dict] = ()) -> str:
+    """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure; more: other ones."""
     claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
-    small = sorted(number(item) for item in items if item["profile"] == "quick")
+    begun = {i["item"]: f"{so_far(i)[:-1]} at `{i['profile']}`)" for i in more}
+    small = sorted(number(item) + begun.get(item["item"], "") for item in items if item["profile"] == "quick")
     names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
     parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
     if claims["reduced"]:
-        less = "**Reduced: the paper's data, clients and participation, with fewer rounds or with a smaller network**"
+        less = "**Reduced, with fewer rounds, a smaller network or other data than in the paper**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
-        why = "**Only in the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
+        why = "**Verdicts only from the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
         parts.append(f"{why} {'; '.join(small)}.")
     return " ".join(parts)
 
@@ -376,7 +386,7 @@ def seeds_to_come() -> str:
         for claim in item["claims"]:
             value, low, high = claim.get("margin", (0.0, 0.0, 0.0))
             is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
-            if is_near and claim["status"] in (INCONCLUSIVE, UNTESTABLE):
+            if is_near and claim["status"] in (INCONCLUSIVE, UNDERPOWERED):
                 row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
                 rows.append(row | {"margin": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
     return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
@@ -412,7 +422,11 @@ def _begun(name: str, profile: str) -> str:
     return f"{done} of {needed} runs" if done else "not run yet"
 
 
+def stored_runs(item: dict) -> int:
+    """How many of an item's runs are stored."""
+    return len(item["runs"]) - len(item.get("missing") or ())
+
+
 def so_far(item: dict) -> str:
     """How many of an item's runs are there, where some are missing, in brackets."""
-    missing, needed = len(item.get("missing") or ()), len(item["runs"])
-    return f" ({needed - missing} of {needed} runs so far)" if missing else ""
+    return f" ({stored_runs(item)} of {len(item['runs'])} runs so far)" if item.get("missing") else ""

@@ -9,7 +9,18 @@ from fedlib import figures
 from fedlib.base.errors import choose
 from fedlib.experiments import OpenItem, find, names
 from fedlib.experiments.item import duration, stand_in
-from fedlib.reports.report import SCALES, diverged, for_readers, largest, margin, markdown, saved_items, smaller, tally
+from fedlib.reports.report import (
+    SCALES,
+    diverged,
+    for_readers,
+    largest,
+    margin,
+    markdown,
+    saved_items,
+    smaller,
+    stored_runs,
+    tally,
+)
 
 IN = {
     "quick": "on small data, in minutes",
@@ -36,7 +47,7 @@ def show_table(item: OpenItem | None, *tables: str) -> None:
     from IPython.display import display
 
     for table in [item.tables[name] for name in tables] or [item.compare()] if item else ():
-        display(for_readers(table))
+        display(for_readers(table, stand_in(item.settings)))
 
 
 def show_verdicts(item: OpenItem | None) -> None:
@@ -73,16 +84,16 @@ def status(name: str) -> str:
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
         "The *margin* is the difference minus the claim's threshold (0 where it names none), in the claim's unit, of "
-        "the weakest comparison, with an uncorrected CI. *Reproduced*: all CIs of the claim lie above 0; *not "
-        "reproduced*: one, corrected for all comparisons, lies below; *inconclusive*: neither; *untestable*: "
-        "inconclusive, and with this few runs most true claims would be missed ([Reading a "
+        "the weakest comparison, with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs of the "
+        "claim lie above 0; *not reproduced*: one lies below, after correction for all comparisons; *inconclusive*: "
+        "neither; *underpowered*: inconclusive, and with this few runs most true claims would be missed ([Reading a "
         "claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
     partly = {profile: i for profile, i in saved.items() if profile != "quick"}
     to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
-    each = [markdown(table), explained] if len(table.columns) > 2 else [markdown(table)]
+    each = [explained, markdown(table)] if len(table.columns) > 2 else [markdown(table)]
     claims = folded("Every claim with its verdict", *each) if lines else ""
     parts = [head(item), claims, to_come, check if item["runs"] else ""]
     return "\n\n".join(filter(None, parts))
@@ -94,7 +105,7 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
     scales = [profile for profile in ("reduced", "paper") if profile in minutes]
     cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.1f} core-hours) at `{p}`" for p in scales)
     stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
-    done = {p: (len(i["runs"]) - len(i.get("missing") or ()), len(i["runs"])) for p, i in (partly or {}).items()}
+    done = {p: (stored_runs(i), len(i["runs"])) for p, i in (partly or {}).items()}
     parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)
     stored += f" There are {parts}." if parts else ""
     example = f"`fedlib reproduce {name} --profile {scales[0]}`" if scales else ""
@@ -104,8 +115,7 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
 def head(item: dict) -> str:
     """What was found, in a few words of Markdown: scale, how many runs, what became of the paper's first claim, all
     verdicts, and what a shrunk scale cannot say."""
-    missing, needed = len(item.get("missing") or ()), len(item["runs"])
-    so_far = f", {needed - missing} of {needed} runs so far" if missing else ""
+    so_far = f", {stored_runs(item)} of {len(item['runs'])} runs so far" if item.get("missing") else ""
     other = item["profile"] == "reduced" and stand_in(item["settings"])
     where = "on other images than the paper's" if other else IN[item["profile"]]
     found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"

@@ -46,7 +46,7 @@ def renamed(tidy: pd.DataFrame) -> pd.DataFrame:
 
 
 def leads(tables, row: str, **where) -> dict[str, tuple[str, pd.Series]]:
-    """By column the best competitor method and draws of the row's lead over it, in points, on the seeds that these two
+    """By column the best other method and draws of the row's lead over it, in points, on the seeds that these two
     share. A method does not compete with its own variants."""
     m, found = means(in_common(tables), **where), {}
     for column in m.columns.unique(0):
@@ -77,7 +77,7 @@ def by_protocol(paper: str, tables) -> dict[str, dict[str, tuple[str, pd.Series]
 
 def lost(paper: str, tables, found) -> pd.DataFrame:
     """paper, column, seed, change: points of its lead that a method loses in a seed where all are tested after local
-    training, each time against the best competitor one there."""
+    training, each time against the best of the other methods there."""
     (_, row), lines = PAPERS[paper], []
     tidy = tables["tidy"]
     own, alike = tidy[tidy["headline"]], tidy[tidy["point"] == TRAINED]
@@ -140,7 +140,7 @@ def over_tables(tables) -> str:
 
 
 def nobody_leads(tables):
-    """After local training no paper's method is more than a point above the best competitor one."""
+    """After local training no paper's method is more than a point above the best of the other methods."""
     alike = tables["_leads"]
     if alike.empty:
         return not_tested("nothing was run")
@@ -163,9 +163,9 @@ ITEM = Item(
         tables["_shown"], KINDS, "lead over the best competitor, points", figures.leads_left
     ),
     claims=(
-        ours("For every paper with runs, the proposed method leads by less if all methods are evaluated after local "
-             "training than if each is evaluated at its paper's point.", smaller_when_alike),
-        ours("Evaluated after local training, no paper's method is more than one point above its best competitor.",
+        ours("For every paper with runs at this scale, the proposed method leads by less if all methods are evaluated "
+             "after local training than if each is evaluated at its paper's point.", smaller_when_alike),
+        ours("Evaluated after local training, no such paper's method is more than one point above its best competitor.",
              nobody_leads),
     ),
 )  # fmt: skip

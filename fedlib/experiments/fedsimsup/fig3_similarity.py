@@ -64,7 +64,7 @@ ITEM = Item(
              "weights.",
              mean_over_rounds(under([KEPT], [WITHOUT]))),
         ours("Label cosines are the best of all five weightings.", mean_over_rounds(first(WITH))),
-        ours("After the last round, too, label cosines are above uniform weights.",
+        ours("After the last round, too, label cosines outperform uniform weights.",
              over_seeds("ends", "accuracy", "row", under([WITHOUT], [WITH]), scale=100, each="column")),
     ),
 )  # fmt: skip

@@ -117,9 +117,9 @@ ITEM = Item(
     ),
     shown={"differences": "A supervisor's network minus LeNet-5, and FedSimSup's networks minus Local's."},
     claims=(
-        Claim("The supervisor looks at more of the image: the entropy of its maps is above the personalised model's.",
+        Claim("The supervisor looks at more of the image: its maps have more entropy than the personalised model's.",
               differs("entropy")),
-        Claim("The smallest area with half of the map is larger for the supervisor.", differs("area")),
+        Claim("The smallest area with half of the heat map is larger for the supervisor.", differs("area")),
         Claim("The personalised model looks at scattered details: half of its map is in more connected "
               "components.", differs("blobs", MODEL, SUPERVISOR)),
         Claim("The supervisor looks at the whole object: the smallest area with half of its map covers "

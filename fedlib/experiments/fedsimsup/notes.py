@@ -185,12 +185,12 @@ def consists_of(task: str, m: pd.DataFrame) -> str:
     return (
         f"FedSimSup minus FedRep at {task}, in points: {over(WHOLE, fedrep)} at the paper's evaluation points, "
         f"{over(WHOLE_POST, fedrep_post)} after local training; minus a FedRep with as many parameters as both "
-        f"networks, {over(WHOLE, large)} and {over(WHOLE_POST, large_post)}. Removed one at a time, the "
-        f"supervisor adds {without('FedSimSup without supervisor')} points "
-        f"({without('FedSimSup without supervisor, as many parameters')} against one network with as many parameters, "
-        f"{without('FedSimSup, two networks trained separately')} against two networks trained separately), "
-        f"aggregation for non-participating clients {without('FedSimSup without aggregation')}, and similarity weights "
-        f"{without('FedSimSup, uniform weights')}; these overlap, and do not add up to the lead."
+        f"networks, {over(WHOLE, large)} and {over(WHOLE_POST, large_post)}. FedSimSup minus its ablations, in "
+        f"points: {without('FedSimSup without supervisor')} without the supervisor "
+        f"({without('FedSimSup without supervisor, as many parameters')} with one network of as many parameters, "
+        f"{without('FedSimSup, two networks trained separately')} with two networks trained separately), "
+        f"{without('FedSimSup without aggregation')} without aggregation for non-participating clients, "
+        f"{without('FedSimSup, uniform weights')} with uniform weights. They overlap, and do not add up to the lead."
     )
 
 

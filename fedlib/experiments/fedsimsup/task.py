@@ -115,12 +115,12 @@ COMMON = dict(
     smaller=SMALLER, smaller_reduced=f"{LESS}; {SEEDS}", settings=SETTINGS,
 )  # fmt: skip
 MORE = (  # claims of Tables 1 and 2
-    ours("FedSimSup is above FedRep in every setting.", below(["fedrep"], ["fedsimsup"])),
+    ours("FedSimSup outperforms FedRep in every setting.", below(["fedrep"], ["fedsimsup"])),
     ours("FedSimSup is also the best of the methods with personalised models, all evaluated after local training "
          "(`post`).", best("fedsimsup", ("local", "fedrep", "fedproto", "fedpac"), point="post")),
     ours("The methods' order is that of the paper: rank correlation above 0.8 in every setting.",
          like_the_paper(0.8, PERSONAL, METHODS)),
-    ours("FedSimSup is above FedPAC in every setting.", below(["fedpac"], ["fedsimsup"])),
+    ours("FedSimSup outperforms FedPAC in every setting.", below(["fedpac"], ["fedsimsup"])),
 )  # fmt: skip
 
 

@@ -79,16 +79,16 @@ ITEM = CURVE.item(
     minutes={"smoke": 0.1, "quick": 0.4, "paper": 3000},
     analyse=analyse,
     figure=lambda tables: figures.by_images(tables["cells"]),
-    shown={"pays": "Up to how many training images a method is above local-only training, and above FedAvg+FT"},
+    shown={"pays": "Up to how many training images a method outperforms local-only training and FedAvg+FT"},
     claims=(
         ours("The lead of the best of the four papers' methods over local-only training falls from the fewest images "
              "to the most.", changes({"best of the four papers' methods":
                  lambda m: m[list(FOUR)].max(axis=1, skipna=False) - m["local"]}, -1, (*FOUR, "local"))),
         ours("The lead of FedAvg+FT over local-only training falls from the fewest images to the most.",
              changes({"FedAvg+FT": gap("fedavg_ft", ["local"])}, -1, ("fedavg_ft", "local"))),
-        ours("With the fewest images, each of the four papers' methods and FedAvg+FT are above local-only training.",
+        ours("With the fewest images, each of the four papers' methods and FedAvg+FT outperform local-only training.",
              at_end(0, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
-        ours("With the most images, too, each of the four papers' methods and FedAvg+FT are above local-only training.",
+        ours("With the most images, too, each of the papers' methods and FedAvg+FT outperform local-only training.",
              at_end(-1, lambda columns: below(["local"], (*FOUR, "fedavg_ft"), columns=columns))),
     ),
 )  # fmt: skip

@@ -51,9 +51,9 @@ ITEM = TABLE.item(
     claims=(
         ours("After one local epoch FedAvg's model is the most accurate that new clients can get.",
              best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
-        ours("After one epoch each of the papers' methods that can serve new clients is above local-only training.",
+        ours("After one epoch each of the papers' methods that can serve new clients outperforms local-only training.",
              below(["local"], TAKING, **AFTER)),
-        ours("Before local training, the best of the papers' methods that serve new clients is above FedAvg's model.",
+        ours("Before local training, the best of the papers' methods that serve new clients outperforms FedAvg.",
              in_columns(best_of(TAKING, ["fedavg"]), (*TAKING, "fedavg"), **BEFORE)),
     ),
 )  # fmt: skip

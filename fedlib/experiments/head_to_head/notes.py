@@ -141,7 +141,7 @@ CLAIMS = (
          "points above FedAvg+FT.", average([(row, "fedavg_ft") for row in FOUR], sign=-1, by=ENOUGH)),
     ours("Local-only training is not enough: on average over the tasks FedAvg+FT is more than 2 points above it.",
          average([("fedavg_ft", "local")], by=ENOUGH)),
-    ours("A single global model is not enough: on average FedAvg without fine-tuning is below local-only training.",
+    ours("A single global model is not enough: on average local-only training outperforms FedAvg without fine-tuning.",
          average([("local", "fedavg")])),
     ours("Sharing all but the classifier is as good as fine-tuning: on average FedPer and FedRep are less than 2 "
          "points below FedAvg+FT.", average([("fedavg_ft", "fedper"), ("fedavg_ft", "fedrep")], sign=-1, by=ENOUGH)),
@@ -153,7 +153,7 @@ CLAIMS = (
          "2 points above local-only training.",
          seen_in("images", at_end(-1, lambda columns: in_columns(
              little_left, COMPARED, columns=columns, among=COMPARED)))),
-    ours("At equal communication cost FedAvg+FT suffices: none of the four papers' methods is above it on average.",
+    ours("At equal communication cost FedAvg+FT suffices: none of the four papers' methods outperforms it on average.",
          average([("fedavg_ft", row) for row in FOUR], "bytes")),
     ours("Clients with the lowest accuracy gain, too: on average over the tasks the bottom 10 % of clients are more "
          "accurate with FedAvg+FT than with local-only training.", average([("fedavg_ft", "local")], "worst", **WORST)),

@@ -96,13 +96,13 @@ ITEM = TABLE.item(
     },
     claims=(
         HOME,
-        *(ours(f"{NAMES[row]} is above FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
-        ours("Each of the four papers' methods is above local-only training on every task.", below(["local"], FOUR)),
-        ours("On every task the best of the four papers' methods is above FedPer and FedRep.",
+        *(ours(f"{NAMES[row]} outperforms FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
+        ours("Each of the four papers' methods outperforms local-only training on every task.", below(["local"], FOUR)),
+        ours("On every task the best of the four papers' methods outperforms FedPer and FedRep.",
              in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT))),
-        ours("FedAvg, a single global model, is below local-only training on every task.",
+        ours("FedAvg, a single global model, is less accurate than local-only training on every task.",
              below(["fedavg"], ["local"])),
-        ours("FedAvg+FT is above local-only training on every task.", below(["local"], ["fedavg_ft"])),
+        ours("FedAvg+FT outperforms local-only training on every task.", below(["local"], ["fedavg_ft"])),
         ours("pFedSV with one common extractor (D+C) is within a point of pFedSV on every task.",
              within(["pfedsv", CLASSIFIERS_ONLY], 1)),
         ours("After local training (`post`), too, each of the four papers' methods is the best on the task of "

@@ -74,7 +74,7 @@ def answer(tables) -> str:
 
 
 ITEM = Item(
-    title="PFedCS Figure 1: distances of classifiers",
+    title="PFedCS Figure 1: distances between classifiers",
     claim="Clients with the same classes have close classifiers, and after ten rounds more clearly than after one.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN, batches of 16 at ten times the "
     "learning rate; three seeds",

@@ -183,10 +183,10 @@ ITEM = Item(
         ours("Eq. 7's weights help: uniform weights are worse.", worse(UNUSED)),
         ours("Fine-tuning the teacher helps.", worse(UNTUNED)),
         ours("A teacher is better than starting from the aggregate, which the paper calls naive.", worse(START)),
-        ours("PFedCS is also above FedPer with heads fine-tuned before training, at both evaluation points.",
+        ours("PFedCS also outperforms FedPer with heads fine-tuned before training, at both evaluation points.",
              both(ahead(WHOLE, "FedPer, head fine-tuned before training"),
                   ahead(POST, "FedPer after local training, head fine-tuned before training"))),
-        ours("PFedCS is above FedPer whose heads are fine-tuned for one epoch at test time.",
+        ours("PFedCS outperforms FedPer whose heads are fine-tuned for one epoch at test time.",
              ahead(WHOLE, "FedPer, head fine-tuned at test time")),
         known("rand", 0.9, "An honest-but-curious server infers which clients have the same classes (adjusted Rand "
                            "index above 0.9)."),

@@ -139,10 +139,10 @@ BOTH_BETAS = dict(  # of Tables 1 and 2
 )
 COMMON = (
     Claim("On average over the settings PFedCS leads by more than a point (the paper: 2.5).", leads_on_average(1)),
-    Claim("Every personalised method is above FedAvg and FedProx.", below(SINGLE_MODEL, PERSONAL)),
+    Claim("Every personalised method outperforms FedAvg and FedProx.", below(SINGLE_MODEL, PERSONAL)),
     ours("The methods' order is that of the paper: rank correlation above 0.8 in every setting.",
          like_the_paper(0.8, PERSONAL, METHODS)),
-    ours("PFedCS is above local-only training in every setting.", below(["local"], ["pfedcs"])),
+    ours("PFedCS outperforms local-only training in every setting.", below(["local"], ["pfedcs"])),
     ours("PFedCS is also the best where all methods are evaluated after local training (`post`).",
          best("pfedcs", ("local", "fedper", "fedrod"), among=SHOWN, point="post")),
 )  # fmt: skip

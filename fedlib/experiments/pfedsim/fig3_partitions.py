@@ -62,8 +62,8 @@ def fits_with_cap_only(tables) -> Verdict:
     return verdict(all(capped.values()) and not all(free.values()), evidence)
 
 
-def fewer(value: str, form: str):
-    order = in_order([f"cifar10, {alpha:g}" for alpha in reversed(ALPHAS)], form)
+def fewer(value: str, form: str, what: str):
+    order = in_order([f"cifar10, {alpha:g}" for alpha in reversed(ALPHAS)], form, what)
     return over_seeds("stats", value, "cell", order, cap=True, dataset="cifar10")
 
 
@@ -79,8 +79,9 @@ ITEM = Item(
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
         Claim("A smaller alpha gives clients fewer classes, more unequally.",
-              both(fewer("mean_classes", ".1f"), fewer("label_entropy", ".2f"))),
-        ours("The reported stds fit a Dirichlet sampler with a client-size cap, and not one without.",
+              both(fewer("mean_classes", ".1f", "classes per client"),
+                   fewer("label_entropy", ".2f", "entropy of labels"))),
+        ours("The reported standard deviations fit a Dirichlet sampler with a client-size cap, and not one without.",
              fits_with_cap_only),
         ours("The paper's partition can be reconstructed: the reference code's sampler with seed 42 gives every "
              "reported std, decimals cut off.", is_the_papers_draw),

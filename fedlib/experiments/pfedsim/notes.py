@@ -43,11 +43,11 @@ CHOICES = (
     Choice("age", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
     Choice("class vectors", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
     Choice("batch norm", "batch norm's statistics shared", "on each client", task=lambda s, r: {"bn_stats": "global"}),
-    Choice("backbone", "one max-pool layer (on digits two)", "two (on digits one)",
+    Choice("backbone", "a different number of max-pool layers", "two (digits: one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
     Choice("partition", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
-    Choice(CHANCE, "another partition", "the paper's partition (digits: our number 0)",
+    Choice(CHANCE, "another partition", "the paper's partition (digits: ours)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
     Choice(CHANCE, "another seed", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )  # fmt: skip
@@ -57,7 +57,7 @@ SENSITIVITY = Sensitivity("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({s
 AGAIN = {
     ("another partition", "Dir(0.1)"): ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim"),
     ("another partition", "Dir(0.5)"): ("fedavg", "fedbn"),
-    ("one max-pool layer (on digits two)", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("a different number of max-pool layers", "Dir(0.5)"): ("fedavg", "fedbn"),
     ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
@@ -238,7 +238,7 @@ ITEM = Item(
     made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
         "leads": "pFedSim's rank and lead over the best competitor, by definition of the accuracy metric",
-        "alone": "Effect of aggregation: pFedSim, and local-only after the FedAvg phase (Φ: identity), %",
+        "alone": "Effect of aggregation: pFedSim, and without aggregation (Φ: identity), %",
         "fit": f"Distance of the same runs from the reported numbers (on {PRINTED} only), points",
         "cells": f"Cells of Table 3 more than {FAR:g} points from the paper's (on {PRINTED} only), by every "
         "metric and variant",

@@ -77,7 +77,7 @@ ITEM = TABLE.item(
     figure=lambda tables: figures.accuracies(tables["cells"], "pfedsim", alike=True),
     shown={**EXTRAS, "spread": "Accuracy over the partitions, %"},
     claims=(
-        ours("Over many partitions pFedSim is above FedPer at Dir(0.1), with and without the client-size cap.",
+        ours("Over many partitions pFedSim outperforms FedPer at Dir(0.1), with and without the client-size cap.",
              below(["fedper"], ["pfedsim"])),
         ours("The partition matters more than which of the three methods is used.", draws_outweigh_methods),
         ours("Partitions with the client-size cap are easier for pFedSim.", easier_with_cap),

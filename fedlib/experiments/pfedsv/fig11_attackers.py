@@ -113,7 +113,7 @@ def of_images(judge, *names: str, value: str = "success", scale: float = 100, de
 
 
 def both_batches(m):
-    margins, texts = zip(*(beyond(name, most, -1)(m) for name, most in ((FOUR, 50), (SIXTEEN, 10))))
+    margins, texts = zip(*(beyond(name, most, -1, what="%")(m) for name, most in ((FOUR, 50), (SIXTEEN, 10))))
     return margins[0] | margins[1], "; ".join(texts)
 
 
@@ -140,7 +140,7 @@ def answer(tables) -> str:
 
 ITEM = Item(
     title="pFedSV Figure 11, other attackers and victims",
-    claim="An attacker recovers training images from an upload, but not once noise of level 1 (σ = 1) is added. "
+    claim="An attacker recovers training images from an upload, but not once noise with multiplier σ = 1 is added. "
           "This holds for other victims, and for attackers who know or have seen more.",
     smaller="digits (16x16; paper: CIFAR-10); half of the CNN's channels and units; 4 images per seed, 16 in the batch "
             "of 16 (`paper`: 16), and fewer iterations",
@@ -159,16 +159,16 @@ ITEM = Item(
     shown={"learnt": "Share of the attacked images that the network gets right when the client uploads"},
     claims=(
         ours("Padding hides nothing: without noise nearly all images are recovered from a padded network.",
-             of_images(beyond(PADDED, 90), PADDED, BARE)),
+             of_images(beyond(PADDED, 90, what="%"), PADDED, BARE)),
         ours("Training hides some: without noise fewer images are recovered from the trained network.",
              of_images(under([TRAINED], [PADDED]), PADDED, TRAINED)),
         ours("A batch hides its images: without noise at most half of four are recovered, and a tenth of sixteen.",
              of_images(both_batches, FOUR, SIXTEEN)),
         ours("Several steps over four images do not hide them from an attacker who simulates the steps (at least half "
-             "are recovered).", of_images(beyond(STEPS, 50), STEPS)),
-        ours("Noise of level 1 stops every attack here: no image is recovered, and the mean image of the data set is a "
+             "are recovered).", of_images(beyond(STEPS, 50, what="%"), STEPS)),
+        ours("Noise with σ = 1 stops every attack here: no image is recovered, and the mean image of the data set is a "
              "better guess.", nothing_at("σ = 1")),
-        ours("Noise of σ = 0.1 is enough, too.", nothing_at("σ = 0.1")),
+        ours("So does noise with σ = 0.1, by both criteria.", nothing_at("σ = 0.1")),
         ours("Knowing σ helps the attacker: at σ = 0.01 reconstructions have a higher PSNR.",
              nearer(KNOWS)),
         ours("An attacker who has seen many uploads averages out the noise: at σ = 0.01 the PSNR is higher by 3 dB.",

@@ -78,6 +78,6 @@ ITEM = Item(
         Claim("Client A ends with a lower accuracy if D and E, which share no label with it, are averaged too.",
               ends("all five", RELEVANT)),
         Claim("Without D and E, client A's accuracy rises in fewer rounds.", ends(RELEVANT, "all five", "fast", 1)),
-        ours("Averaging with B and C, client A is above local-only training.", ends("Local", RELEVANT)),
+        ours("Averaging with B and C, client A outperforms local-only training.", ends("Local", RELEVANT)),
     ),
 )  # fmt: skip

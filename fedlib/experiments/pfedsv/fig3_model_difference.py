@@ -16,9 +16,9 @@ NAMES = dict(enumerate("ABCDEFGHIJ"))
 TRAININGS = {"local": "local-only training", "fedavg": "FedAvg"}  # the paper does not say how the models were trained
 EARLIER = (1, 5)  # rounds after which is measured, besides the last; each is a run of its own
 MEASURES = {
-    "squared_distance": "distance of models",
-    "squared_distance_head": "distance of classifiers",
-    "classifier_cosine": "cosine of classifiers",
+    "squared_distance": "distance between models",
+    "squared_distance_head": "distance between classifiers",
+    "classifier_cosine": "cosine between classifiers",
 }
 DISTANCE, _, COSINE = MEASURES.values()
 KEY = ["training", "rounds", "seed"]
@@ -89,7 +89,7 @@ def auc(judge, **measure):
 
 def nearest_in_few(**client):
     """In less than half of the cases the two relevant clients are the two nearest, whatever the training."""
-    judge = beyond("share of clients", 50, -1, what=" %")
+    judge = beyond("share of clients", 50, -1, what="%")
     return over_seeds("nearest", "nearest", "of", judge, 100, each="training", last=True, **client)
 
 
@@ -98,12 +98,12 @@ def answer(tables) -> str:
     last, parts = only(tables["aucs"], last=True), []
     for measure in (DISTANCE, COSINE):
         means = only(last, measure=measure).groupby("training", sort=False)["auc"].mean()
-        parts.append(f"the {measure} with {named(means, '.2f')}")
-    return f"Clients that share a label are identified by {' and by '.join(parts)}, in AUC (chance: 0.5)."
+        parts.append(f"{measure}: {named(means, '.2f')}")
+    return f"AUC (chance: 0.5) for identifying clients that share a label, by {'; by '.join(parts)}."
 
 
 ITEM = Item(
-    title="pFedSV Figure 3: the distance of models and shared labels",
+    title="pFedSV Figure 3: the distance between models and shared labels",
     claim="The clients that share a label with A are not those whose models are nearest to A's.",
     smaller="digits (16x16; paper: CIFAR-10); LeNet-5 (paper: McMahan's CNN); 5 rounds of 3 epochs (paper: 20 of 5); "
     "90 training images per client (paper: 4,800)",
@@ -123,7 +123,7 @@ ITEM = Item(
              nearest_in_few()),
         ours("The distance hardly identifies shared labels: AUC below 0.6.",
              auc(beyond(DISTANCE, 0.6, -1, ".2f"), measure=DISTANCE)),
-        ours("The cosine of the classifiers (pFedSim's measure) identifies them better than the distance of the "
+        ours("The cosine between classifiers (pFedSim's measure) identifies them better than the distance between "
              "models.",
              auc(under([DISTANCE], [COSINE], form=".2f"))),
     ),

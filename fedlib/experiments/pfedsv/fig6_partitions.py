@@ -28,9 +28,9 @@ def analyse(s: dict, found: Found) -> Tables:
     return {"tidy": tidy, "stats": stats.assign(evenness=stats["label_entropy"] / log(10)), "compare": compare}
 
 
-def rises(value: str, form: str):
+def rises(value: str, form: str, what: str):
     """The mean over the draws rises from each alpha to the next larger one."""
-    return over_seeds("stats", value, "partition", in_order(list(ALPHAS)[::-1], form))
+    return over_seeds("stats", value, "partition", in_order(list(ALPHAS)[::-1], form, what))
 
 
 ITEM = Item(
@@ -42,12 +42,13 @@ ITEM = Item(
     analyse=analyse,
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
-        Claim("The smaller alpha, the fewer classes per client.", rises("mean_classes", ".1f")),
-        Claim("The smaller alpha, the more unequal are the class sizes of a client.", rises("label_entropy", ".2f")),
-        ours("The smaller alpha, the less similar are two clients.", rises("label_cosine", ".2f")),
+        Claim("The smaller alpha, the fewer classes per client.", rises("mean_classes", ".1f", "classes per client")),
+        Claim("The smaller alpha, the more unequal are the class sizes of a client.",
+              rises("label_entropy", ".2f", "entropy of labels")),
+        ours("The smaller alpha, the less similar are two clients.", rises("label_cosine", ".2f", "label cosine")),
         ours("The smaller alpha, the more unequal are the clients' sizes.",
-             over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f"))),
+             over_seeds("stats", "std_size", "partition", in_order(list(ALPHAS), ".0f", "std of sizes"))),
         ours("At the largest alpha clients have nearly the same labels: 95 % of the largest possible entropy.",
-             over_seeds("stats", "evenness", "partition", beyond("Dir(10)", 95), 100)),
+             over_seeds("stats", "evenness", "partition", beyond("Dir(10)", 95, what="%"), 100)),
     ),
 )  # fmt: skip

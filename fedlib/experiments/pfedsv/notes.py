@@ -112,7 +112,7 @@ def estimate_is_enough(tables) -> Verdict:
     cost = only(game_costs(), players=K + 1).iloc[0]
     margins = {f"more, {task}": chance - e for task, e in change.items()}
     margins |= {f"less, {task}": chance + e for task, e in change.items()}
-    asks = f"a game of {K + 1} asks for {cost['exact']} coalitions, estimated for {cost['estimate']}"
+    asks = f"in a game of {K + 1} exact values evaluate {cost['exact']} coalitions, estimates {cost['estimate']}"
     moved = f"accuracy {each_apart(change, '.2f')}; seed-to-seed variability {chance:.2f}"
     return decided(margins, f"{moved}; AUC {named(found, '+.2f')}; {asks}")
 

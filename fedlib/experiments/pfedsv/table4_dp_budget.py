@@ -153,14 +153,14 @@ ITEM = TABLE.item(
               both(ordered(FEDAVG), ordered(PFEDSV), of_budgets([*FEDAVG, *PFEDSV], less_epsilon))),
         Claim("Level 1 reduces pFedSV's accuracy by at most 3 points, and level 2 by more than twice as much.",
               in_columns(level_1_is_cheap, PFEDSV, **task.OWN)),
-        Claim("pFedSV is above FedAvg at every level of noise.", in_columns(lead_stays, ROWS, **task.OWN)),
-        Claim("At the same level of noise pFedSV spends a smaller budget than FedAvg (as reported).",
+        Claim("pFedSV outperforms FedAvg at every noise multiplier.", in_columns(lead_stays, ROWS, **task.OWN)),
+        Claim("At the same noise multiplier pFedSV spends a smaller budget than FedAvg (as reported).",
               of_budgets([*FEDAVG, *PFEDSV], pfedsv_spends_less)),
         Claim("The reported budgets of both methods follow from 20 rounds of 5 epochs of noisy steps.", one_accounting),
         ours("With the same ε, noise on a client's whole update reduces pFedSV's accuracy more than noise in every "
              "step.",
              updates_cost_more),
-        ours("Collaboration helps with a privacy guarantee, too: with an ε below 10 pFedSV is above local-only "
+        ours("Collaboration helps with a privacy guarantee, too: with an ε below 10 pFedSV outperforms local-only "
              "training.",
              pays_below),
     ),
