@@ -112,20 +112,14 @@ def best(
     does not hide what three of another say; arguments as of `in_columns`."""
 
     def check(tables: Tables) -> Verdict:
-        tables, of_seeds, leads = {**tables, "tidy": tables["tidy"].reset_index(drop=True)}, {}, {}
+        tidy = tables["tidy"]
+        tables = {**tables, "tidy": tidy[tidy["column"].isin(columns)] if columns else tidy}
         found, shown = means(tables, **where), list(columns) or columns_read(tables, **where)
         keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
-        for column, other in keys:
-            shared = in_common(tables, (row, other))
-            same = tuple(shared["tidy"].index)
-            if same not in of_seeds:
-                of_seeds[same] = means(shared, **where)
-            if other != row and {(column, row), (column, other)} <= set(of_seeds[same]):
-                m = of_seeds[same][column]
-                leads.setdefault(column, {})[other] = m[row] - m[other]
+        leads = leads_of(row, keys, tables, **where)
         paired = [key for key in keys if key[1] == row or key[1] in leads.get(key[0], ())]
-        asked = (row, *needs, *(other for column, other in keys if (column, other) not in paired))
-        lacks = without(pd.DataFrame(columns=paired), asked, shown)
+        without_seeds = (other for column, other in keys if (column, other) not in paired)
+        lacks = without(pd.DataFrame(columns=paired), (row, *needs, *without_seeds), shown)
         if not leads or not lacks and len(leads) < len(shown):
             return not_tested(lacks or "nothing to compare with")
         texts = [f"{c}: {row} {found[c][row].iloc[0]:.1f}, {lead(leads[c])}" for c in shown if c in leads]
@@ -134,6 +128,21 @@ def best(
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
+
+
+def leads_of(row: str, keys: Sequence[tuple[str, str]], tables: Tables, **where) -> dict[str, Margins]:
+    """Draws of the row's lead over other ones, by column, each on all the seeds that these two share; keys: column and
+    other row; where: as in `means`."""
+    tables, leads, of_seeds = {**tables, "tidy": tables["tidy"].reset_index(drop=True)}, {}, {}
+    for column, other in keys:
+        shared = in_common(tables, (row, other))
+        same = tuple(shared["tidy"].index)
+        if same not in of_seeds:
+            of_seeds[same] = means(shared, **where)
+        if other != row and {(column, row), (column, other)} <= set(of_seeds[same]):
+            m = of_seeds[same][column]
+            leads.setdefault(column, {})[other] = m[row] - m[other]
+    return leads
 
 
 def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
