@@ -52,9 +52,7 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 def proper(text, instead: str = ""):
     """A text with proper names of methods, networks, data sets, or the meaning of a point's code; else what it is.
-
-    instead: the data that stand in for those of the paper's settings, "digits in place of CIFAR-10, Dir(0.1)".
-    """
+    instead: the data that stand in for a setting's, "digits in place of CIFAR-10, Dir(0.1)"."""
     names, internal = _written()
     text = SETTING.sub(rf"{instead} in place of \g<0>", text) if instead and isinstance(text, str) else text
     return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.accuracies import best_first, columns_read, correlation, in_common, means, without
+from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
@@ -32,14 +32,11 @@ from fedlib.claims.verdicts import (
     verdict,
 )
 
+Rows = Sequence[str]
+
 
 def in_columns(
-    judge: Judge,
-    needs: Sequence[str] = (),
-    columns: Sequence[str] | Callable[[str], bool] = (),
-    among: Sequence[str] = (),
-    equal: float = 0.0,
-    **where,
+    judge: Judge, needs: Rows = (), columns: Rows | Callable[[str], bool] = (), among: Rows = (), equal=0.0, **where
 ) -> Check:
     """A check that `judge` holds in every column, or in these, or in those that are there and of which a function says
     so; of all rows, or of these, on the seeds that they have in common; equal: points of accuracy that are no
@@ -100,14 +97,7 @@ def on_shared_seeds(tables: Tables, rows: Sequence[str] = (), **where) -> tuple[
     return means(compared, **where), columns_read(tables, **where), over
 
 
-def best(
-    row: str,
-    needs: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    among: Sequence[str] = (),
-    equal: float = POINT,
-    **where,
-) -> Check:
+def best(row: str, needs: Rows = (), columns: Rows = (), among: Rows = (), equal: float = POINT, **where) -> Check:
     """The row is above every other one, each time on all the seeds that these two share, so that one seed of a method
     does not hide what three of another say; arguments as of `in_columns`."""
 
@@ -116,33 +106,22 @@ def best(
         tables = {**tables, "tidy": tidy[tidy["column"].isin(columns)] if columns else tidy}
         found, shown = means(tables, **where), list(columns) or columns_read(tables, **where)
         keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
-        leads = leads_of(row, keys, tables, **where)
-        paired = [key for key in keys if key[1] == row or key[1] in leads.get(key[0], ())]
+        leads = {column: {} for column in shown}
+        for other in dict.fromkeys(other for _, other in keys if other != row):
+            for column, m in differences(tables, row, other, **where)[1].items():
+                if column in leads:
+                    leads[column][other] = m
+        paired = [key for key in keys if key[1] == row or key[1] in leads[key[0]]]
         without_seeds = (other for column, other in keys if (column, other) not in paired)
         lacks = without(pd.DataFrame(columns=paired), (row, *needs, *without_seeds), shown)
-        if not leads or not lacks and len(leads) < len(shown):
+        if not any(leads.values()) or not lacks and not all(leads.values()):
             return not_tested(lacks or "nothing to compare with")
-        texts = [f"{c}: {row} {found[c][row].iloc[0]:.1f}, {lead(leads[c])}" for c in shown if c in leads]
+        texts = [f"{c}: {row} {found[c][row].iloc[0]:.1f}, {lead(leads[c])}" for c in shown if leads[c]]
         margins = {f"{column}: {other}": m for column, own in leads.items() for other, m in own.items()}
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
-
-
-def leads_of(row: str, keys: Sequence[tuple[str, str]], tables: Tables, **where) -> dict[str, Margins]:
-    """Draws of the row's lead over other ones, by column, each on all the seeds that these two share; keys: column and
-    other row; where: as in `means`."""
-    tables, leads, of_seeds = {**tables, "tidy": tables["tidy"].reset_index(drop=True)}, {}, {}
-    for column, other in keys:
-        shared = in_common(tables, (row, other))
-        same = tuple(shared["tidy"].index)
-        if same not in of_seeds:
-            of_seeds[same] = means(shared, **where)
-        if other != row and {(column, row), (column, other)} <= set(of_seeds[same]):
-            m = of_seeds[same][column]
-            leads.setdefault(column, {})[other] = m[row] - m[other]
-    return leads
 
 
 def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:

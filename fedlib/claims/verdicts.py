@@ -160,9 +160,8 @@ class Claim:
         known = v.margins and all(margin.known for margin in v.margins.values())
         over = (v.over or over) if known else ""
         about = [f"95 % CI over {over}"] if over else []
-        about += (
-            [] if v.power is None else [f"power {100 * v.power:.0f} %, false-refutation rate {100 * v.chance:.0f} %"]
-        )
+        if v.power is not None:
+            about.append(f"power {100 * v.power:.0f} %, false-refutation rate {100 * v.chance:.0f} %")
         instead = "" if v.anywhere else elsewhere
         evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence, instead)
         words = in_words(v.status, self.kind, instead, "" if v.anywhere else scale)

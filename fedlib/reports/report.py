@@ -37,12 +37,12 @@ NEAR = 1.5, 3.0  # standard errors from 0
 POINTS = (
     "Evaluation points: `glob` is the server's single global model. `recv` is a client's model before its local "
     "training: the shared part as received, with its own personal part. `agg` is the personalised model that the "
-    "server aggregates for a client. `post` is the model after local training, and `ft(k)` after k epochs of fine- "
-    "tuning. n is the number of seeds; methods are compared on the seeds that they share, so a mean in a claim can "
-    "differ from that in the table. Confidence intervals use a weighted mean of a pair's own variance and its table's "
-    "(a moderated t test), so the same runs can have different intervals in another table. Those of accuracies are "
-    "not truncated at 100 %. Power: how often true claims would be *reproduced*; false-refutation rate: how often "
-    "*not reproduced* if nothing differs."
+    "server aggregates for a client. `post` is the model after local training, and `ft(k)` after k epochs of "
+    "fine-tuning. n is the number of seeds; methods are compared on the seeds that they share, so a mean in a claim "
+    "can differ from that in the table. Confidence intervals use a weighted mean of a pair's own variance and its "
+    "table's (a moderated t test), so the same runs can have different intervals in another table. Those of "
+    "accuracies are not truncated at 100 %. Power: how often true claims would be *reproduced*; false-refutation "
+    "rate: how often *not reproduced* if nothing differs."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -232,11 +232,8 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     named = {name: match for name in frame.columns if (match := PAIR.fullmatch(name))}
     columns = dict.fromkeys(match["column"] for match in named.values())
     of = {(match["column"], match["what"]): name for name, match in named.items()}
-    if (
-        not named
-        or len(named) != len(of)
-        or any((column, what) not in of for column in columns for what in ("paper", "ours"))
-    ):
+    whole = all((column, what) in of for column in columns for what in ("paper", "ours"))
+    if not named or len(named) != len(of) or not whole:
         return frame
 
     def cell(row, column: str) -> str:

@@ -9,18 +9,7 @@ from fedlib import figures
 from fedlib.base.errors import choose
 from fedlib.experiments import OpenItem, find, names
 from fedlib.experiments.item import duration, stand_in
-from fedlib.reports.report import (
-    SCALES,
-    diverged,
-    for_readers,
-    largest,
-    margin,
-    markdown,
-    saved_items,
-    smaller,
-    stored_runs,
-    tally,
-)
+from fedlib.reports import report
 
 IN = {
     "quick": "on small data, in minutes",
@@ -47,7 +36,7 @@ def show_table(item: OpenItem | None, *tables: str) -> None:
     from IPython.display import display
 
     for table in [item.tables[name] for name in tables] or [item.compare()] if item else ():
-        display(for_readers(table, stand_in(item.settings)))
+        display(report.for_readers(table, stand_in(item.settings)))
 
 
 def show_verdicts(item: OpenItem | None) -> None:
@@ -71,12 +60,12 @@ def status(name: str) -> str:
     Raises BadValue for an unknown item.
     """
     choose("item", name, names())
-    saved = {profile: i for profile in SCALES for i in saved_items(profile, name)}
-    item = largest(saved)
+    saved = {profile: i for profile in report.SCALES for i in report.saved_items(profile, name)}
+    item = report.largest(saved)
     if item is None:
         return f"Nothing is stored yet: `fedlib reproduce {name}` runs the quick profile.\n\n{_not_yet(name)}".strip()
     lines = [
-        (claim["verdict"], claim["claim"], margin(claim).replace("[", "\\["), claim.get("over", ""))
+        (claim["verdict"], claim["claim"], report.margin(claim).replace("[", "\\["), claim.get("over", ""))
         for claim in item["claims"]
         if claim["kind"] != "check"
     ]
@@ -93,7 +82,7 @@ def status(name: str) -> str:
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
     partly = {profile: i for profile, i in saved.items() if profile != "quick"}
     to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
-    each = [explained, markdown(table)] if len(table.columns) > 2 else [markdown(table)]
+    each = [explained, report.markdown(table)] if len(table.columns) > 2 else [report.markdown(table)]
     claims = folded("Every claim with its verdict", *each) if lines else ""
     parts = [head(item), claims, to_come, check if item["runs"] else ""]
     return "\n\n".join(filter(None, parts))
@@ -105,7 +94,7 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
     scales = [profile for profile in ("reduced", "paper") if profile in minutes]
     cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.1f} core-hours) at `{p}`" for p in scales)
     stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
-    done = {p: (stored_runs(i), len(i["runs"])) for p, i in (partly or {}).items()}
+    done = {p: (report.stored_runs(i), len(i["runs"])) for p, i in (partly or {}).items()}
     parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)
     stored += f" There are {parts}." if parts else ""
     example = f"`fedlib reproduce {name} --profile {scales[0]}`" if scales else ""
@@ -115,10 +104,12 @@ def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
 def head(item: dict) -> str:
     """What was found, in a few words of Markdown: scale, how many runs, what became of the paper's first claim, all
     verdicts, and what a shrunk scale cannot say."""
-    so_far = f", {stored_runs(item)} of {len(item['runs'])} runs so far" if item.get("missing") else ""
+    so_far = f", {report.stored_runs(item)} of {len(item['runs'])} runs so far" if item.get("missing") else ""
     other = item["profile"] == "reduced" and stand_in(item["settings"])
     where = "on other images than the paper's" if other else IN[item["profile"]]
     found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"
     first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
     main = f"The paper's main claim: **{first['verdict']}**." if first else ""
-    return " ".join(filter(None, [f"{found}: {tally(item['claims'])}.", main, diverged(item), smaller(item)]))
+    return " ".join(
+        filter(None, [f"{found}: {report.tally(item['claims'])}.", main, report.diverged(item), report.smaller(item)])
+    )

@@ -123,15 +123,8 @@ def analyse(s: dict, found: Found) -> Tables:
         for (row, column, seed), r in found.items() if row in SEARCHED for h in r.history
     ]  # fmt: skip
     rounds = pd.DataFrame(lines, columns=["column", "row", "seed", "point", "round", "accuracy"])
-    return {
-        **tables,
-        "leads": shown,
-        "_leads": leads,
-        "protocols": protocols(tables),
-        "inputs": inputs(tables),
-        "rounds": rounds,
-        "_paper": printed_leads(),
-    }
+    tables |= {"leads": shown, "_leads": leads, "protocols": protocols(tables), "inputs": inputs(tables)}
+    return tables | {"rounds": rounds, "_paper": printed_leads()}
 
 
 def only_rows(table: pd.DataFrame, rows) -> pd.DataFrame:
