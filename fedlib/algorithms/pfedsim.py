@@ -62,7 +62,7 @@ class PFedSim(Algorithm):
     stored_upload = last_upload
 
     def warm_up(self, setting):
-        return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # the FedAvg phase; 1e-9: 0.29 * 100 < 29
+        return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # the FedAvg phase; 1e-9 against rounding errors
 
     def init(self, model, setting):
         return self.personalisation_phase(model.theta0, setting), {}
