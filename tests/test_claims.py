@@ -200,7 +200,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     uneven = {"tidy": pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "accuracy"])}
     each = best("a", "b", ["one"], "abcd")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
-    assert each.holds and each.evidence == "one: a 70.7, +10.0 (one seed) relative to the best other, b"
+    assert each.holds and each.evidence == "one: a 70.7, +10.0 (one seed) over b, the best of those compared"
     assert each.status == ONE_SEED and best("c", ("b",))(uneven).status == NOT_REPRODUCED  # a's three seeds say so
     worse = best("c", ("b", "d"))(uneven)
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
@@ -227,10 +227,10 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
 
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "relative to the best other, b; two:" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "over b, the best of those compared; two:" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
-    assert v.evidence.endswith("the best other, b")
+    assert v.evidence.endswith("over b, the best of those compared")
     assert v.closest.value == pytest.approx(2.0)
     assert (
         "threshold 15, set by us; it would hold up to 18.0 and fail beyond 18.0"
@@ -346,7 +346,7 @@ def test_who_may_be_the_best_and_which_place_a_row_has():
 
     rows = means(m)["one"]
     margins = {row: rows["b"] - rows[row] for row in "ac"} | {"d": rows["b"] - rows["a"] + 0.1}
-    assert judges.lead(margins).endswith("relative to the best other, a; not significantly ahead of d")
+    assert judges.lead(margins).endswith("over a, the best of those compared; not significantly ahead of d")
     assert (places(rows, "c"), places(rows, "b")) == ("3", "1 to 2")
 
 

@@ -29,7 +29,7 @@ HEADS = {
     "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
     "the method's lead over it": "lead over this variant", "headline": "primary",
 }  # of columns  # fmt: skip
-SETTING = re.compile(r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet)(?=, (?:Dir|\d|few|many))")  # as tables name it
+SETTING = re.compile(r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+)?")
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
 
@@ -52,9 +52,9 @@ def _written() -> tuple[Mapping[str, str], re.Pattern]:
 
 def proper(text, instead: str = ""):
     """A text with proper names of methods, networks, data sets, or the meaning of a point's code; else what it is.
-    instead: the data that stand in for a setting's, "digits in place of CIFAR-10, Dir(0.1)"."""
+    instead: the data that stand in for a setting's, "digits for 'CIFAR-10, Dir(0.1)'"."""
     names, internal = _written()
-    text = SETTING.sub(rf"{instead} in place of \g<0>", text) if instead and isinstance(text, str) else text
+    text = SETTING.sub(rf"{instead} for '\g<0>'", text) if instead and isinstance(text, str) else text
     return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
 
 

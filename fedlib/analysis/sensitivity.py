@@ -151,7 +151,7 @@ class Sensitivity:
         every, number = sum(choice.code != CHANCE for choice in self.choices), moved.shape[1]
         largest = moved.iloc[0].abs().sort_values(ascending=False).index[:3]
         listing = ", ".join(f"{name} ({Interval.of(moved[name]).text('+.2f')})" for name in largest)
-        known = f"another seed or partition changes it by {chance:.2f}"
+        known = f"another seed (or partition, where tried) changes it by {chance:.2f}"
         known = known if chance == chance else "that of seeds is not known yet"
         tried = f"Of {number} choices" + (f" run so far (of {every})" if number < every else "")
         most = "these change its accuracy most, in points (selected as the largest, so exploratory)"

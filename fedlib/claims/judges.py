@@ -39,7 +39,7 @@ def lead(margins: Margins, form: str = ".1f") -> str:
     rival = min(margins, key=lambda other: margins[other].iloc[0])
     level = [str(o) for o, m in margins.items() if o != rival and (i := Interval.of(m)).known and i.low <= 0]
     rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
-    return f"{apart(margins[rival], form)} relative to the best other, {rival}{rest}"
+    return f"{apart(margins[rival], form)} over {rival}, the best of those compared{rest}"
 
 
 def first(row, form: str = ".1f") -> Judge:
@@ -62,7 +62,7 @@ def at_place(row, number: int) -> Judge:
         shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3))
         known = Interval.of(next(iter(margins.values()))).known
         found = f"{row} has rank {m.columns.get_loc(row) + 1} of {len(m.columns)}"
-        return margins, f"{found}{f' (possible: {places(m, row)})' if known else ''}; {shown}"
+        return margins, f"{found}{f' (95 % CI of the rank: {places(m, row)})' if known else ''}; {shown}"
 
     return judge
 

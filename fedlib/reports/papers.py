@@ -22,11 +22,11 @@ TOP = """# Results
 What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
 stored runs, with 95 % confidence intervals (CI) over seeds. *Reproduced*: all CIs lie on the claim's side of its
 threshold. *Not reproduced*: one, corrected for multiplicity, lies on the other. *Practically equal*: within a point of
-each other, or so in some settings and as claimed in all others. *Inconclusive*: none of these. *Underpowered*: nor
-would the runs find most true claims. The table counts the paper's claims on its data, at its settings or reduced (fewer
-rounds or a smaller network), and claims that need no data; our additional claims are on the pages. Other data
-(scikit-learn's handwritten digits, PACS) cannot refute a paper and are not counted; neither are claims without a
-verdict (one seed). The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) says more."""
+each other, or so in some settings and as claimed in all others. *Inconclusive*: none of these. *Underpowered*:
+inconclusive, and so few runs would miss most true claims. The table counts the paper's claims on its data, at its
+settings or reduced (fewer rounds or a smaller network), and claims that need no data; our additional claims are on the
+pages. Other data (scikit-learn's handwritten digits, PACS) cannot refute a paper and are not counted; neither are
+claims without a verdict (one seed). The guide [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) has more."""
 
 END = """## All results
 

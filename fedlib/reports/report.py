@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.analysis.names import proper, titled
+from fedlib.analysis.names import counted, proper, titled
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
@@ -35,14 +35,14 @@ and gets no others. A standard error is taken as a quarter of the width of the 9
 NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
-    "Evaluation points: `glob` is the server's single global model. `recv` is a client's model before its local "
-    "training: the shared part as received, with its own personal part. `agg` is the personalised model that the "
-    "server aggregates for a client. `post` is the model after local training, and `ft(k)` after k epochs of "
-    "fine-tuning. n is the number of seeds; methods are compared on the seeds that they share, so a mean in a claim "
-    "can differ from that in the table. Confidence intervals use a weighted mean of a pair's own variance and its "
-    "table's (a moderated t test), so the same runs can have different intervals in another table. Those of "
-    "accuracies are not truncated at 100 %. Power: how often true claims would be *reproduced*; false-refutation "
-    "rate: how often *not reproduced* if nothing differs."
+    "Evaluation points: `glob` is the server's global model, or the one of its models that a client uses. `recv` is a "
+    "client's model before its local training: the shared part as received, with its own personal part. `agg` is the "
+    "personalised model aggregated for a client, by the server or by the client. `post` is the model after local "
+    "training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; methods are compared on the seeds "
+    "that they share, so a mean in a claim can differ from that in the table. Confidence intervals use a weighted "
+    "mean of a pair's own variance and its table's (a moderated t test), so the same runs can have different "
+    "intervals in another table. Those of accuracies are not truncated at 100 %. Power: how often true claims would "
+    "be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -188,13 +188,13 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     ]
     for name, caption in item.get("shown", {}).items():
         parts += [f"**{caption}**", *_table(item, name, to_home)]
-    there = f"{len(item['runs']) - len(missing)} of {len(item['runs'])}" if missing else str(len(item["runs"]))
+    there = f"{stored_runs(item)} of " * bool(missing) + counted(len(item["runs"]), "run")
     path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
     each = f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
     return [
         *parts,
         markdown(pd.DataFrame(item["claims"], columns=["claim", "verdict", "evidence"])),
-        f"<sub>{there} runs{each}. {' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
+        f"<sub>{there}{each}. {' · '.join(dict.fromkeys(origin(p) for p in item['provenance']))}</sub>",
     ]
 
 
@@ -366,9 +366,8 @@ def scoreboard(items: list[dict]) -> str:
 def data_of(item: dict) -> list[str]:
     """The data sets that an item was run on."""
     settings = item["settings"]
-    if "datasets" in settings:
-        return list(map(proper, settings["datasets"]))
-    return list(map(proper, [settings["dataset"]] if "dataset" in settings else item["data"]))
+    told = settings["datasets"] if "datasets" in settings else [settings["dataset"]] if "dataset" in settings else []
+    return list(map(proper, item.get("data") or told))
 
 
 def scoreboard_page() -> str:

@@ -40,7 +40,7 @@ CHOICES = (
     Choice("self-weight", "self-weight 18.4", "9.21", hyper(phi_self="eq3")),
     Choice("update of Φ", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
     Choice("update of Φ", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
-    Choice("age", "no models older than a tenth of the rounds", "any age", lambda s: {"max_age": s["rounds"] // 10}),
+    Choice("staleness", "no models older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
     Choice("class vectors", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
     Choice("batch norm", "batch norm's statistics shared", "on each client", task=lambda s, r: {"bn_stats": "global"}),
     Choice("backbone", "a different number of max-pool layers", "two (digits: one)",

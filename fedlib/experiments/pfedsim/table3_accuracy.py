@@ -21,8 +21,8 @@ ITEM = TABLE.item(
         Claim("At Dir(0.1) methods with a single global model are at least 10 points below Local, and below the "
               "personalised methods.",
               both(below(SINGLE_MODEL, ["local"], by=10, **DIR01), below(SINGLE_MODEL, PERSONAL, **DIR01))),
-        Claim("At Dir(0.5) the gap between Local and the best single model is narrower.",
-              changes({"Local minus the best single model": gap("local", SINGLE_MODEL)}, -1, ("local", *SINGLE_MODEL))),
+        Claim("At Dir(0.5) the gap between Local and the best global model is narrower.",
+              changes({"Local minus the best global model": gap("local", SINGLE_MODEL)}, -1, ("local", *SINGLE_MODEL))),
         Claim("From Dir(0.1) to Dir(0.5) personalised methods lose accuracy and FedAvg gains.",
               both(falls("local", *PERSONAL), rises("fedavg"))),
         Claim("FedRep is second at Dir(0.1).", place("fedrep", 2, METHODS, **DIR01)),

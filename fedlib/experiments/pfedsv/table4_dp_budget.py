@@ -1,4 +1,4 @@
-"""Table 4: noise level, privacy budget and accuracy."""
+"""Table 4: noise multiplier, privacy budget and accuracy."""
 
 from dataclasses import replace
 
@@ -79,7 +79,7 @@ def level_1_is_cheap(m):
     first, second = (m[PFEDSV[0]] - m[row] for row in PFEDSV[1:])
     loses = f"pfedsv loses {apart(first)} points at σ 1 and {apart(second)} at σ 2"
     evidence = f"{loses}; reported 2.6 and 6.4; threshold of 3, set by us"
-    return {"level 1": 3 - first, "level 2": second - 2 * first}, evidence
+    return {"σ 1": 3 - first, "σ 2": second - 2 * first}, evidence
 
 
 def lead_stays(m):
@@ -135,8 +135,8 @@ def ordered(rows):
 
 OTHER_TABLES = ("alpha", "min_size", "many_clients", "many_join", "many_rounds")  # settings that only they need
 ITEM = TABLE.item(
-    title="pFedSV Table 4: noise level, privacy budget and accuracy",
-    claim="More noise gives a smaller privacy budget and a lower accuracy; level 1 reduces accuracy little.",
+    title="pFedSV Table 4: noise multiplier, privacy budget and accuracy",
+    claim="More noise gives a smaller privacy budget and a lower accuracy; σ = 1 reduces accuracy little.",
     smaller="digits (16x16; paper: CIFAR-10 and CIFAR-100); LeNet-5 (paper: McMahan's CNN); 6 rounds of 3 epochs "
     "(paper: 20 of 5)",
     smaller_reduced=f"{task.LESS}; three seeds (paper: five); CIFAR-10 only",
@@ -151,7 +151,7 @@ ITEM = TABLE.item(
     claims=(
         Claim("The more noise, the smaller ε and the lower the accuracy, for both methods.",
               both(ordered(FEDAVG), ordered(PFEDSV), of_budgets([*FEDAVG, *PFEDSV], less_epsilon))),
-        Claim("Level 1 reduces pFedSV's accuracy by at most 3 points, and level 2 by more than twice as much.",
+        Claim("σ = 1 reduces pFedSV's accuracy by at most 3 points, and σ = 2 by more than twice as much.",
               in_columns(level_1_is_cheap, PFEDSV, **task.OWN)),
         Claim("pFedSV outperforms FedAvg at every noise multiplier.", in_columns(lead_stays, ROWS, **task.OWN)),
         Claim("At the same noise multiplier pFedSV spends a smaller budget than FedAvg (as reported).",
