@@ -367,7 +367,7 @@ def test_effects_are_differences_from_the_run_without_the_choice():
     assert not table.loc["Eq. 3", "effect on fedavg"]
     text = STUDY.in_words(found)
     assert "so exploratory): Eq. 3 (-20.00 (one seed)), shared" in text and text.startswith("Of 2 choices these")
-    assert text.endswith("another seed or partition changes it by 1.00.")
+    assert text.endswith("another seed (or partition, where tried) changes it by 1.00.")
 
 
 def test_choices_that_were_not_tried_are_named():

@@ -233,7 +233,8 @@ def test_runs_that_diverge_are_counted():
     assert set(found.loc[("0.1", "local"), "pooled, %"]) == {"40.0 (40.0, 40.0)"}
     text = notes.ends_of_training(found.reset_index())
     assert "At the learning rate 0.1, 6 of 20 runs diverged (1 of 2 of FedAvg" in text and "2 of 2 of FedSimSup" in text
-    assert "At the learning rate 0.05, 0 of 20 runs diverged; the others end with Local 40.0 (40.0, 40.0) %" in text
+    ends = "the others end, pooled over test images, with Local 40.0 (40.0, 40.0) %"
+    assert f"At the learning rate 0.05, 0 of 20 runs diverged; {ends}" in text
     for how in ("0.05", "0.1, pixels scaled to [-1, 1]"):
         assert found.loc[(how, "fedsimsup")]["of them diverged"].tolist() == [0, 0]
 

@@ -464,7 +464,9 @@ def test_claims_of_pfedsims_notes():
     assert places["best competitor"].iloc[1] == "fedbn"
     text = find(NOTES).answer(good)
     assert "At Dir(0.1) pFedSim has rank 1 with 90.0 %" in text and "Eq. 3 as stated (-20.00" in text
-    assert "changes accuracy by +10.00" in text and "another seed or partition changes it by 1.00" in text
+    assert (
+        "changes accuracy by +10.00" in text and "another seed (or partition, where tried) changes it by 1.00" in text
+    )
 
 
 def test_mixing_is_judged_at_each_alpha():
@@ -910,7 +912,7 @@ def test_claims_of_pfedsvs_notes():
     assert signs(SV, tables) == "+++++" and signs(SV, analysed(SV, bad, seeds=2)) == "+----"
     assert signs(SV, analysed(SV, lambda key, spec: searched(spec, 0.5), seeds=2))[0] == "-"
     text = find(SV).answer(tables)
-    assert "-20.00" in text and "another seed or partition changes it by 1.00" in text
+    assert "-20.00" in text and "another seed (or partition, where tried) changes it by 1.00" in text
     assert "leaves 1.0 (two classes per client), 1.0 (Dir(0.1)) downloads per client and round, instead of 4.5" in text
 
 
@@ -1116,7 +1118,7 @@ def test_claims_of_pfedcss_notes():
     assert (
         "PFedCS is +20.0" in text
         and "before training is +19.0 [+19.0, +19.0]" in text
-        and "another seed or partition changes it by 0.00" in text
+        and "another seed (or partition, where tried) changes it by 0.00" in text
     )
     blind = tables["leak"].assign(rand=0.2, sets=0.1)
     assert signs(CS, {**tables, "leak": blind})[8:10] == "--"

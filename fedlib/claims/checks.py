@@ -102,8 +102,6 @@ def best(row: str, needs: Rows = (), columns: Rows = (), among: Rows = (), equal
     does not hide what three of another say; arguments as of `in_columns`."""
 
     def check(tables: Tables) -> Verdict:
-        tidy = tables["tidy"]
-        tables = {**tables, "tidy": tidy[tidy["column"].isin(columns)] if columns else tidy}
         found, shown = means(tables, **where), list(columns) or columns_read(tables, **where)
         keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
         leads = {column: {} for column in shown}

@@ -109,8 +109,7 @@ def beyond(row, at: float, sign: int = 1, form: str = ".1f", what: str = "") -> 
     """The row is above a threshold set by us, or below it with sign -1; what: "%" for shares, from 0 to 100 %."""
 
     def judge(m):
-        shown = m[row].clip(0, 100) if what else m[row]
-        found = f"{row}: {Interval.of(shown).text(form)}{what and ' ' + what}"
+        found = f"{row}: {Interval.of(m[row].clip(0, 100) if what else m[row]).text(form)}{what and ' ' + what}"
         return {row: sign * (m[row] - at)}, f"{found} (threshold of {at:g}, set by us)"
 
     return judge

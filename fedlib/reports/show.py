@@ -84,8 +84,7 @@ def status(name: str) -> str:
     to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
     each = [explained, report.markdown(table)] if len(table.columns) > 2 else [report.markdown(table)]
     claims = folded("Every claim with its verdict", *each) if lines else ""
-    parts = [head(item), claims, to_come, check if item["runs"] else ""]
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, [head(item), claims, to_come, check if item["runs"] else ""]))
 
 
 def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
