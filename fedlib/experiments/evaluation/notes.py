@@ -118,17 +118,15 @@ def analyse(s: dict, found: Found) -> Tables:
 
 
 def _line(paper: str, column: str, kind: str, other: str, lead: pd.Series) -> tuple:
-    said = f"{apart(lead)} over {proper(other)}"
-    return "", f"{proper(paper)}: {column}", kind, *Interval.of(lead).drawn, said
+    return "", f"{proper(paper)}: {column}", kind, *Interval.of(lead).drawn, f"{apart(lead)} over {proper(other)}"
 
 
 def smaller_when_alike(tables):
     """Each paper's lead is smaller where all are evaluated after local training than at the paper's point."""
     if tables["_lost"].empty:
         return not_tested("nothing was run")
-    margins = {
-        f"{paper}: {column}": m for (paper, column), m in draws(tables["_lost"], "change", ["paper", "column"]).items()
-    }
+    lost = draws(tables["_lost"], "change", ["paper", "column"])
+    margins = {": ".join(key): m for key, m in lost.items()}
     texts = [f"{name} {apart(gap)}" for name, gap in margins.items()]
     said = f"the lead at the paper's evaluation point minus that after local training: {'; '.join(texts)}"
     return decided(margins, said, over_tables(tables))
