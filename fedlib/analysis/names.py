@@ -29,6 +29,7 @@ HEADS = {
     "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
     "the method's lead over it": "lead over this variant", "headline": "primary",
 }  # of columns  # fmt: skip
+# a setting as tables name it
 SETTING = re.compile(r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+)?")
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 

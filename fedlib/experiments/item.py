@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedlib import algorithms
 from fedlib.analysis.accuracies import folded
-from fedlib.analysis.names import proper
+from fedlib.analysis.names import counted, proper
 from fedlib.analysis.run_ids import run_ids
 from fedlib.analysis.tables import Found
 from fedlib.analysis.uncertainty import units
@@ -191,8 +191,7 @@ class OpenItem:
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
         print("; ".join(f"{name} = {value}" for name, value in stated(self.settings).items()))
         finished = len(self.specs) - len(self.missing)
-        runs = f"{len(self.specs)} training run{'s' * (len(self.specs) > 1)}"
-        print(f"{runs}, {finished} stored" if self.specs else "no training")
+        print(f"{counted(len(self.specs), 'training run')}, {finished} stored" if self.specs else "no training")
 
     @property
     def missing(self) -> list[str]:
