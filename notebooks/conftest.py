@@ -30,10 +30,10 @@ for name in [name for name in os.environ if name.startswith("FEDLIB_")]:
     del os.environ[name]
 os.environ |= {environment!r}
 from fedlib.lessons import running_example
-from fedlib.runs.run import get_or_run
+from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
 place = Store("lessons", os.environ["FEDLIB_HOME"])  # nine lessons train the same baselines: once for all
-running_example.simulate = lambda spec, run=get_or_run, store=place: run(spec, store)
+running_example.simulate = lambda spec, run=get_or_run_together, store=place: run([spec], store)[0]
 get_ipython().reset(new_session=True)
 get_ipython().user_module.__spec__ = None  # which emptying takes away; who starts processes asks for it
 """

@@ -156,8 +156,11 @@ def test_a_row_that_one_column_lacks():
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     v = best("c", ("b",))(partly)
     assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)")
-    v = place("c", 1, ("b",))(partly)  # a place is one among all: not where one of them is missing
+    v = place("c", 2, ("b",))(partly)  # such a place is one among all: not where one of them is missing
     assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)") and "two:" not in v.evidence
+    v = place("a", -1, ("b",), columns=["two"])(partly)  # whatever b is, c is below a
+    assert v.status == NOT_REPRODUCED and v.evidence.startswith("two: a has rank 1 of 2")
+    assert place("c", -1, ("b",), columns=["two"])(partly).status == NOT_TESTED
 
 
 def test_some_settings_do_not_stand_for_all():
@@ -202,6 +205,9 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
     assert each.holds and each.evidence == "one: a 70.7, +10.0 (one seed) over b, the best of those compared"
     assert each.status == ONE_SEED and best("c", ("b",))(uneven).status == NOT_REPRODUCED  # a's three seeds say so
+    last = place("a", -1)(uneven)
+    assert last.status == NOT_REPRODUCED and not last.holds and place("c", -1)(uneven).status == ONE_SEED
+    assert last.evidence == "one: a has rank 1 of 3 (95 % CI of the rank: 1 to 2); b 80.0, a 70.7, c 57.0"
     worse = best("c", ("b", "d"))(uneven)
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
     first = checks.in_columns(judges.first("a"), ("a",))(uneven)
@@ -212,6 +218,8 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     for check in (
         best("a"),
         best("a", "b", ["one"]),
+        place("b", 3),
+        place("b", -1),
         checks.in_columns(judges.first("a"), ("a",)),
         below(["b"], ["a"]),
         below(["b"], ["a"], columns=["one"]),
@@ -347,7 +355,8 @@ def test_who_may_be_the_best_and_which_place_a_row_has():
     rows = means(m)["one"]
     margins = {row: rows["b"] - rows[row] for row in "ac"} | {"d": rows["b"] - rows["a"] + 0.1}
     assert judges.lead(margins).endswith("over a, the best of those compared; not significantly ahead of d")
-    assert (places(rows, "c"), places(rows, "b")) == ("3", "1 to 2")
+    leads = [{other: rows[row] - rows[other] for other in "abc" if other != row} for row in "bc"]
+    assert [places(one) for one in leads] == ["1 to 2", "3"]
 
 
 def test_facts_have_no_interval():

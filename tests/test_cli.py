@@ -21,7 +21,7 @@ from fedlib import experiments
 from fedlib.experiments import OpenItem, chosen, find, names
 from fedlib.reports import listings
 from fedlib.runs import run
-from fedlib.runs.run import get_or_run
+from fedlib.runs.run import get_or_run_together
 
 REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of their own
 ITEM = "pfedsim/fig2_classifier_similarity"
@@ -311,7 +311,7 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     item = OpenItem(find("pfedsim/table3_accuracy"), "smoke")
     for spec in item.specs:
         if spec.method == "local":
-            get_or_run(spec, item.store)
+            get_or_run_together([spec], item.store)
     monkeypatch.setattr("fedlib.runs.run.simulate_together", lambda *a, **k: pytest.fail("trained"))
     result = call("reproduce", "pfedsim/table3_accuracy", ITEM, "--profile", "smoke", "--finished")
     assert result.exit_code == 0 and re.search(rf"{ITEM} +not run yet \(1 of 1 runs are missing\)", result.output)

@@ -1,5 +1,4 @@
-"""pFedSV: Shapley values of a game between downloaded models
-tell each client whose models to aggregate and to request.
+"""pFedSV: Shapley values of a game between downloaded models tell each client whose models to aggregate and to request.
 
 L. Wu, S. Guo, Y. Ding, J. Wang, W. Xu, Y. Zhan, A.-M. Kermarrec. "Rethinking Personalized Client Collaboration in
 Federated Learning." IEEE Transactions on Mobile Computing, 2024, doi 10.1109/TMC.2024.3396218. Equations 2-7,

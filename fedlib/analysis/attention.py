@@ -94,8 +94,7 @@ def map_rows(r: RunResult) -> pd.DataFrame:
 
 def network_draws(tidy: pd.DataFrame, value: str, networks: Sequence[str]) -> pd.DataFrame:
     """Means of a column by network, [1 + DRAWS, networks]: over the images of which every one of these networks has a
-    map, averaged by client. Empty without such an
-    image.
+    map, averaged by client. Empty without such an image.
 
     tidy: `map_rows` of several runs, with their seed.
     """

@@ -22,7 +22,7 @@ from fedlib.claims.checks import (
     unless,
     within,
 )
-from fedlib.claims.judges import apart, at_place, best_of, beyond, close, each_apart, first, in_order, under
+from fedlib.claims.judges import apart, best_of, beyond, close, each_apart, first, in_order, under
 from fedlib.claims.verdicts import (
     DECIDED,
     EQUAL,

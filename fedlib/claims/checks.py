@@ -7,6 +7,7 @@ and row, in percent (`analysis.accuracies.means`); they are not tested where a r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from fedlib.analysis.accuracies import best_first, columns_read, correlation, di
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
-from fedlib.claims.judges import Judge, apart, at_place, close, lead, under
+from fedlib.claims.judges import Judge, apart, close, lead, ranked, under
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -33,11 +34,10 @@ from fedlib.claims.verdicts import (
 )
 
 Rows = Sequence[str]
+Columns = Rows | Callable[[str], bool]
 
 
-def in_columns(
-    judge: Judge, needs: Rows = (), columns: Rows | Callable[[str], bool] = (), among: Rows = (), equal=0.0, **where
-) -> Check:
+def in_columns(judge: Judge, needs: Rows = (), columns: Columns = (), among: Rows = (), equal=0.0, **where) -> Check:
     """A check that `judge` holds in every column, or in these, or in those that are there and of which a function says
     so; of all rows, or of these, on the seeds that they have in common; equal: points of accuracy that are no
     difference; where: as in `means`. What fails in one column fails, also where rows are missing in others (a run that
@@ -45,7 +45,7 @@ def in_columns(
 
     def check(tables: Tables) -> Verdict:
         found, there, over = on_shared_seeds(tables, among, **where)
-        shown = [name for name in there if columns(name)] if callable(columns) else list(columns) or there
+        shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
         lacks = without(found, needs, shown)
         whole = [column for column in shown if not without(found, needs, [column])]
         if not whole:
@@ -97,34 +97,50 @@ def on_shared_seeds(tables: Tables, rows: Sequence[str] = (), **where) -> tuple[
     return means(compared, **where), columns_read(tables, **where), over
 
 
-def best(row: str, needs: Rows = (), columns: Rows = (), among: Rows = (), equal: float = POINT, **where) -> Check:
-    """The row is above every other one, each time on all the seeds that these two share, so that one seed of a method
-    does not hide what three of another say; arguments as of `in_columns`."""
+def best(row: str, *needs_and_columns: Rows, **options) -> Check:
+    """The row is above every other one; arguments: those of `against_each` after `judge`."""
+    return against_each(
+        row, lambda shown, leads: (leads, f"{row} {shown[row]:.1f}, {lead(leads)}"), *needs_and_columns, **options
+    )
+
+
+def place(row: str, number: int, needs: Rows = (), **options) -> Check:
+    """The row has this place; -1 is the last. Any but the first and the last is judged where no row is missing."""
+    return against_each(row, partial(ranked, row, number), needs, whole=number not in (1, -1), **options)
+
+
+def against_each(
+    row: str, judge, needs: Rows = (), columns: Columns = (), among: Rows = (), equal=POINT, whole=False, **where
+) -> Check:
+    """A check of a row's differences from every other one, each on all the seeds that these two share, so that one seed
+    of a method does not hide what three of another say.
+
+    judge: of a column's accuracies, best first, and these differences gives margins and evidence; whole: only columns
+    without a missing row count; the others as of `in_columns`.
+    """
 
     def check(tables: Tables) -> Verdict:
-        found, shown = means(tables, **where), list(columns) or columns_read(tables, **where)
+        found, there = means(tables, **where), columns_read(tables, **where)
+        shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
         keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
         leads = {column: {} for column in shown}
         for other in dict.fromkeys(other for _, other in keys if other != row):
             for column, m in differences(tables, row, other, **where)[1].items():
-                if column in leads:
-                    leads[column][other] = m
-        paired = [key for key in keys if key[1] == row or key[1] in leads[key[0]]]
-        without_seeds = (other for column, other in keys if (column, other) not in paired)
-        lacks = without(pd.DataFrame(columns=paired), (row, *needs, *without_seeds), shown)
-        if not any(leads.values()) or not lacks and not all(leads.values()):
+                leads.get(column, {})[other] = m
+        paired = pd.DataFrame(columns=[key for key in keys if key[1] == row or key[1] in leads[key[0]]])
+        rows = (row, *needs, *(other for key, other in keys if (key, other) not in paired))
+        lacks, margins, texts = without(paired, rows, shown), {}, []
+        for column in shown:
+            if leads[column] and not (whole and without(paired, rows, [column])):
+                own, text = judge(best_first(found[column], among).iloc[0], leads[column])
+                margins |= {f"{column}: {other}": m for other, m in own.items()}
+                texts.append(f"{column}: {text}")
+        if not margins or not lacks and not all(leads.values()):
             return not_tested(lacks or "nothing to compare with")
-        texts = [f"{c}: {row} {found[c][row].iloc[0]:.1f}, {lead(leads[c])}" for c in shown if leads[c]]
-        margins = {f"{column}: {other}": m for column, own in leads.items() for other, m in own.items()}
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
-
-
-def place(row: str, number: int, needs: Sequence[str] = (), **options) -> Check:
-    """The row has this place; -1 is the last."""
-    return in_columns(at_place(row, number), (row, *needs), **{"equal": POINT, **options})
 
 
 def below(lower: Sequence[str], upper: Sequence[str], by: float = 0, **options) -> Check:
@@ -153,14 +169,12 @@ def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (),
     return across_columns(judge, needs, two="columns", equal=POINT, **where)
 
 
-def falls(*rows: str, **where) -> Check:
-    """The accuracy of each of these rows falls from the first column to the last."""
-    return changes({row: lambda m, row=row: m[row] for row in rows}, -1, rows, **where)
+def falls(*rows: str, sign: int = -1, **where) -> Check:
+    """The accuracy of each of these rows falls from the first column to the last, or rises with sign 1."""
+    return changes({row: lambda m, row=row: m[row] for row in rows}, sign, rows, **where)
 
 
-def rises(*rows: str) -> Check:
-    """The accuracy of each of these rows rises from the first column to the last."""
-    return changes({row: lambda m, row=row: m[row] for row in rows}, 1, rows)
+rises = partial(falls, sign=1)
 
 
 def gap(over: str, under: Sequence[str] = ()) -> Number:

@@ -15,13 +15,13 @@ from fedlib.claims.verdicts import Margins
 Judge = Callable[[pd.DataFrame], tuple[Margins, str]]  # of draws by row, best first: margins and evidence
 
 
-def places(m: pd.DataFrame, row) -> str:
-    """The places that a row may have: "3 to 5", "3"; of rows best first."""
-    gaps = {other: m[other] - m[row] for other in m.columns.drop(row)}
-    wider, found = simultaneous(gaps | {(other,): -gap for other, gap in gaps.items()}), map(Interval.of, gaps.values())
+def places(leads: Margins) -> str:
+    """The places that a row may have by its leads over the others: "3 to 5", "3"."""
+    wider = simultaneous(leads | {(other,): -m for other, m in leads.items()})
+    found = map(Interval.of, leads.values())
     ends = [(i.value - wider * (i.value - i.low), i.value + wider * (i.high - i.value)) for i in found]
-    high, low = 1 + sum(low > 0 for low, _ in ends), len(m.columns) - sum(high < 0 for _, high in ends)
-    return f"{high}" if high == low else f"{high} to {low}"
+    first, last = 1 + sum(high < 0 for _, high in ends), 1 + len(ends) - sum(low > 0 for low, _ in ends)
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def apart(margin: pd.Series, form: str = ".1f") -> str:
@@ -52,19 +52,14 @@ def first(row, form: str = ".1f") -> Judge:
     return judge
 
 
-def at_place(row, number: int) -> Judge:
-    """The row has this place; -1 is the last."""
-
-    def judge(m):
-        others = list(m.columns.drop(row))
-        above = others[: number - 1 if number > 0 else None]
-        margins = {other: m[other] - m[row] if other in above else m[row] - m[other] for other in others}
-        shown = listed(m.iloc[0].head(4) if number > 0 else m.iloc[0].tail(3))
-        known = Interval.of(next(iter(margins.values()))).known
-        found = f"{row} has rank {m.columns.get_loc(row) + 1} of {len(m.columns)}"
-        return margins, f"{found}{f' (95 % CI of the rank: {places(m, row)})' if known else ''}; {shown}"
-
-    return judge
+def ranked(row, number: int, shown: pd.Series, leads: Margins) -> tuple[Margins, str]:
+    """The row has this place (-1 is the last) by its leads over the others; shown: all estimates, best first."""
+    others = sorted(leads, key=lambda other: leads[other].iloc[0])
+    above = others[: number - 1 if number > 0 else None]
+    margins = {other: -m if other in above else m for other, m in leads.items()}
+    rank, known = 1 + sum(m.iloc[0] < 0 for m in leads.values()), any(Interval.of(m).known for m in leads.values())
+    found = f"{row} has rank {rank} of {1 + len(leads)}{f' (95 % CI of the rank: {places(leads)})' if known else ''}"
+    return margins, f"{found}; {listed(shown.head(4) if number > 0 else shown.tail(3))}"
 
 
 def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") -> Judge:

@@ -62,7 +62,10 @@ class Checkpoint:
         except (OSError, RuntimeError) as error:
             if isinstance(error.__context__, KeyboardInterrupt):  # torch's writer closes an archive that is cut short
                 raise error.__context__ from None
-            if isinstance(error, RuntimeError) and not _full(error):
+            full = isinstance(error.__context__, OSError) or "PytorchStreamWriter" in str(
+                error
+            )  # torch keeps only that
+            if isinstance(error, RuntimeError) and not full:
                 raise
             warnings.warn(f"checkpoint not written: {error}", stacklevel=2)
         self.saved_at = time.monotonic()
@@ -73,11 +76,6 @@ class Checkpoint:
         for leftover in (self.path, *self.path.parent.glob(f".{self.path.name}.*.tmp")):
             with contextlib.suppress(OSError):
                 leftover.unlink()
-
-
-def _full(error: RuntimeError) -> bool:
-    """Whether torch's writer stumbled over an error of the file system, of which it keeps only that."""
-    return isinstance(error.__context__, OSError) or "PytorchStreamWriter" in str(error)
 
 
 def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:

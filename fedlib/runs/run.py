@@ -30,11 +30,6 @@ except ImportError:  # on a bare PyTorch machine
     psutil = None
 
 
-def get_or_run(spec: RunSpec, store: Store, **options) -> RunResult:
-    """The stored result, or a new one; options as in `get_or_run_together`."""
-    return get_or_run_together([spec], store, **options)[0]
-
-
 def get_or_run_together(
     specs: Sequence[RunSpec], store: Store, *, device: str = "cpu", checkpoint_every: float = 15.0, **options
 ) -> list[RunResult]:

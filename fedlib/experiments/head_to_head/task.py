@@ -75,8 +75,7 @@ def rows(s: dict) -> dict[str, dict]:
     """The methods, each tested first as its client gets the model, then after local training.
 
     Local-only training gets nothing, and is evaluated after training only; FedAvg+FT after a round's epochs of
-    fine-tuning.
-    Raises BadValue for a method that is not compared here.
+    fine-tuning. Raises BadValue for a method that is not compared here.
     """
     tuned = {"k": s["local_epochs"], "eval_points": (f"ft({s['local_epochs']})", "glob")}
     found = {}
