@@ -163,6 +163,15 @@ def test_a_row_that_one_column_lacks():
     assert place("c", -1, ("b",), columns=["two"])(partly).status == NOT_TESTED
 
 
+def test_one_part_that_fails_decides_also_where_another_is_not_tested():
+    for parts in ((best("c"), place("d", 2)), (place("d", 2), best("c"))):
+        v = both(*parts)(tables(TABLE))
+        assert v.status == NOT_REPRODUCED and "missing runs: d" in v.evidence and "one: c 50.0, -40.0" in v.evidence
+    assert both(best("a"), place("d", 2))(tables(TABLE)).status == NOT_TESTED
+    close_by = both(below(["b"], ["c"]), below(["a"], ["d"]))(tables(TABLE, spread=60.0))  # inside the noise
+    assert close_by.status == NOT_TESTED
+
+
 def test_some_settings_do_not_stand_for_all():
     """A planned column of which nothing was run: a claim of all columns is not tested, unless one contradicts it."""
     some = tables({"one": TABLE["one"]}) | {"_columns": pd.DataFrame({"column": ["one", "two"]})}
@@ -212,6 +221,9 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
     first = checks.in_columns(judges.first("a"), ("a",))(uneven)
     assert first.holds and "a 90.0, +10.0" in first.evidence and first.over == "one seed"
+    lower = below(["c"], ["a", "b"])(uneven)  # b over c on one seed, a over c on three
+    assert lower.evidence == "one: b minus c, on the same seeds: +10.0 (one seed)" and lower.status == ONE_SEED
+    assert below(["a", "b"], ["c"])(uneven).status == NOT_REPRODUCED
     pair = below(["c"], ["a"])(uneven)
     assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}

@@ -168,7 +168,7 @@ def test_a_lead_that_is_one_of_the_evaluation_point():
         return made_up(spec, {point: value + moved for point, value in points.items()}) if key[0] == "pfedsim" else None
 
     tables = analysed("evaluation/notes", accuracy, profile="paper", scale="paper")
-    task = tables["compare"].set_index("task").loc["pFedSim: the authors' inputs, Dir(0.1)"]
+    task = tables["compare"].set_index("task").loc["pFedSim: the authors' input pipeline, Dir(0.1)"]
     assert [task[kind].split(" ")[0] for kind in notes.KINDS] == ["+1.9", "+2.0", "-2.0", "-8.0"]
     assert task[notes.REPORTED] == "+1.9 over FedRep" and task["after local training"].endswith("over FedPer")
     assert len(tables["_lost"]) == 10 and np.allclose(tables["_lost"]["change"], 4)

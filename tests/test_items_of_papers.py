@@ -81,7 +81,9 @@ def test_pfedsims_lead_by_evaluation_point_and_what_its_figure_says():
         return made_up(spec, {point: value + 0.01 * spec.seed for point, value in own.items()})
 
     tables = analysed(name, make, methods=(*points, "fedavg"), seeds=3, closest=3, search=False, mixing=())
-    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"]["the authors' inputs, Dir(0.1)"]
+    leads = tables["protocols"].set_index(["column", "row", "protocol"])["mean"][
+        "the authors' input pipeline, Dir(0.1)"
+    ]
     assert leads["fedper"].tolist() == approx([10, -2]) and leads["local"].tolist() == approx([1, 1])
     assert leads["fedavg"].tolist() == approx([60])
     figure = find(name).figure(tables)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from fedlib.analysis.accuracies import best_first, columns_read, correlation, di
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
-from fedlib.claims.judges import Judge, apart, close, lead, ranked, under
+from fedlib.claims.judges import Judge, apart, close, lead, ranked, separated
 from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -97,56 +98,62 @@ def on_shared_seeds(tables: Tables, rows: Sequence[str] = (), **where) -> tuple[
     return means(compared, **where), columns_read(tables, **where), over
 
 
-def best(row: str, *needs_and_columns: Rows, **options) -> Check:
-    """The row is above every other one; arguments: those of `against_each` after `judge`."""
-    return against_each(
-        row, lambda shown, leads: (leads, f"{row} {shown[row]:.1f}, {lead(leads)}"), *needs_and_columns, **options
-    )
+def best(row: str, needs: Rows = (), *columns_and_among: Rows, **options) -> Check:
+    """The row is above every other one; arguments: those of `in_pairs`."""
+
+    def judge(shown, gaps):
+        leads = {other: m for (_, other), m in gaps.items()}
+        return leads, f"{row} {shown[row]:.1f}, {lead(leads)}"
+
+    return in_pairs((row,), (), judge, (row, *needs), *columns_and_among, **options)
 
 
 def place(row: str, number: int, needs: Rows = (), **options) -> Check:
     """The row has this place; -1 is the last. Any but the first and the last is judged where no row is missing."""
-    return against_each(row, partial(ranked, row, number), needs, whole=number not in (1, -1), **options)
+    return in_pairs((row,), (), partial(ranked, number), (row, *needs), whole=number not in (1, -1), **options)
 
 
-def against_each(
-    row: str, judge, needs: Rows = (), columns: Columns = (), among: Rows = (), equal=POINT, whole=False, **where
+def below(lower: Rows, upper: Rows, by: float = 0, **options) -> Check:
+    """Every one of the lower rows is below every upper one, by more than `by` points."""
+    rows = (*lower, *upper)
+    return in_pairs(upper, lower, partial(separated, by), rows, **{"equal": 0.0 if by else POINT, **options})
+
+
+def in_pairs(
+    upper: Rows, lower: Rows, judge, needs: Rows, columns: Columns = (), among=(), equal=POINT, whole=False, **at
 ) -> Check:
-    """A check of a row's differences from every other one, each on all the seeds that these two share, so that one seed
-    of a method does not hide what three of another say.
+    """A check of the differences of some rows from others, or from all others, each on all the seeds that its two rows
+    share, so that one seed of a method does not hide what three of another say.
 
-    judge: of a column's accuracies, best first, and these differences gives margins and evidence; whole: only columns
-    without a missing row count; the others as of `in_columns`.
+    judge: of a column's accuracies, best first, and of these differences gives margins and evidence; whole: only
+    columns without a missing row count; at: as in `means`; the others as of `in_columns`.
     """
 
     def check(tables: Tables) -> Verdict:
-        found, there = means(tables, **where), columns_read(tables, **where)
+        found, there = means(tables, **at), columns_read(tables, **at)
         shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
-        keys = [(c, other) for c, other in found.columns if c in shown and other in (among or [other])]
-        leads = {column: {} for column in shown}
-        for other in dict.fromkeys(other for _, other in keys if other != row):
-            for column, m in differences(tables, row, other, **where)[1].items():
-                leads.get(column, {})[other] = m
-        paired = pd.DataFrame(columns=[key for key in keys if key[1] == row or key[1] in leads[key[0]]])
-        rows = (row, *needs, *(other for key, other in keys if (key, other) not in paired))
-        lacks, margins, texts = without(paired, rows, shown), {}, []
+        rows = [other for other in dict.fromkeys(found.columns.get_level_values(1)) if other in (among or [other])]
+        gaps, apart_only = {column: {} for column in shown}, []
+        for a, b in product(upper, lower or [other for other in rows if other not in upper]):
+            drawn = differences(tables, a, b, **at)[1]
+            for column in shown:
+                if column in drawn:
+                    gaps[column][a, b] = drawn[column]
+                elif {(column, a), (column, b)} <= set(found):
+                    apart_only.append((column, b))
+        paired, needed = found.drop(columns=apart_only), (*needs, *(b for _, b in apart_only))
+        lacks, margins, texts = without(paired, needed, shown), {}, []
         for column in shown:
-            if leads[column] and not (whole and without(paired, rows, [column])):
-                own, text = judge(best_first(found[column], among).iloc[0], leads[column])
-                margins |= {f"{column}: {other}": m for other, m in own.items()}
+            if gaps[column] and not (whole and without(paired, needed, [column])):
+                own, text = judge(best_first(found[column], among).iloc[0], gaps[column])
+                margins |= {f"{column}: {name}": margin for name, margin in own.items()}
                 texts.append(f"{column}: {text}")
-        if not margins or not lacks and not all(leads.values()):
+        if not margins or not lacks and not all(gaps.values()):
             return not_tested(lacks or "nothing to compare with")
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
 
     return check
-
-
-def below(lower: Sequence[str], upper: Sequence[str], by: float = 0, **options) -> Check:
-    """Every one of the lower rows is below every upper one, by more than `by` points."""
-    about = {"among": (*lower, *upper), "equal": 0.0 if by else POINT}
-    return in_columns(under(lower, upper, by), (*lower, *upper), **{**about, **options})
 
 
 def within(rows: Sequence[str], points: float, **options) -> Check:
@@ -183,18 +190,20 @@ def gap(over: str, under: Sequence[str] = ()) -> Number:
 
 
 def both(*checks: Check) -> Check:
-    """All of these hold."""
+    """All of these hold; one that fails decides, also where another is not tested."""
 
     def check(tables: Tables) -> Verdict:
         found = [one(tables) for one in checks]
-        if lacking := [v.evidence for v in found if v.status == NOT_TESTED]:
-            return not_tested("; ".join(dict.fromkeys(lacking)))
-        evidence, facts = "; ".join(v.evidence for v in found), [v for v in found if not v.margins]
+        tested = [v for v in found if v.status != NOT_TESTED]
+        if len(tested) < len(found) and all(v.status != NOT_REPRODUCED for v in tested):
+            return not_tested("; ".join(dict.fromkeys(v.evidence for v in found if v not in tested)))
+        evidence, facts = "; ".join(v.evidence for v in found), [v for v in tested if not v.margins]
         margins = {f"{k}. {name}": m for k, v in enumerate(found, 1) for name, m in v.drawn.items()}
         if not margins or not all(v.holds for v in facts):
             return verdict(all(v.holds for v in facts), evidence)
-        return decided(margins, evidence, next((v.over for v in found if v.over), ""),
-                       min(v.equal for v in found if v.margins), found[0].unit)  # fmt: skip
+        over, unit = (next((what for what in each if what), "") for each in zip(*((v.over, v.unit) for v in found)))
+        v = decided(margins, evidence, over, min(v.equal for v in found if v.margins), unit)
+        return v if len(tested) == len(found) or v.status == NOT_REPRODUCED else not_tested(evidence)
 
     return check
 

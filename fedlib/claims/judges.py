@@ -3,7 +3,7 @@ margins by what is compared, and evidence in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, permutations, product
 
 import pandas as pd
@@ -52,8 +52,9 @@ def first(row, form: str = ".1f") -> Judge:
     return judge
 
 
-def ranked(row, number: int, shown: pd.Series, leads: Margins) -> tuple[Margins, str]:
-    """The row has this place (-1 is the last) by its leads over the others; shown: all estimates, best first."""
+def ranked(number: int, shown: pd.Series, gaps: Mapping[tuple, pd.Series]) -> tuple[Margins, str]:
+    """A row has this place (-1 is the last) by its differences from all others; shown: all estimates, best first."""
+    row, leads = next(iter(gaps))[0], {other: m for (_, other), m in gaps.items()}
     others = sorted(leads, key=lambda other: leads[other].iloc[0])
     above = others[: number - 1 if number > 0 else None]
     margins = {other: -m if other in above else m for other, m in leads.items()}
@@ -63,18 +64,22 @@ def ranked(row, number: int, shown: pd.Series, leads: Margins) -> tuple[Margins,
 
 
 def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") -> Judge:
-    """Every one of the lower rows is below every upper one, by more than `by` (a threshold set by us, where it is not
-    0)."""
+    """Every one of the lower rows is below every upper one, by more than `by`."""
+    pairs = list(product(upper, lower))
+    return lambda m: separated(by, m.iloc[0], {(high, low): m[high] - m[low] for high, low in pairs}, form)
 
-    def judge(m):
-        margins = {f"{high} over {low}": m[high] - m[low] - by for high, low in product(upper, lower)}
-        low, high = m.iloc[0][list(lower)], m.iloc[0][list(upper)]
-        gap = apart(m[high.idxmin()] - m[low.idxmax()], form)
-        text = f"{high.idxmin()} {high.min():{form}}" + (f" (lowest of {len(high)})" if len(high) > 1 else "")
-        text += f" minus {low.idxmax()} {low.max():{form}}" + (f" (highest of {len(low)})" if len(low) > 1 else "")
-        return margins, f"{text}: {gap}{threshold(margins, by, form) if by else ''}"
 
-    return judge
+def separated(by: float, shown: pd.Series, gaps: Mapping[tuple, pd.Series], form: str = ".1f") -> tuple[Margins, str]:
+    """The first row of every pair is above its second one, by more than `by` (a threshold set by us, where it is not
+    0), by these differences; shown: estimates, on seeds of their own."""
+    margins = {f"{high} over {low}": gap - by for (high, low), gap in gaps.items()}
+    (high, low), gap = min(gaps.items(), key=lambda of: of[1].iloc[0])
+    highs, lows = (len(set(rows)) for rows in zip(*gaps))
+    text = f"{high} {shown[high]:{form}}" + (f" (lowest of {highs})" if highs > 1 else "")
+    text += f" minus {low} {shown[low]:{form}}" + (f" (highest of {lows})" if lows > 1 else "")
+    if abs(shown[high] - shown[low] - gap.iloc[0]) > 1e-6:  # the two have other seeds, too
+        text = f"{high} minus {low}, on the same seeds"
+    return margins, f"{text}: {apart(gap, form)}{threshold(margins, by, form) if by else ''}"
 
 
 def close(rows: Sequence, most: float, form: str = ".1f") -> Judge:

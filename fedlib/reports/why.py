@@ -30,7 +30,6 @@ from fedlib.reports.saved import OWN, runs_of
 from fedlib.runs.store import Spec
 from fedlib.spec import RunSpec
 
-BARS = "▁▂▃▄▅▆▇█"
 FEW, MANY = 4, 25  # settings that are shown in full; texts of a column that are listed
 READ_SO = "choices made in all of these runs where the paper is not specific:"
 SEEDS = ("seed", "partition_seed")
@@ -270,21 +269,14 @@ def _run(row: pd.Series) -> list[str]:
         return [text]
     (t, last), (best_t, best) = points[-1], max(points, key=lambda point: point[1])
     clients = dict(_points(row["client_mean"])).get(t)
-    shown = points[:: max(1, len(points) // 6)]
-    shown = shown if shown[-1] == points[-1] else [*shown, points[-1]]
+    shown = [*points[: -1 : max(1, len(points) // 6)], points[-1]]
     numbers = ", ".join(f"{round} {percent:.1f}" for round, percent in shown)
     return [
         text,
         f"    last round {last:.2f} % of all test samples ({clients:.2f} as the mean over clients), "
         f"best round {best:.2f} % (round {best_t})",
-        f"    {sparkline([percent for _, percent in points])}  by round: {numbers}",
+        f"    by round: {numbers}",
     ]
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Numbers as bars of a text, from the smallest to the largest."""
-    low, high = min(values), max(values)
-    return "".join(BARS[round((v - low) / (high - low) * (len(BARS) - 1)) if high > low else 0] for v in values)
 
 
 def _made(of: Saved) -> str:

@@ -1,4 +1,4 @@
-"""Table 3 on the paper's partition, with the authors' inputs and normalised inputs: what explains the lead?"""
+"""Table 3 on the paper's partition, with the authors' input pipeline and normalised inputs: what explains the lead?"""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fedlib.experiments.paper_numbers import paper_table, partition_of
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
 
-ORIGINAL, NORMALISED = "the authors' inputs", "normalised inputs"
+ORIGINAL, NORMALISED = "the authors' input pipeline", "normalised inputs"
 # pixels from 0 to 255 with the statistics of scaled ones, batches always in the same order, FedProx's mean uniform
 CODES = {"pixels": "reference", "batch_order": "fixed", "rows": {"fedprox": {"weights": "uniform"}}}
 READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
     "the authors' pixels, shuffled batches": lambda s: {"pixels": "reference"},
     "unshuffled batches, normalised pixels": lambda s: {"batch_order": "fixed"},
-    "the authors' inputs, a different number of max-pool layers": lambda s: CODES | {"pools": 3 - s["pools"]},
-    "the authors' inputs, same label counts, other images": lambda s: CODES | {"class_order": 1},
-    "the authors' inputs, evaluated one round earlier": lambda s: CODES | {
+    "the authors' input pipeline, a different number of max-pool layers": lambda s: CODES | {"pools": 3 - s["pools"]},
+    "the authors' input pipeline, same label counts, other images": lambda s: CODES | {"class_order": 1},
+    "the authors' input pipeline, evaluated one round earlier": lambda s: CODES | {
         "rounds": s["rounds"] - 1, "eval_every": s["rounds"] - 1,
         "rows": {"pfedsim": {"rho": s["rounds"] // 2 / (s["rounds"] - 1)}},
     },
@@ -76,7 +76,7 @@ def as_tested(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
 
 
 def column_of(cell) -> str:
-    """A printed cell stands beside the authors' inputs, which is nearest to what was printed."""
+    """A printed cell stands beside the authors' input pipeline, which is nearest to what was printed."""
     return f"{ORIGINAL}, {partition_of(cell)}"
 
 
@@ -212,8 +212,8 @@ def answer(tables) -> str:
 
 ON = {"columns": MAIN}
 ITEM = TABLE.item(
-    title="pFedSim Table 3 on the paper's partition, with the authors' inputs and with normalised inputs",
-    claim="On the paper's partition, with the authors' inputs, pFedSim is the most accurate method.",
+    title="pFedSim Table 3 on the paper's partition, with the authors' input pipeline and with normalised inputs",
+    claim="On the paper's partition, with the authors' input pipeline, pFedSim is the most accurate method.",
     smaller=f"{SMALLER}; six methods instead of twelve, one seed, no other rho, one local-only variant",
     settings=per_profile(
         leaving_out(SETTINGS, "clients"),
@@ -229,8 +229,8 @@ ITEM = TABLE.item(
            "inputs": "Effect of the authors' pixels and batches, separately and together: accuracy, %, and the "
                      "difference from normalised inputs, points"},
     claims=(
-        Claim("With the authors' inputs and evaluation points pFedSim is the most accurate of all twelve methods at "
-              "both alphas.", most_accurate(ORIGINAL)),
+        Claim("With the authors' input pipeline and evaluation points pFedSim is the most accurate of all twelve "
+              "methods at both alphas.", most_accurate(ORIGINAL)),
         Claim("With normalised inputs pFedSim is the most accurate of all twelve methods at both alphas.",
               most_accurate(NORMALISED)),
         ours("pFedSim after local training outperforms FedPer before local training, at both alphas with both inputs.",

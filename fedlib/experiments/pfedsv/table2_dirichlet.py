@@ -3,34 +3,22 @@
 import pandas as pd
 
 from fedlib.analysis.accuracies import columns_read, means, ranks
-from fedlib.claims import Claim, Verdict, apart, best, decided, in_columns, not_tested, ours, place
+from fedlib.claims import Claim, Verdict, apart, below, best, both, decided, not_tested, ours, place
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.experiments.item import Found, Tables, joined, part
 from fedlib.experiments.pfedsv import task
 from fedlib.experiments.pfedsv.table1_pathological import TABLE as TABLE1
 from fedlib.experiments.pfedsv.task import ALL, METHODS, OWN
 
-PERSONAL = ("pfedme", "fedfomo", "fedamp", "pfedhn", "pfedsv")
+NEXT = ("fedfomo", "pfedhn")
 TABLE = task.table("2", "dirichlet")
 
 
 def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: ranks also on all classes; _easier, accuracies of Table 1."""
     there, tables = part(found, "Table 1"), TABLE.analyse(s, found)
-    both = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
-    return {**tables, "ranks": both.reset_index(drop=True), "_easier": means(TABLE1.read_off(s, there), **OWN)}
-
-
-def pfedsv_then(second: set[str]):
-    """Among the personal methods pFedSV is first, and these follow it."""
-
-    def judge(m):
-        rest = m.columns.drop(["pfedsv", *second])
-        margins = {f"pfedsv over {other}": m["pfedsv"] - m[other] for other in second}
-        margins |= {f"{a} over {b}": m[a] - m[b] for a in second for b in rest}
-        return margins, f"best first: {', '.join(m.columns)}"
-
-    return judge
+    every = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
+    return {**tables, "ranks": every.reset_index(drop=True), "_easier": means(TABLE1.read_off(s, there), **OWN)}
 
 
 def harder_than_table1(tables) -> Verdict:
@@ -66,7 +54,7 @@ ITEM = TABLE.item(
         task.BEST,
         Claim("FedAvg is lowest with few and with many clients.", place("fedavg", -1, **OWN)),
         Claim("Of the methods with personalised models, FedFomo and pFedHN come next, then FedAMP and pFedMe.",
-              in_columns(pfedsv_then({"fedfomo", "pfedhn"}), PERSONAL, among=PERSONAL, **OWN)),
+              both(below(NEXT, ["pfedsv"], **OWN), below(("fedamp", "pfedme"), NEXT, **OWN))),
         task.FEWER,
         Claim("Dirichlet label skew is harder than two classes per client (Table 1) for every method.",
               harder_than_table1),
