@@ -351,7 +351,9 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
         none_does = {c: chance - sign[c] * moved[c] for c in moved if moved[c].any()}  # margins of the opposite
         if not none_does:
             return verdict(False, "no choice changes anything")
-        evidence = f"{evidence} than another seed or partition does ({chance:.2f})"
+        evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f})"
         return opposite(decided(none_does, evidence, _over(tables, sensitivity.method)))
 
-    return ours(f"An unspecified choice changes {name}'s accuracy by more than another seed or partition does.", check)
+    return ours(
+        f"An unspecified choice changes {name}'s accuracy by more than another seed (or partition) does.", check
+    )

@@ -41,8 +41,7 @@ def beyond_seeds(effects: pd.DataFrame, method: str) -> str:
     if not len(seeds):
         return f"What {len(far)} choices change in {proper(method)}'s accuracy"
     change, mean = "changes" if far.sum() == 1 else "change", "mean " * (own["task"].nunique() > 1)
-    said = f"{far.sum()} of {len(far)} choices {change} {proper(method)}'s {mean}accuracy more"
-    return f"{said} than another seed or partition"
+    return f"{far.sum()} of {len(far)} choices {change} {proper(method)}'s {mean}accuracy more than another seed does"
 
 
 def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
@@ -55,7 +54,7 @@ def effects_of_choices(ax, effects: pd.DataFrame, method: str, names) -> None:
     shown, names = effects[effects["code"] != ""], list(names)
     chance = shown[(shown["code"] == "seed") & (shown["method"] == method)]
     band = chance["size"].max()
-    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed or partition (larger one)")
+    ax.axvspan(-band, band, color="#eeeeee", zorder=0, label="another seed (or partition, where tried)")
     ax.hlines(range(len(names)), 0, 1, color="#dddddd", linewidth=0.6, zorder=0.5, transform=ax.get_yaxis_transform())
     methods = [method, *sorted(set(shown["method"]) - {method})]
     ends = _ends(shown[shown["method"] == method], band)

@@ -182,7 +182,7 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
         *([f"**{diverged(item)}** <sub>{with_counts(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") and not told else []),
         *([shrunk] if (shrunk := smaller(item)) else []),
-        f"Profile `{item['profile']}`; settings: {settings}.{changed}",
+        f"Profile `{item['profile']}`; settings (`--set NAME=VALUE` changes one): {settings}.{changed}",
         picture(item, to_home),
         *_table(item, "compare", to_home),
     ]

@@ -89,8 +89,9 @@ ITEM = Item(
     smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), but rounds between "
             "participations at the paper's rate",
     settings=per_profile(
-        dataset=["digits", "digits", "cifar10"], many=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1], rounds=[3, 15, 20],
-        eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40], draws=[2, 5, 20],
+        dataset=["digits", "digits", "cifar10"], many_clients=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1],
+        rounds=[3, 15, 20], eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40],
+        draws=[2, 5, 20],
     ),
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 3},
     runs=runs,

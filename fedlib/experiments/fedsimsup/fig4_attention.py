@@ -101,7 +101,7 @@ ITEM = Item(
     title="FedSimSup Figure 4: where the model and its supervisor look",
     claim="The personalised model attends to scattered details, the supervisor to the whole object.",
     settings=per_profile(
-        leaving_out(task.SETTINGS, "few", "repeats", "methods", "datasets", "fedavg_points"),
+        leaving_out(task.SETTINGS, "few_clients", "repeats", "methods", "datasets", "fedavg_points"),
         reduced={},
         dataset=["digits_large", "digits_large", "cifar10"], alpha=0.1, seeds=[1, 3, 3],
     ),

@@ -22,14 +22,14 @@ SMOKED = ("local", "fedavg", "fedrep", "fedsimsup")  # in smoke, which must be q
 REPEATED = ("local", "fedavg", "fedrep", "fedpac", "fedsimsup")  # reduced: with three seeds
 SINGLE_MODEL = ("fedavg", "fedprox")
 PERSONAL = tuple(method for method in METHODS if method not in SINGLE_MODEL)
-CLIENTS = {"100": "many", "50": "few"}
+CLIENTS = {"100": "many_clients", "50": "few_clients"}
 WRITERS = "femnist, its 3597 writers"  # of whom 1 % take part in a round, and 10 % of those of Local
 FEMNIST = {WRITERS: {"dataset": "femnist", "scheme": "writer", "num_clients": 3597, "join_ratio": 0.01,
                      "rows": {"local": {"join_ratio": 0.1}}}}  # fmt: skip
 
 # By profile: smoke, quick, paper. Unpublished, and ours: test_fraction, min_size, what is evaluated when.
 SETTINGS = per_profile(
-    dataset=["digits", "digits", None], many=[8, 20, 100], few=[6, 10, 50], join_ratio=[0.5, 0.3, 0.1],
+    dataset=["digits", "digits", None], many_clients=[8, 20, 100], few_clients=[6, 10, 50], join_ratio=[0.5, 0.3, 0.1],
     rounds=[2, 15, 1000], eval_every=[1, 5, 50], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40],
     seeds=[1, 1, 3], repeats=[1, 1, 3], methods=[SMOKED, METHODS, METHODS],
     reduced=dict(datasets=("cifar10", "cifar100"), rounds=200, eval_every=20, seeds=1, lr=0.05, pixels="symmetric",
