@@ -217,6 +217,9 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     last = place("a", -1)(uneven)
     assert last.status == NOT_REPRODUCED and not last.holds and place("c", -1)(uneven).status == ONE_SEED
     assert last.evidence == "one: a has rank 1 of 3 (95 % CI of the rank: 1 to 2); b 80.0, a 70.7, c 57.0"
+    for check in (best("c"), below(["a", "b"], ["c"])):  # what decides is shown, not b's one seed, if that were lower
+        lower = {"tidy": uneven["tidy"].replace({"accuracy": {0.8: 0.95}})}
+        assert check(lower).status == NOT_REPRODUCED and " -13.7 [-" in check(lower).evidence
     worse = best("c", ("b", "d"))(uneven)
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
     first = checks.in_columns(judges.first("a"), ("a",))(uneven)

@@ -36,10 +36,18 @@ def each_apart(margins: Margins, form: str = ".1f") -> str:
 
 def lead(margins: Margins, form: str = ".1f") -> str:
     """A row's smallest lead over the others, and which more it is not significantly ahead of."""
-    rival = min(margins, key=lambda other: margins[other].iloc[0])
+    rival = smallest(margins)
     level = [str(o) for o, m in margins.items() if o != rival and (i := Interval.of(m)).known and i.low <= 0]
     rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
-    return f"{apart(margins[rival], form)} over {rival}, the best of those compared{rest}"
+    best = ", the best of those compared" if margins[rival].iloc[0] <= min(m.iloc[0] for m in margins.values()) else ""
+    return f"{apart(margins[rival], form)} over {rival}{best}{rest}"
+
+
+def smallest(margins: Margins):
+    """The name of the smallest margin; beside some of one seed of the smallest that lies below 0 with its interval."""
+    found = {name: Interval.of(m) for name, m in margins.items()}
+    below = [name for name, i in found.items() if i.high < 0]
+    return min(below if not all(i.known for i in found.values()) and below else found, key=lambda n: found[n].value)
 
 
 def first(row, form: str = ".1f") -> Judge:
@@ -73,8 +81,8 @@ def separated(by: float, shown: pd.Series, gaps: Mapping[tuple, pd.Series], form
     """The first row of every pair is above its second one, by more than `by` (a threshold set by us, where it is not
     0), by these differences; shown: estimates, on seeds of their own."""
     margins = {f"{high} over {low}": gap - by for (high, low), gap in gaps.items()}
-    (high, low), gap = min(gaps.items(), key=lambda of: of[1].iloc[0])
-    highs, lows = (len(set(rows)) for rows in zip(*gaps))
+    high, low = smallest({pair: gap - by for pair, gap in gaps.items()})
+    gap, (highs, lows) = gaps[high, low], (len(set(rows)) for rows in zip(*gaps))
     text = f"{high} {shown[high]:{form}}" + (f" (lowest of {highs})" if highs > 1 else "")
     text += f" minus {low} {shown[low]:{form}}" + (f" (highest of {lows})" if lows > 1 else "")
     if abs(shown[high] - shown[low] - gap.iloc[0]) > 1e-6:  # the two have other seeds, too

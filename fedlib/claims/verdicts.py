@@ -70,7 +70,7 @@ class Verdict:
         """With the power that these runs have, if what `printed` found of the printed numbers is true."""
         if not self.margins or self.status in (ONE_SEED, NOT_TESTED) or not printed.holds:
             return self
-        if not set(self.margins) <= set(printed.margins):
+        if not set(self.margins) <= set(printed.margins) or not all(margin.known for margin in self.margins.values()):
             return self
         truth = {name: printed.margins[name].value for name in self.margins}
         true = _decisions(self.drawn, truth, self.equal)[0]
@@ -157,7 +157,7 @@ class Claim:
     def said(self, v: Verdict, elsewhere: str, over: str, scale: str = "") -> tuple[str, Verdict]:
         """The sentence and a verdict as they are shown; elsewhere, scale: see `in_words`; over: what the intervals are
         over."""
-        known = v.margins and all(margin.known for margin in v.margins.values())
+        known = any(margin.known for margin in v.margins.values())
         over = (v.over or over) if known else ""
         about = [f"95 % CI over {over}"] if over else []
         if v.power is not None:
