@@ -44,10 +44,11 @@ def lead(margins: Margins, form: str = ".1f") -> str:
 
 
 def smallest(margins: Margins):
-    """The name of the smallest margin; beside some of one seed of the smallest that lies below 0 with its interval."""
+    """The name of the smallest margin; if that is of one seed, of the smallest that lies below 0 with its interval."""
     found = {name: Interval.of(m) for name, m in margins.items()}
+    least = min(found, key=lambda name: found[name].value)
     below = [name for name, i in found.items() if i.high < 0]
-    return min(below if not all(i.known for i in found.values()) and below else found, key=lambda n: found[n].value)
+    return least if found[least].known or not below else min(below, key=lambda name: found[name].value)
 
 
 def first(row, form: str = ".1f") -> Judge:
