@@ -41,6 +41,15 @@ if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conft
 
 
 @pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of the test's own, without data, checkpoints or results."""
+    for name in ("home", "cache", "data"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def small_scans(monkeypatch):
     """Batches of 64 where nothing is trained, in this process."""
     monkeypatch.setattr("fedlib.engine.client_data.SCAN_BATCH", 64)

@@ -171,14 +171,6 @@ def test_random_data_is_prepared_balanced_and_gone_afterwards(tmp_path, monkeypa
 # the command ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    for name in ("home", "cache", "data"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
-    return tmp_path / "home"
-
-
 def call(*args):
     return CliRunner().invoke(cli.app, ["bench", *(str(a) for a in args)])
 

@@ -27,14 +27,6 @@ REAL_DATA = Path(os.environ["FEDLIB_DATA"])  # before tests get a folder of thei
 ITEM = "pfedsim/fig2_classifier_similarity"
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    for name in ("home", "cache", "data"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
-    return tmp_path / "home"
-
-
 def test_main_job_leaves_figures_tables_claims_and_a_report(home):
     command = ("reproduce", ITEM, "pfedsim/fig3_partitions", "--profile", "smoke", "--no-notebooks")
     result = call(*command, "--format", "pdf, svg, tex")

@@ -21,13 +21,6 @@ PROJECT = Path(__file__).parent.parent
 FIG2, FIG3 = "pfedsim/fig2_classifier_similarity", "pfedsim/fig3_partitions"
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def files(home: Path) -> dict[str, bytes]:
     return {p.relative_to(home).as_posix(): p.read_bytes() for p in home.rglob("*") if p.is_file()}
 

@@ -25,13 +25,6 @@ def published(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def test_a_row_is_explained_by_the_files_of_its_runs(published):
     """Everything that the stored run holds, and nothing that it does not."""
     spec = OpenItem(find(TABLE3), "paper").runs["pfedsim", "Dir(0.1)", 0]
