@@ -212,11 +212,11 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     uneven = {"tidy": pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "accuracy"])}
     each = best("a", "b", ["one"], "abcd")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
-    assert each.holds and each.evidence == "one: a 70.7, +10.0 (one seed) over b, the best of those compared"
+    assert each.holds and each.evidence == "one: a 70.7, minus b +10.0 (one seed)"
     assert each.status == ONE_SEED and best("c", ("b",))(uneven).status == NOT_REPRODUCED  # a's three seeds say so
     last = place("a", -1)(uneven)
     assert last.status == NOT_REPRODUCED and not last.holds and place("c", -1)(uneven).status == ONE_SEED
-    assert last.evidence == "one: a has rank 1 of 3 (95 % CI of the rank: 1 to 2); b 80.0, a 70.7, c 57.0"
+    assert last.evidence == "one: a has rank 2 of 3 (95 % CI of the rank: 1 to 2); b 80.0, a 70.7, c 57.0"
     for check in (best("c"), below(["a", "b"], ["c"])):  # what decides is shown, not b's one seed, if that were lower
         lower = {"tidy": uneven["tidy"].replace({"accuracy": {0.8: 0.95}})}
         assert check(lower).status == NOT_REPRODUCED and " -13.7 [-" in check(lower).evidence
@@ -248,15 +248,30 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     assert v.status == NOT_TESTED and v.evidence == "without a seed that all methods have"
 
 
+def test_a_rival_of_one_seed_may_be_the_one_above():
+    """r is below a on three seeds, and below b on one: it may well be second."""
+    tight = tables({"one": {"r": 80.0, "a": 85.0, "b": 86.0, "d": 70.0}}, spread=0.2, seeds=3)
+    some = {"tidy": tight["tidy"][(tight["tidy"]["row"] != "b") | (tight["tidy"]["seed"] == 0)]}
+    v = place("r", 2)(some)
+    assert v.status == ONE_SEED and "r has rank 3 of 4 (95 % CI of the rank: 2 to 3)" in v.evidence
+    assert place("r", 2)({"tidy": some["tidy"][some["tidy"]["row"] != "b"]}).status == REPRODUCED
+    assert place("r", 2)(tight).status == place("d", 2)(some).status == NOT_REPRODUCED
+
+
+def test_what_is_practically_equal_stays_so_beside_a_threshold():
+    near = tables({"one": {"a": 80.0, "b": 80.1, "c": 50.0}}, spread=0.05)
+    assert both(below(["b"], ["a"]), below(["c"], ["a"], by=10))(near).status == EQUAL
+    assert below(["b"], ["a"], equal=0.0)(near).status == NOT_REPRODUCED
+
+
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, +5.0 [") and "over b, the best of those compared; two:" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, minus b +5.0 [") and "]; two: a 80.0, minus b" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
-    assert v.evidence.endswith("over b, the best of those compared")
     assert v.closest.value == pytest.approx(2.0)
     assert (
-        "threshold 15, set by us; it would hold up to 18.0 and fail beyond 18.0"
+        "threshold 15, set by us; met by any up to 18.0, missed by any beyond 18.0"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
 
@@ -369,7 +384,9 @@ def test_who_may_be_the_best_and_which_place_a_row_has():
 
     rows = means(m)["one"]
     margins = {row: rows["b"] - rows[row] for row in "ac"} | {"d": rows["b"] - rows["a"] + 0.1}
-    assert judges.lead(margins).endswith("over a, the best of those compared; not significantly ahead of d")
+    assert judges.lead(margins).endswith("]; not significantly ahead of d") and judges.lead(margins).startswith(
+        "minus a "
+    )
     leads = [{other: rows[row] - rows[other] for other in "abc" if other != row} for row in "bc"]
     assert [places(one) for one in leads] == ["1 to 2", "3"]
 

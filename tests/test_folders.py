@@ -10,7 +10,7 @@ import pytest
 import fedlib
 
 ROOT = Path(fedlib.__file__).parent
-LINES, FILES = 33_873, 260  # at most; lower them when something is gone
+LINES, FILES = 33_887, 260  # at most; lower them when something is gone
 ORDER = [
     *("base", "data", "models", "algorithms", "privacy", "attacks", "measures", "spec", "engine", "checks", "runs"),
     *("analysis", "claims", "figures", "experiments", "reports", "benchmarks", "lessons", "cli", "__main__"),

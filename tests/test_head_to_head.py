@@ -199,7 +199,7 @@ def test_claims_of_table_2_on_numbers_that_leave_no_doubt():
     # level among themselves: nobody leads at home; all are above FedAvg+FT, local-only training and the splits;
     # FedAvg and FedAvg+FT are level with local-only training (practically equal); D+C is far below whole pFedSV
     assert signs("head_to_head/table2_accuracy", tables) == "-+++++" + "+==" + "--"
-    assert tables["leads"].set_index("method")["above FedAvg+FT"]["pfedsim"].startswith("+40.0")
+    assert tables["leads"].set_index("method")["minus FedAvg+FT"]["pfedsim"].startswith("+40.0")
     assert table2_accuracy.average_lead(tables, "pfedcs", "local")[0].iloc[0] == pytest.approx(40)
 
 

@@ -492,7 +492,7 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
 
     claims, leading = find("pfedsim/table3_accuracy").claims, 0.85
     tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
-    found = "Dir(0.1): pfedsim 85.0, +5.0 (one seed) over local, the best of those compared"
+    found = "Dir(0.1): pfedsim 85.0, minus local +5.0 (one seed)"
     other = found.replace("Dir(0.1)", "Dir(0.5)")  # of what is there
     assert claims[0].check(tables).evidence == f"{found}; {other}; missing runs: fedbn (in Dir(0.5))"
     assert claims[1].check(tables).status != NOT_TESTED

@@ -18,7 +18,7 @@ OTHERS = {
     "digits_looks": "digits in six styles", "digits_large": "digits, 32x32", "art_painting": "art painting",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
-    "glob": "global model (glob)", "recv": "before local training (recv)", "agg": "before local training (agg)",
+    "glob": "server model (glob)", "recv": "before local training (recv)", "agg": "before local training (agg)",
     "post": "after local training (post)",
 }  # fmt: skip
 POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
@@ -26,8 +26,8 @@ HEADS = {
     "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant",
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
-    "reached in round": "round with the paper's value", "of them diverged": "diverged", "in round": "diverged in round",
-    "the method's lead over it": "lead over this variant", "headline": "primary",
+    "reached in round": "reported accuracy reached in round", "of them diverged": "diverged",
+    "in round": "diverged in round", "the method's lead over it": "lead over this variant", "headline": "primary",
 }  # of columns  # fmt: skip
 # a setting as tables name it
 SETTING = re.compile(r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+)?")

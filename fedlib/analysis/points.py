@@ -62,14 +62,14 @@ def by_method(tables) -> pd.DataFrame:
     return frame.replace([np.inf, -np.inf], np.nan)
 
 
-def changes(tables, by: str, here, there, parts: tuple[str, str] = ("column", "row")) -> pd.DataFrame:
-    """Draws of what one value of the column `by` of "tidy" adds to another one, in points, by `parts`: of differences
-    within a run or a seed, so that what a seed does to both cancels."""
+def changes(tables, by: str, here, there, parts=("column", "row"), share: float = 1.0) -> pd.DataFrame:
+    """Draws of what one value of the column `by` of "tidy" adds to another one, or to a share of it, in points, by
+    `parts`: of differences within a run or a seed, so that what a seed does to both cancels."""
     frame = tables["tidy"][tables["tidy"][by].isin((here, there))]
     wide = frame.pivot_table(index=[*parts, "seed"], columns=by, values="accuracy", sort=False)
     if wide.shape[1] < 2 or (wide := wide.dropna()).empty:
         return pd.DataFrame()
-    return 100 * draws((wide[there] - wide[here]).rename("change").reset_index(), "change", list(parts))
+    return 100 * draws((wide[there] - share * wide[here]).rename("change").reset_index(), "change", list(parts))
 
 
 def pairs(tables) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from fedlib.claims.verdicts import (
     Tables,
     Verdict,
     decided,
+    each_equal,
     not_tested,
     opposite,
     ours,
@@ -60,7 +61,7 @@ def in_columns(judge: Judge, needs: Rows = (), columns: Columns = (), among: Row
             margins |= {f"{column}: {name}": margin for name, margin in own.items()}
             texts.append(f"{column}: {text}")
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), over, equal, "points")
-        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
+        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence, v)
 
     return check
 
@@ -123,18 +124,15 @@ def in_pairs(
     upper: Rows, lower: Rows, judge, needs: Rows, columns: Columns = (), among=(), equal=POINT, whole=False, **at
 ) -> Check:
     """A check of the differences of some rows from others, or from all others, each on all the seeds that its two rows
-    share, so that one seed of a method does not hide what three of another say.
-
-    judge: of a column's accuracies, best first, and of these differences gives margins and evidence; whole: only
-    columns without a missing row count; at: as in `means`; the others as of `in_columns`.
-    """
+    share, so that one seed of a method does not hide what three of another say. judge: of a column's accuracies, best
+    first, and of these differences gives margins and evidence; whole: only columns without a missing row count; at: as
+    in `means`; the others as of `in_columns`."""
 
     def check(tables: Tables) -> Verdict:
         found, there = means(tables, **at), columns_read(tables, **at)
         shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
-        rows = [other for other in dict.fromkeys(found.columns.get_level_values(1)) if other in (among or [other])]
-        gaps, apart_only = {column: {} for column in shown}, []
-        for a, b in product(upper, lower or [other for other in rows if other not in upper]):
+        gaps, apart_only, rows = {column: {} for column in shown}, [], dict.fromkeys(row for _, row in found.columns)
+        for a, b in product(upper, lower or [row for row in rows if row not in upper and row in (among or rows)]):
             drawn = differences(tables, a, b, **at)[1]
             for column in shown:
                 if column in drawn:
@@ -151,7 +149,7 @@ def in_pairs(
         if not margins or not lacks and not all(gaps.values()):
             return not_tested(lacks or "nothing to compare with")
         v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
-        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence)
+        return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence, v)
 
     return check
 
@@ -201,8 +199,9 @@ def both(*checks: Check) -> Check:
         margins = {f"{k}. {name}": m for k, v in enumerate(found, 1) for name, m in v.drawn.items()}
         if not margins or not all(v.holds for v in facts):
             return verdict(all(v.holds for v in facts), evidence)
+        equal = {f"{k}. {n}": e for k, v in enumerate(found, 1) for n, e in each_equal(v.equal, v.drawn).items()}
         over, unit = (next((what for what in each if what), "") for each in zip(*((v.over, v.unit) for v in found)))
-        v = decided(margins, evidence, over, min(v.equal for v in found if v.margins), unit)
+        v = decided(margins, evidence, over, equal, unit)
         return v if len(tested) == len(found) or v.status == NOT_REPRODUCED else not_tested(evidence)
 
     return check

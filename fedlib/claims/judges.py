@@ -37,10 +37,11 @@ def each_apart(margins: Margins, form: str = ".1f") -> str:
 def lead(margins: Margins, form: str = ".1f") -> str:
     """A row's smallest lead over the others, and which more it is not significantly ahead of."""
     rival = smallest(margins)
-    level = [str(o) for o, m in margins.items() if o != rival and (i := Interval.of(m)).known and i.low <= 0]
-    rest = f"; not significantly ahead of {', '.join(level)}" if level else ""
-    best = ", the best of those compared" if margins[rival].iloc[0] <= min(m.iloc[0] for m in margins.values()) else ""
-    return f"{apart(margins[rival], form)} over {rival}{best}{rest}"
+    others = {str(other): i for other, m in margins.items() if other != rival and (i := Interval.of(m)).known}
+    behind, level = [o for o, i in others.items() if i.high < 0], [o for o, i in others.items() if i.low <= 0 <= i.high]
+    rest = f"; also behind {', '.join(behind)}" * bool(behind)
+    rest += f"; not significantly ahead of {', '.join(level)}" * bool(level)
+    return f"minus {rival} {apart(margins[rival], form)}{rest}"
 
 
 def smallest(margins: Margins):
@@ -64,10 +65,12 @@ def first(row, form: str = ".1f") -> Judge:
 def ranked(number: int, shown: pd.Series, gaps: Mapping[tuple, pd.Series]) -> tuple[Margins, str]:
     """A row has this place (-1 is the last) by its differences from all others; shown: all estimates, best first."""
     row, leads = next(iter(gaps))[0], {other: m for (_, other), m in gaps.items()}
-    others = sorted(leads, key=lambda other: leads[other].iloc[0])
+    found = {other: Interval.of(m) for other, m in leads.items()}
+    # above are first those that are significantly so, and last those that are significantly below
+    others = sorted(found, key=lambda o: ((found[o].low > 0) - (found[o].high < 0), found[o].value))
     above = others[: number - 1 if number > 0 else None]
     margins = {other: -m if other in above else m for other, m in leads.items()}
-    rank, known = 1 + sum(m.iloc[0] < 0 for m in leads.values()), any(Interval.of(m).known for m in leads.values())
+    rank, known = 1 + list(shown.index).index(row), any(i.known for i in found.values())
     found = f"{row} has rank {rank} of {1 + len(leads)}{f' (95 % CI of the rank: {places(leads)})' if known else ''}"
     return margins, f"{found}; {listed(shown.head(4) if number > 0 else shown.tail(3))}"
 
@@ -130,7 +133,7 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    return f" (threshold {by:g}, set by us; it would hold up to {low:{form}} and fail beyond {high:{form}})"
+    return f" (threshold {by:g}, set by us; met by any up to {low:{form}}, missed by any beyond {high:{form}})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:

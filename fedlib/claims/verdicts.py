@@ -44,9 +44,9 @@ class Verdict:
 
     holds: what the estimates alone say, None if that is nothing. margins: intervals by what is compared. anywhere:
     it does not depend on the data. over: what the intervals are over, where that is less than all runs of the item.
-    equal: differences up to this are none, in `unit`s; 0 where that is not asked. power: the share of replications in
-    which this design says "reproduced" if the reported numbers are exactly true; chance: in which it says "not
-    reproduced" if all that is compared is equal; None where they are not known.
+    equal: differences up to this (or these, by margin) are none, in `unit`s; 0 where that is not asked. power: the
+    share of replications in which this design says "reproduced" if the reported numbers are exactly true; chance: in
+    which it says "not reproduced" if all that is compared is equal; None where they are not known.
     """
 
     status: str
@@ -55,7 +55,7 @@ class Verdict:
     margins: dict[str, Interval] = field(default_factory=dict)
     anywhere: bool = False
     over: str = ""
-    equal: float = 0.0
+    equal: float | Mapping = 0.0
     unit: str = ""
     power: float | None = None
     chance: float | None = None
@@ -79,17 +79,22 @@ class Verdict:
         return dataclasses.replace(self, status=status, power=true, chance=tied)
 
 
-def _decisions(drawn: Margins, truth: Mapping[str, float], equal: float) -> tuple[float, float]:
+def _decisions(drawn: Margins, truth: Mapping[str, float], equal: float | Mapping) -> tuple[float, float]:
     """The shares of replications that say "reproduced" and "not reproduced", if the margins are truly these; their
     errors are those of the draws, their intervals as wide as ours."""
     found, wider = {name: Interval.of(m) for name, m in drawn.items()}, simultaneous(drawn)
-    above, below = [], []
+    above, below, near = [], [], each_equal(equal, drawn)
     for name, i in found.items():
         seen = truth[name] + drawn[name].iloc[1:].to_numpy() - i.value
         low, high, far = seen - (i.value - i.low), seen + (i.high - i.value), seen + wider * (i.high - i.value)
-        above.append((low > 0) & (high > equal))
-        below.append((far < 0) & (low < -equal))
+        above.append((low > 0) & (high > near[name]))
+        below.append((far < 0) & (low < -near[name]))
     return float(np.mean(np.all(above, 0))), float(np.mean(np.any(below, 0)))
+
+
+def each_equal(equal: float | Mapping, margins: Margins) -> Mapping:
+    """Which differences are none, by margin."""
+    return equal if isinstance(equal, Mapping) else dict.fromkeys(margins, equal)
 
 
 def verdict(holds: bool, evidence: str) -> Verdict:
@@ -97,14 +102,14 @@ def verdict(holds: bool, evidence: str) -> Verdict:
     return Verdict(REPRODUCED if holds else NOT_REPRODUCED, evidence, bool(holds))
 
 
-def decided(margins: Margins, evidence: str, over: str = "", equal: float = 0.0, unit: str = "") -> Verdict:
+def decided(margins: Margins, evidence: str, over: str = "", equal: float | Mapping = 0.0, unit: str = "") -> Verdict:
     """By the intervals of these margins, all of which the claim wants above 0. One that reaches 0 decides nothing,
     unless it is exactly 0: a tie. equal, unit: see `Verdict`."""
     found = {name: Interval.of(margin) for name, margin in margins.items()}
     if not found:
         return not_tested("nothing to compare with")
-    wider = simultaneous(margins)
-    within = {name: equal > 0 and -equal <= i.low and i.high <= equal and not i.exact for name, i in found.items()}
+    wider, near = simultaneous(margins), each_equal(equal, margins)
+    within = {name: -near[name] <= i.low and i.high <= near[name] > 0 and not i.exact for name, i in found.items()}
     below = {name: i.value + wider * (i.high - i.value) < 0 or i.low == i.high == 0 for name, i in found.items()}
     if any(below[name] and not within[name] for name in found):
         status = NOT_REPRODUCED
@@ -133,9 +138,9 @@ def fact(holds: bool, evidence: str) -> Verdict:
     return dataclasses.replace(verdict(holds, evidence), anywhere=True)
 
 
-def not_tested(why: str) -> Verdict:
-    """What is missing for a check."""
-    return Verdict(NOT_TESTED, why)
+def not_tested(why: str, v: Verdict | None = None) -> Verdict:
+    """What is missing for a check; v: what the runs that are there say."""
+    return Verdict(NOT_TESTED, why, equal=v.equal if v else 0.0, drawn=v.drawn if v else {})
 
 
 Check = Callable[[Tables], Verdict]

@@ -35,14 +35,14 @@ and gets no others. A standard error is taken as a quarter of the width of the 9
 NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
-    "Evaluation points: `glob` is the server's global model, or the one of its models that a client uses. `recv` is a "
-    "client's model before its local training: the shared part as received, with its own personal part. `agg` is the "
-    "personalised model aggregated for a client, by the server or by the client. `post` is the model after local "
-    "training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; methods are compared on the seeds "
-    "that they share, so a mean in a claim can differ from that in the table. Confidence intervals use a weighted "
-    "mean of a pair's own variance and its table's (a moderated t test), so the same runs can have different "
-    "intervals in another table. Those of accuracies are not truncated at 100 %. Power: how often true claims would "
-    "be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
+    "Evaluation points: `glob` is the server's model for a client: one for all (FedAvg), its cluster's or, with "
+    "pFedHN, its own. `recv` is a client's model before its local training: the shared part as received, with its "
+    "own personal part. `agg` is the personalised model aggregated for a client. `post` is the model after local "
+    "training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; methods are compared on the "
+    "seeds that they share, so a mean in a claim can differ from that in the table. Confidence intervals use a "
+    "weighted mean of a pair's own variance and its table's (a moderated t test), so the same runs can have "
+    "different intervals in another table. Those of accuracies are not truncated at 100 %. Power: how often true "
+    "claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -246,9 +246,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same data"}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
-        made[f"{column} (in the paper; ours: {ours})" if ours else column] = [
-            cell(row, column) for _, row in frame.iterrows()
-        ]
+        made[f"{column}; ours: {ours}" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
     return made
 
 

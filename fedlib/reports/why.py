@@ -234,18 +234,14 @@ def _points(curve: str) -> list[tuple[int, float]]:
 def _setting(of: Saved, specs: list[Spec], read: list[str], whole: bool) -> str:
     """Everything about the runs of one setting, which differ in their seeds; read: readings that are its own."""
     first, known = specs[0], _known(of, specs)
-    settings = (
-        f"all settings: {_listed(first.to_dict())}" if whole else f"non-default settings: {_listed(differences(first))}"
-    )
+    settings = f"all settings: {_listed(first.to_dict())}" if whole else f"non-default: {_listed(differences(first))}"
     lines = [_title(first), f"  {settings}", *read, *(f"  made by: {text}" for text in dict.fromkeys(known["origin"]))]
     absent = known[known["source"] != "file"]
     if len(absent):
         have = "what is said of them was saved with the item"
         if (absent["source"] == "nothing").any():
             have = "settings follow from ids, partitions are drawn again, accuracies over the rounds are not known"
-        lines.append(
-            f"  {counted(len(absent), 'run file')} of {len(known)} not here: {have}; `{_sweep(of)}` makes them"
-        )
+        lines += [f"  {counted(len(absent), 'run file')} of {len(known)} not here: {have}; `{_sweep(of)}` makes them"]
     lines += [line for _, row in known.iterrows() for line in _run(row)]
     return "\n".join([*lines, *(f"  again: {command}" for command in _commands(of, specs))])
 

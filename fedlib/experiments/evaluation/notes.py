@@ -151,7 +151,7 @@ ITEM = Item(
     title="Evaluation: how much of the four papers' leads remains when all methods are evaluated at the same point",
     claim="How much of each paper's lead is due to the evaluation point?",
     smaller="the four papers' tables on digits, at their own `quick` profile",
-    smaller_reduced="only FedSimSup's Table 1, at reduced scale; no runs of the other papers yet",
+    smaller_reduced="only FedSimSup's Table 1, at reduced scale; pFedSV's few runs at that scale are not read here",
     settings=per_profile(scale=["smoke", "quick", "paper"], reduced={"scale": "reduced"}),
     minutes={"smoke": 1, "quick": 4, "reduced": 540, "paper": 450},
     runs=runs,

@@ -116,8 +116,8 @@ ITEM = Item(
         ours("At the paper's settings, most clients that participate again find less than a tenth of their own model "
              "in what they receive.",
              little_is_left),
-        ours("At the paper's settings and Dir(0.1) most of what is mixed into a non-participating client's model is "
-             "from clients whose most frequent label is the same.",
+        ours("At the paper's settings and Dir(0.1) most of what is aggregated into a non-participating client's model "
+             "is from clients whose most frequent label is the same.",
              mostly_alike),
     ),
 )  # fmt: skip

@@ -81,12 +81,12 @@ def at_a_glance(tables) -> pd.DataFrame:
     for row in dict.fromkeys(accuracy["tidy"]["row"]):
         line = {"method": row}
         for title, name, where in (
-            ("accuracy", "accuracy", {}), ("within FedAvg's bytes", "bytes", {}), ("the bottom 10 %", "worst", WORST),
+            ("accuracy", "accuracy", {}), ("at FedAvg's bytes", "bytes", {}), ("of the bottom 10 %", "worst", WORST),
         ):  # fmt: skip
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
-            line[f"{title}, above {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
+            line[f"{title}, minus {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
         beaten = [name for name in ahead.columns if proper("local") in name]
-        line["above local-only training"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
+        line["significantly above local-only training"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
         line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
         lines.append(line)
     return pd.DataFrame(lines, columns=None if lines else ["method"])

@@ -58,7 +58,7 @@ def beside_others(tables, others: Sequence[str], above: Callable[[str, str], str
     """One row a method: what `above` says of it and each of these others, nothing of itself."""
     rows = dict.fromkeys(tables["tidy"]["row"])
     lines = [(row, *("" if row == other else above(row, other) for other in others)) for row in rows]
-    return pd.DataFrame(lines, columns=["method", *(f"above {proper(other)}" for other in others)])
+    return pd.DataFrame(lines, columns=["method", *(f"minus {proper(other)}" for other in others)])
 
 
 def average_lead(tables, row: str, other: str, **where) -> tuple[pd.Series | None, str]:

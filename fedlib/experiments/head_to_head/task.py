@@ -40,8 +40,8 @@ SETTINGS = per_profile(
     rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None],
 )  # fmt: skip
 SMALLER = (
-    "digits (16x16; papers: CIFAR); 20, 10, 20 and 10 clients in 9, 9, 8 and 6 rounds, as in profile `quick` of the "
-    "papers' tables; three learning rates (`paper`: four); one seed (`paper`: five)"
+    "digits (16x16; papers: CIFAR); 20, 10, 20 and 10 clients in 9, 9, 8 and 6 rounds; otherwise as in profile "
+    "`quick` of the papers' tables; three learning rates (`paper`: four); one seed (`paper`: five)"
 )
 COMMON = dict(smaller=SMALLER, settings=SETTINGS)  # of items
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables

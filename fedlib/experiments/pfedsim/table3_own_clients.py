@@ -39,7 +39,7 @@ COLUMNS = {
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
-ALONE, SHARED = "without aggregation", "shared statistics"
+ALONE, SHARED = "without aggregation", "averaged BN statistics"
 MIXING = {
     f"pfedsim, {ALONE}": {"max_age": 0},
     "pfedsim, rho = 0, local-only": {"rho": 0.0, "max_age": 0},

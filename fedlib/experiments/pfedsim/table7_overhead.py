@@ -46,7 +46,7 @@ def analyse(s: dict, found: Found) -> Tables:
             f"time, ours, {s['dataset']}": mean_std(own["seconds_ratio"]),
         }
         if s["dataset"] == "cifar10":
-            line["difference from CIFAR-10"] = f"{own['seconds_ratio'].mean() - printed['cifar10']:+.2f}"
+            line["difference from the paper's CIFAR-10"] = f"{own['seconds_ratio'].mean() - printed['cifar10']:+.2f}"
         line["download, paper (ν: a model, M: models downloaded, ν_g: a generator)"] = formula
         compare.append(line | {f"{to}load, ours (models)": f"{own[f'{to}_ratio'].mean():.2f}" for to in ("down", "up")})
     size = network_size(found[0, "fedavg"].spec)["model"]

@@ -73,7 +73,7 @@ def nothing_wrong(tables) -> Verdict:
     missed = f"{own['missed'].sum()} of them relevant clients that were discarded"
     evidence = f"{own['wrong'].sum()} of {len(own) * PAIRS} signs are wrong ({missed})"
     right = own["wrong"] == 0
-    return verdict(right.all(), f"{evidence}; none in {right.sum()} of {len(own)} seeds")
+    return verdict(right.all(), f"{evidence}; all signs are right in {right.sum()} of {len(own)} seeds")
 
 
 def one_sided(runs: pd.DataFrame) -> str:

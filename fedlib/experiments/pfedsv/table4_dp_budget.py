@@ -122,11 +122,9 @@ def one_accounting(tables) -> Verdict:
     best = tables["readings"]
     fits = best[best[accounting.OFF] <= 1]
     stated = fits["accounting"].str.contains(accounting.STATED)
-    evidence = (
-        f"{len(fits)} of {len(best)} possible pairs have an accounting within the reported ±; {stated.sum()} of these "
-    )
+    pairs = f"{len(fits)} of {len(best)} possible pairs follow from an accounting to within the reported std"
     holds = len(fits) and stated.all() and set(fits["method"]) == {"fedavg", "pfedsv"}
-    return fact(bool(holds), f"{evidence}with the stated 20 rounds of 5 epochs")
+    return fact(bool(holds), f"{pairs}; {stated.sum()} of these with the stated 20 rounds of 5 epochs")
 
 
 def ordered(rows):
