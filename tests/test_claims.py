@@ -152,7 +152,7 @@ def test_a_row_that_one_column_lacks():
     partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
     v = best("a", ("b",))(partly)
     assert v.status == NOT_TESTED and v.evidence.startswith("one: a ")
-    assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, +20.0 " in v.evidence  # over c
+    assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, minus c +20.0 " in v.evidence  # over c
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     v = best("c", ("b",))(partly)
     assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)")
@@ -166,7 +166,8 @@ def test_a_row_that_one_column_lacks():
 def test_one_part_that_fails_decides_also_where_another_is_not_tested():
     for parts in ((best("c"), place("d", 2)), (place("d", 2), best("c"))):
         v = both(*parts)(tables(TABLE))
-        assert v.status == NOT_REPRODUCED and "missing runs: d" in v.evidence and "one: c 50.0, -40.0" in v.evidence
+        assert v.status == NOT_REPRODUCED and "missing runs: d" in v.evidence
+        assert "one: c 50.0, minus a -40.0" in v.evidence
     assert both(best("a"), place("d", 2))(tables(TABLE)).status == NOT_TESTED
     close_by = both(below(["b"], ["c"]), below(["a"], ["d"]))(tables(TABLE, spread=60.0))  # inside the noise
     assert close_by.status == NOT_TESTED
@@ -223,7 +224,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     worse = best("c", ("b", "d"))(uneven)
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
     first = checks.in_columns(judges.first("a"), ("a",))(uneven)
-    assert first.holds and "a 90.0, +10.0" in first.evidence and first.over == "one seed"
+    assert first.holds and "a 90.0, minus b +10.0" in first.evidence and first.over == "one seed"
     lower = below(["c"], ["a", "b"])(uneven)  # b over c on one seed, a over c on three
     assert lower.evidence == "one: b minus c, on the same seeds: +10.0 (one seed)" and lower.status == ONE_SEED
     assert below(["a", "b"], ["c"])(uneven).status == NOT_REPRODUCED
@@ -278,7 +279,7 @@ def test_evidence_names_rival_interval_and_who_may_lead():
 
 def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
     """c is 40 below a and 35 below b."""
-    assert "it would hold up to 35.0 and fail beyond 35.0" in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
+    assert "met by any up to 35.0, missed by any beyond 35.0" in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
 
 
 def printed(order: str) -> pd.DataFrame:

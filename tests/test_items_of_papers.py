@@ -14,6 +14,7 @@ from pytest import approx
 from fedlib import models
 from fedlib.analysis.groups import clearness, reconstructed, row_scaled
 from fedlib.analysis.relevance import share_a_label
+from fedlib.analysis.uncertainty import Interval
 from fedlib.base.draws import participants
 from fedlib.base.errors import BadValue
 from fedlib.data import load
@@ -740,6 +741,17 @@ def test_a_gain_needs_clients_tested_on_all_classes():
     assert [signs("pfedsv/table2_dirichlet", tables)[4:6] for tables in found] == ["-+", "-="]  # as hard as Table 1
     column = found[0]["compare"].set_index("method")["few: ours, all classes"]
     assert column["pfedsv"].startswith("50.00 [") and column["local"].startswith("30.00 [")
+
+
+def test_two_tables_have_errors_of_their_own():
+    """The same numbers in Tables 1 and 2: no difference, but an interval wider than that of either."""
+
+    def make(key, spec):
+        return made_up(spec, 0.6 + 0.01 * (len(spec.method) * (spec.seed + 2) % 5), 0.3)
+
+    m = analysed("pfedsv/table2_dirichlet", make, seeds=3)["_with_table1"]
+    one, gap = (Interval.of(draws) for draws in (m["few", "local"], m["Table 1: few", "local"] - m["few", "local"]))
+    assert abs(gap.value) < 1e-9 and gap.high - gap.low > 1.2 * (one.high - one.low) > 0.1
 
 
 @pytest.mark.parametrize("name, test", [("1_pathological", "matched"), ("2_dirichlet", "owned_uniform")])

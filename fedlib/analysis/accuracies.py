@@ -18,13 +18,13 @@ def means(tables: Mapping[str, pd.DataFrame], **where) -> pd.DataFrame:
     where: columns of "tidy"; at the headline point if no point is named. Of printed numbers, which have no seed,
     there is the estimate only.
     """
-    rows = _chosen(tables, where)
+    rows = chosen(tables, where)
     if "seed" not in rows or rows.empty:
         return 100 * rows.set_index(["column", "row"])["accuracy"].to_frame().T.reset_index(drop=True)
     return 100 * draws(rows, "accuracy", ["column", "row"])
 
 
-def _chosen(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
+def chosen(tables: Mapping[str, pd.DataFrame], where: Mapping) -> pd.DataFrame:
     """The rows of "tidy" that `means` is of, none where it lacks a column."""
     where, frame = where if "point" in where else {"headline": True, **where}, tables["tidy"]
     return only(frame, **where) if set(where) <= set(frame.columns) else frame[:0]
@@ -46,7 +46,7 @@ def in_common(tables: Mapping[str, pd.DataFrame], rows: Sequence[str] = ()) -> d
 
 def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
     """The planned columns ("_columns"), so that some do not stand for all; else those read. where: as in `means`."""
-    return list(dict.fromkeys(tables.get("_columns", _chosen(tables, where))["column"]))
+    return list(dict.fromkeys(tables.get("_columns", chosen(tables, where))["column"]))
 
 
 def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
@@ -95,7 +95,7 @@ def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str,
     """
     lines = []
     for series, these in {"ours": where, **also}.items():
-        seeds = _chosen(tables, these).groupby(["column", "row"])["seed"].nunique()
+        seeds = chosen(tables, these).groupby(["column", "row"])["seed"].nunique()
         for key, values in means(tables, **these).items():
             lines.append((series, *key, *Interval.of(values).row, seeds[key], np.nan))
     for row, column, value, std in tables["_printed"].itertuples(index=False):

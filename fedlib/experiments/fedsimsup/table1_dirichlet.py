@@ -7,7 +7,6 @@ from fedlib.experiments.fedsimsup.task import METHODS, WRITERS
 COLUMNS = task.columns_of(cifar10=(0.1, 0.5), cifar100=(0.1, 0.5)) | task.FEMNIST
 TABLE = task.table("1", COLUMNS)
 
-
 ITEM = TABLE.item(
     title="FedSimSup Table 1: accuracy with Dirichlet label skew",
     claim="FedSimSup is the most accurate of eight methods, whatever the data set, the clients and the heterogeneity.",

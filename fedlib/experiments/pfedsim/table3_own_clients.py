@@ -83,8 +83,6 @@ def column_of(cell) -> str:
 TABLE = AccuracyTable(
     "pfedsim", ("3", "6"), tuple(COLUMNS), task_of, rows, column_of, row_of, seeds=seeds, chosen=as_tested
 )
-
-
 ONCE = [column for column in MAIN if COLUMNS[column][0] == ORIGINAL]
 # evaluation points, and the columns that lend each other their variances, as in the claims on them
 PROTOCOLS = {

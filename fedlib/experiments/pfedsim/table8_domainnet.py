@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.accuracies import means, without
+from fedlib.analysis.accuracies import chosen, means, without
 from fedlib.analysis.readings import Reading
-from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, apart, below, best, decided, gap, not_tested, ours, verdict
 from fedlib.data.datasets import group_names
 from fedlib.engine.result import RunResult
@@ -66,9 +65,10 @@ def mixture_above_one_model(method: str):
     """Is what the server mixes for a client, before the client trains on it, above FedAvg's model, on average?"""
 
     def check(tables) -> Verdict:
-        tidy = tables["tidy"]
-        before = pd.concat([only(tidy, row="fedavg", point="glob"), only(tidy, row=method, point="agg")])
-        found = means({"tidy": before.assign(point="")}, point="")
+        two = pd.concat(
+            [chosen(tables, {"row": "fedavg", "point": "glob"}), chosen(tables, {"row": method, "point": "agg"})]
+        )
+        found = means({"tidy": two.assign(point="")}, point="")
         if lacks := without(found, ("fedavg", method), ["average"]):
             return not_tested(lacks)
         one, mixed = found["average", "fedavg"], found["average", method]

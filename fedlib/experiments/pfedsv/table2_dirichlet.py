@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from fedlib.analysis.accuracies import columns_read, in_common, means, ranks
+from fedlib.analysis.accuracies import chosen, columns_read, in_common, means, ranks
 from fedlib.analysis.points import changes
-from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import units
 from fedlib.claims import Claim, Verdict, apart, below, best, both, decided, each_apart, not_tested, ours, place
 from fedlib.claims.judges import smallest
@@ -40,7 +39,10 @@ def harder_than_table1(tables) -> Verdict:
 
 def gain_needs_all_classes(tables) -> Verdict:
     columns, shared = columns_read(tables, **OWN), in_common(tables, ("pfedsv", "local"))
-    found = changes({"tidy": only(shared["tidy"], headline=True)}, "tested_on", "own", "all")
+    on = [chosen(shared, where) for where in (OWN, ALL)]
+    found = (
+        pd.DataFrame() if any(own.empty for own in on) else changes({"tidy": pd.concat(on)}, "tested_on", "own", "all")
+    )
     if not columns or any((column, row) not in found for column in columns for row in ("pfedsv", "local")):
         return not_tested("missing runs: pfedsv or local")
     gains = {column: found[column, "pfedsv"] - found[column, "local"] for column in columns}

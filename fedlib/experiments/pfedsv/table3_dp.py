@@ -51,12 +51,14 @@ def only_clipping_guarantees(found: pd.Series) -> Verdict:
 def released_is_useless(tables) -> Verdict:
     shared = in_common(tables, (CLIENT, "pfedsv"))
     mixed, sent, margins, texts, lacks = means(shared, **OWN), means(shared, **POST), {}, [], []
-    beyond = changes({"tidy": only(shared["tidy"], **OWN)}, "point", "agg", "post", share=0.6)
     for scale in SCALES:
         if any((scale, row) not in found for row in (CLIENT, "pfedsv") for found in (mixed, sent)):
             lacks.append(f"{scale} clients: missing runs with or without client-level noise")
             continue
         own, out, free = mixed[scale][CLIENT], sent[scale][CLIENT], mixed[scale]["pfedsv"]
+        beyond = changes(
+            {"tidy": only(shared["tidy"], column=scale, row=CLIENT, **OWN)}, "point", "agg", "post", share=0.6
+        )
         margins |= {f"{scale}: released": -beyond[scale, CLIENT], f"{scale}: own": 10 - (free - own)}
         found = f"released models {out[0]:.1f}, personalised models {own[0]:.1f}, without noise {free[0]:.1f}"
         texts.append(f"{scale} clients: {found}")
