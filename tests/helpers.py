@@ -22,6 +22,7 @@ from fedlib.engine import backends
 from fedlib.engine.result import RunResult, array_name
 from fedlib.experiments import OpenItem, find
 from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
+from fedlib.runs.run import get_or_run_together
 from fedlib.spec import RunSpec
 
 __all__ = [  # what tests take from here as well
@@ -39,6 +40,11 @@ __all__ = [  # what tests take from here as well
     "uneven",
 ]
 METHODS = tuple(algorithms.names())
+
+
+def get_or_run(spec, store, **options):
+    """The stored result of one run, or a new one."""
+    return get_or_run_together([spec], store, **options)[0]
 
 
 @functools.cache

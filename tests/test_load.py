@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from helpers import made_up, tiny
+from helpers import get_or_run, made_up, tiny
 
 from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
 from fedlib.experiments import OpenItem, find
 from fedlib.runs import run
-from fedlib.runs.run import OtherPrograms, get_or_run
+from fedlib.runs.run import OtherPrograms
 from fedlib.runs.store import Store
 
 Times = namedtuple("Times", "user nice system idle iowait irq guest")

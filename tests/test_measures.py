@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import exact, tiny
+from helpers import exact, get_or_run, tiny
 
 from fedlib.algorithms.fedsimsup import FedSimSup
 from fedlib.base import tree
@@ -23,7 +23,6 @@ from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
 from fedlib.measures.classifiers import by_equations
 from fedlib.measures.each_round import eq4_shares
 from fedlib.measures.fedsimsup import cosines, shares_by_equation
-from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 

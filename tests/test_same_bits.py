@@ -10,7 +10,7 @@ from pathlib import Path
 
 import final_states
 import pytest
-from helpers import tiny
+from helpers import get_or_run, tiny
 
 import fedlib
 from fedlib import algorithms
@@ -20,7 +20,6 @@ from fedlib.base.provenance import provenance
 from fedlib.engine.setup import find_device
 from fedlib.experiments import OpenItem, chosen, find
 from fedlib.models.fused import build
-from fedlib.runs.run import get_or_run
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 HELD = list(same_bits.settings())

@@ -13,14 +13,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import exact, tiny
+from helpers import exact, get_or_run, tiny
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
 from fedlib.checks.plays import stop
 from fedlib.engine import checkpoint
 from fedlib.engine.result import RunResult
 from fedlib.engine.simulate import simulate
-from fedlib.runs.run import get_or_run, get_or_run_together
+from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -356,11 +356,12 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 CHILD = """
 import json, sys
-from fedlib.runs.run import get_or_run
+from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 rounds = []
-result = get_or_run(RunSpec.from_dict(json.loads(sys.argv[1])), Store("quick", sys.argv[2]), progress=rounds.append)
+spec, store = RunSpec.from_dict(json.loads(sys.argv[1])), Store("quick", sys.argv[2])
+(result,) = get_or_run_together([spec], store, progress=rounds.append)
 print(json.dumps([rounds, result.history]))
 """
 
@@ -379,7 +380,7 @@ KILLER = """
 import json, os, random, signal, sys, time, warnings
 import torch
 torch.set_num_threads(1)
-from fedlib.runs.run import get_or_run
+from fedlib.runs.run import get_or_run_together
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 warnings.simplefilter("error", UserWarning)  # a checkpoint that cannot be read is a failure here
@@ -394,7 +395,7 @@ for values, kills, name in jobs:
         if child == 0:
             os.close(read)
             try:
-                get_or_run(spec, store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
+                get_or_run_together([spec], store, checkpoint_every=0, progress=lambda t: os.write(write, bytes([t])))
             except KeyboardInterrupt:
                 os._exit(3)
             except BaseException:
@@ -412,7 +413,7 @@ for values, kills, name in jobs:
         status = os.waitpid(child, 0)[1]
         os.close(read)
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) in (0, 3), status
-    result = get_or_run(spec, store, checkpoint_every=0, progress=rounds.append)
+    (result,) = get_or_run_together([spec], store, checkpoint_every=0, progress=rounds.append)
     arrays = {key: array.tolist() for key, array in result.arrays.items()}
     numbers = [result.status, result.history, result.partition, result.communication, arrays]
     report.append([starts + rounds[:1], numbers])

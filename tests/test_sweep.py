@@ -257,7 +257,7 @@ def test_a_run_stops_between_rounds_when_its_time_is_up_and_goes_on(store, monke
     assert isinstance(done[spec.id], OutOfTime) and str(done[spec.id]) == "stopped after round 3 of 6"
     assert store.get(spec) is None
     monkeypatch.setattr(engine, "time", time)
-    result = run.get_or_run(spec, store, progress=seen.append)
+    result = run.get_or_run_together([spec], store, progress=seen.append)[0]
     assert seen[0] == 3 and exact(result) == exact(simulate(spec))
 
 
