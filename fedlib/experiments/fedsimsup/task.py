@@ -41,7 +41,7 @@ SMALLER = (
 )
 LESS = (
     "200 rounds (paper: 1,000); learning rate 0.05 (paper: 0.1, at which runs diverge; see the notes) with pixels "
-    "scaled to [-1, 1]"
+    "scaled to [-1, 1]; accuracy pooled over test images (paper: not stated)"
 )
 SEEDS = "three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup, one for the others"
 
