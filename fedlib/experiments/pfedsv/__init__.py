@@ -17,5 +17,5 @@ between whole models after local-only training, and 0.23 [0.17, 0.29] after FedA
 pFedSV's relevance identifies who shares a label with an AUC of 1.00, FedFomo's with 0.81. Of the eight settings each of
 Tables 1 and 2, three were run, all with 10 clients. With two classes each (Table 1) pFedSV is behind local-only
 training on CIFAR-10, by 3.4 points [1.8, 5.0] (reported: 89.64 % and 84.15 %), and on MNIST the difference is
-inconclusive. With Dirichlet skew (Table 2, MNIST) FedAvg, reported as lowest with 43.57 %, has 96.92 % on equally many
+inconclusive. With Dirichlet skew (Table 2, MNIST) FedAvg, reported as lowest with 43.57 %, has 97 % on equally many
 images of every class that a client owns; its lead over pFedSV is inconclusive. The other tables: digits only."""
