@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, close, computed, exact, played, same, shorter, tiny
+from helpers import METHODS, close, computed, exact, get_or_run, played, same, shorter, tiny
 
 from fedlib.base import draws, tree
 from fedlib.base.errors import BadValue, Diverged
@@ -21,7 +21,6 @@ from fedlib.engine.rounds import Round, check_finite
 from fedlib.engine.setup import find_device, set_up
 from fedlib.engine.simulate import simulate
 from fedlib.runs import run as runs
-from fedlib.runs.run import get_or_run
 from fedlib.runs.store import Store
 
 # draws ---------------------------------------------------------------------------------------------------------------

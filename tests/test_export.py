@@ -9,14 +9,14 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers import METHODS, call, tiny
+from helpers import METHODS, call, get_or_run, tiny
 from torch import nn
 
 import fedlib
 from fedlib.base.errors import BadValue, DataError, FedlibError
 from fedlib.engine.export import ABOUT, NUMBERS, export, load_client, named, nested
 from fedlib.engine.simulate import simulate, watched
-from fedlib.runs.run import find_run, get_or_run
+from fedlib.runs.run import find_run
 from fedlib.runs.store import Store
 
 pytest.importorskip("safetensors", reason="SAFETENSORS IS ABSENT: exports were NOT tested")

@@ -21,8 +21,8 @@ def analyse(s: dict, found: Found) -> Tables:
     there, tables = part(found, "Table 1"), TABLE.analyse(s, found)
     every = pd.concat([tables["ranks"], ranks(tables, ALL).assign(column=lambda t: t["column"] + ", all classes")])
     easier = TABLE1.read_off(s, there)["tidy"].assign(column=lambda t: EASIER + t["column"])
-    both_tables = {"tidy": pd.concat([tables["tidy"], easier], ignore_index=True)}  # as one: errors of their own
-    return {**tables, "ranks": every.reset_index(drop=True), "_with_table1": means(both_tables, **OWN)}
+    joint = pd.concat([tables["tidy"], easier], ignore_index=True).astype({"accuracy": float})  # errors of their own
+    return {**tables, "ranks": every.reset_index(drop=True), "_with_table1": means({"tidy": joint}, **OWN)}
 
 
 def harder_than_table1(tables) -> Verdict:
