@@ -62,9 +62,8 @@ class Checkpoint:
         except (OSError, RuntimeError) as error:
             if isinstance(error.__context__, KeyboardInterrupt):  # torch's writer closes an archive that is cut short
                 raise error.__context__ from None
-            full = isinstance(error.__context__, OSError) or "PytorchStreamWriter" in str(
-                error
-            )  # torch keeps only that
+            # of an error of the file system torch's writer keeps only this
+            full = isinstance(error.__context__, OSError) or "PytorchStreamWriter" in str(error)
             if isinstance(error, RuntimeError) and not full:
                 raise
             warnings.warn(f"checkpoint not written: {error}", stacklevel=2)
