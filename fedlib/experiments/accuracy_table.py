@@ -20,6 +20,7 @@ from fedlib.experiments.item import Item
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.spec import RunSpec
 
+EVERY = "every column"
 EXTRAS = {
     "points": "At every evaluation point, %",
     "ranks": "Rank correlation of the methods' order with the paper's",
@@ -30,7 +31,7 @@ EXTRAS = {
 class AccuracyTable:
     """A reported table. task: what a run of a column is, of settings and column (see `RunSpec.of_task`; under "rows"
     what single rows have otherwise, by name); rows: by name the method with its hyper-parameters or fields of the run,
-    of the settings; row_of, column_of: where a printed cell belongs (None: nowhere)."""
+    of the settings; row_of, column_of: where a printed cell belongs (None: nowhere, EVERY: to all columns)."""
 
     paper: str
     numbers: tuple[str | tuple[str, str], ...]  # of its printed tables, or (paper, number); each cell counts once
@@ -106,9 +107,9 @@ class AccuracyTable:
         several data sets, a column may have the name of its own in front."""
         shown = self.shown(s)
 
-        def column_of(cell: pd.Series) -> str:
+        def column_of(cell: pd.Series) -> str | list[str]:
             name = self.column_of(cell)
-            return name if name in shown else f"{cell['dataset']}, {name}"
+            return list(shown) if name == EVERY else name if name in shown else f"{cell['dataset']}, {name}"
 
         places = [(self.paper, number) if isinstance(number, str) else number for number in self.numbers]
         if not places:
@@ -117,7 +118,9 @@ class AccuracyTable:
         cells = cells.dropna(subset=["value", "dataset"])
         cells = cells if self.dataset(s) is None else only(cells, dataset=self.dataset(s))
         places = {"row": self.row_of, "column": column_of}
-        cells = cells.assign(**{name: [of(cell) for _, cell in cells.iterrows()] for name, of in places.items()})
+        cells = cells.assign(
+            **{name: [of(cell) for _, cell in cells.iterrows()] for name, of in places.items()}
+        ).explode("column")
         own = cells["row"].isin(self.rows(s)) & cells["column"].isin(shown)
         return cells[own][["row", "column", "value", "std"]].drop_duplicates(["row", "column"], ignore_index=True)
 
