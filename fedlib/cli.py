@@ -171,7 +171,6 @@ def sweep(
     step: Step = "auto",
     budget: Budget = None,
     engine: _option(str, "Run on the workers of the Dask scheduler at tcp://HOST:PORT.") = "",
-    gpu_share: _option(float, "With --engine and --device cuda: the share of a GPU that a worker must offer.") = 1.0,
     renew: _option(bool, "Repeat runs of a different arithmetic (FEDLIB_FAST).", "--renew") = False,
 ):
     """Only the training runs of items, here or on a cluster.
@@ -184,16 +183,13 @@ def sweep(
     one = "none with --engine: every worker of the cluster does one run at a time"
     require(not engine or jobs is None, "jobs", jobs, one)
     require(not engine or budget is None, "budget", budget, "none with --engine: a cluster has limits of its own")
-    on_gpus = bool(engine) and device.startswith("cuda")
-    require(on_gpus or gpu_share == 1, "gpu_share", gpu_share, "1 without --engine and --device cuda")
     changes = changed(set_, dataset=dataset, seeds=seeds, rounds=rounds, methods=methods)
     opened = open_chosen(items, profile, changes, device=device, jobs=jobs)
     for item in opened:
         item.store.renew = renew
     if not engine and device == "cpu":
         say_how_long(opened, jobs)
-    options = dict(engine=engine, gpu_share=gpu_share, until=until(budget))
-    lines, failed = swept(opened, jobs=jobs, device=device, step=step, **options)
+    lines, failed = swept(opened, jobs=jobs, device=device, step=step, engine=engine, until=until(budget))
     print("\n".join(lines))
     left = budget is not None and say_what_is_left(opened, budget)
     if failed or left:
@@ -249,9 +245,6 @@ def run(
     backend: _option(str, "auto, serial, vmap or process (clients in parallel).") = "auto",
     jobs: _option(int | None, "Number of workers of the backend process (default: one per core).") = None,
     step: Step = "auto",
-    profile_engine: _option(
-        str, "Train only three rounds, store nothing, and write a PyTorch profiler trace of the second to this file."
-    ) = "",
     check: _option(bool, "Do not train: test the method's implementation, on digits.", "--check") = False,
     keep: _option(
         Path | None,
@@ -297,9 +290,6 @@ def run(
     find_device(device)
     backends.check(backend)
     choose("step", step, STEPS)
-    if profile_engine:
-        one_run.profile(spec.but(rounds=3, eval_every=3), backend, device, step, profile_engine)
-        return
     result = run_all([spec], Store("single"), jobs=jobs, **options)[spec.id]
     if isinstance(result, FedlibError):
         raise result

@@ -343,7 +343,6 @@ def test_a_lost_scheduler_is_one_clear_error(store, tmp_path):
         (dict(engine="http://127.0.0.1:80"), ["'http://127.0.0.1:80'"]),
         (dict(device="auto"), ["'auto'", "cpu, cuda"]),
         (dict(backend="process"), ["'process'", "serial"]),
-        (dict(gpu_share=0.0), ["gpu_share = 0.0", "above 0"]),
     ],
     ids=str,
 )
@@ -386,11 +385,7 @@ def test_sweep_reports_failed_runs_and_ends_with_status_1(store):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (("--jobs", 2, "--engine", "tcp://127.0.0.1:1"), "jobs = 2"),
-        (("--gpu-share", 0.5), "gpu_share = 0.5"),
-        (("--profile", "fast"), "'fast'"),
-    ],
+    [(("--jobs", 2, "--engine", "tcp://127.0.0.1:1"), "jobs = 2"), (("--profile", "fast"), "'fast'")],
     ids=str,
 )
 def test_sweep_refuses_options_that_mean_nothing(store, options, said):

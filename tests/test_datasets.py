@@ -13,9 +13,9 @@ import torch
 
 from fedlib import data
 from fedlib.base.errors import BadValue, DataError
-from fedlib.data import datasets, heart
+from fedlib.data import datasets, embedded
 from fedlib.data.datasets import EMBEDDED, Dataset
-from fedlib.data.looks import LOOKS, SHARES
+from fedlib.data.embedded import LOOKS, SHARES
 from fedlib.engine.privacy_budget import _training_sizes
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
@@ -107,7 +107,7 @@ def test_missing_values_are_filled_by_hand():
     x = np.array([[1, 5], [3, nan], [nan, 7], [nan, 8], [nan, 100], [90, nan]], dtype=np.float32)
     hospital, is_test = np.array([0, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 0, 1, 1], dtype=bool)
     expected = [[1, 5], [3, 6], [2, 7], [2, 8], [2, 100], [90, 8]]
-    assert heart.filled(x, hospital, is_test).tolist() == expected and np.isnan(x[1, 1])
+    assert embedded.filled(x, hospital, is_test).tolist() == expected and np.isnan(x[1, 1])
 
 
 def test_inputs_of_training_do_not_know_the_test_patients(monkeypatch):
@@ -118,11 +118,12 @@ def test_inputs_of_training_do_not_know_the_test_patients(monkeypatch):
         run = set_up(RunSpec("fedavg", **HEART))
         return [run.work.source.batch(torch.from_numpy(np.sort(rows))).x for rows in parts]
 
-    recorded, parts = heart.patients(), [np.flatnonzero(heart.patients().is_test == part) for part in (False, True)]
+    recorded = embedded.patients()
+    parts = [np.flatnonzero(recorded.is_test == part) for part in (False, True)]
     (train, test), wild = inputs(), recorded.x.copy()
     wild[recorded.is_test] = np.where(np.isnan(wild[recorded.is_test]), 1, np.nan)
     wild[np.flatnonzero(recorded.is_test)[:3]] = 1e4
-    monkeypatch.setattr(heart, "patients", lambda: recorded._replace(x=wild))
+    monkeypatch.setattr(embedded, "patients", lambda: recorded._replace(x=wild))
     (train_then, test_then) = inputs()
     data.datasets._heart.cache_clear()
     assert torch.equal(train, train_then) and not torch.equal(test, test_then)

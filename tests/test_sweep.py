@@ -3,7 +3,6 @@ and what is printed about the backend."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -203,12 +202,6 @@ def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):
     assert [exact(r) for r in engine.simulate_together(specs, backend="vmap", checkpoint_every=0)] == whole
     assert played == [1, 2, "stop", 3, 4]
     checkpoint.remove_checkpoints(specs)
-
-
-def test_a_trace_of_the_second_round(tmp_path):
-    simulate(tiny("local"), step="torch", trace=tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert any("convolution" in str(event.get("name")) for event in events)
 
 
 def test_time_is_booked_by_phase():

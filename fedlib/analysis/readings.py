@@ -154,9 +154,8 @@ def far_cells(
         if not abs(ours - cell.value) > FAR:
             continue
         points = sorted({h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds})
-        values = {point: _mean(own, "pooled", point) for point in points} | {
-            "mean over clients": _mean(own, "client_mean")
-        }
+        values = {point: _mean(own, "pooled", point) for point in points}
+        values["mean over clients"] = _mean(own, "client_mean")
         for what in dict.fromkeys(name for name, *where, _ in changed if tuple(where) == place):
             values[what] = _mean([r for key, r in changed.items() if key[:3] == (what, *place)])
         nearest = min(values, key=lambda name: abs(values[name] - cell.value))

@@ -60,6 +60,7 @@ from fedlib.privacy.noise import Mechanism, PrivateGradient, release
 
 SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
 SAMPLE = 1000  # first images of a data set, of which its roughness is taken
+WINDOW = dict(channel_axis=0, data_range=1.0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)  # of SSIM
 AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
 
 
@@ -391,9 +392,8 @@ def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
     structural_similarity = skimage_metrics().structural_similarity
     true, ours = (images.double().cpu().numpy().clip(0, 1) for images in (originals, recovered))
     A, b = true.shape[:2]
-    out = {name: np.full((A, b), np.nan) for name in ("mse", "psnr", "ssim")} | {
-        "order": np.zeros((A, b), dtype=np.int64)
-    }
+    out = {name: np.full((A, b), np.nan) for name in ("mse", "psnr", "ssim")}
+    out["order"] = np.zeros((A, b), dtype=np.int64)
     large = min(true.shape[-2:]) >= 11
     for k in range(A):
         costs = ((true[k][:, None] - ours[k][None]) ** 2).mean((2, 3, 4))
@@ -401,10 +401,7 @@ def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
         for i, j in enumerate(out["order"][k]):
             out["mse"][k, i] = costs[i, j]
             if large:
-                kind = dict(
-                    channel_axis=0, data_range=1.0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
-                )
-                out["ssim"][k, i] = structural_similarity(true[k, i], ours[k, j], **kind)
+                out["ssim"][k, i] = structural_similarity(true[k, i], ours[k, j], **WINDOW)
     with np.errstate(divide="ignore"):
         out["psnr"] = -10 * np.log10(out["mse"])
     return out

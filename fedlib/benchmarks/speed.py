@@ -93,9 +93,7 @@ class PlainLoop:
     """The local training of a round's clients, one after the other, all from the same initial parameters. With the test
     samples of every client, `tests`, whole rounds of FedAvg: also the mean of the weights, and the tests."""
 
-    def __init__(
-        self, folder: str, spec: RunSpec, clients: dict[int, list[np.ndarray]], device: torch.device, tests=()
-    ):
+    def __init__(self, folder, spec: RunSpec, clients: dict[int, list[np.ndarray]], device: torch.device, tests=()):
         """folder: images and labels as `write_plain_data` leaves them; clients: their training samples by round."""
         images, labels = (np.load(Path(folder) / f"{name}.npy", mmap_mode="c") for name in ("floats", "labels"))
         self.images, self.labels = torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)

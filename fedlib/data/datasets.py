@@ -26,8 +26,8 @@ from torch import Tensor
 from fedlib.base.errors import BadValue, DataError, choose
 from fedlib.base.files import cache_root, user_cache
 from fedlib.base.same_bits import square_root
-from fedlib.data import heart, own
-from fedlib.data.looks import LOOKS, in_looks
+from fedlib.data import embedded, own
+from fedlib.data.embedded import HOSPITALS, LOOKS, in_looks
 from fedlib.data.own import copy_hub, full_name
 from fedlib.data.prepare import copy_folder, hash_images, hash_labels, obtain
 from fedlib.data.sources import DATASETS, DOMAINS, PACS
@@ -146,7 +146,7 @@ def _digits(side: int = 16, name: str = "digits") -> Dataset:
 
 @functools.cache
 def _digits_looks() -> Dataset:
-    """The digits in six styles, see `fedlib.data.looks`; the look of an image is its group."""
+    """The digits in six styles, see `fedlib.data.embedded`; the look of an image is its group."""
     plain = _digits()
     images, look = in_looks(plain.images, plain.labels)
     return _embedded("digits_looks", images, plain.labels, plain.classes, groups=look, group_names=tuple(LOOKS))
@@ -154,11 +154,11 @@ def _digits_looks() -> Dataset:
 
 @functools.cache
 def _heart() -> Dataset:
-    """Heart disease in four hospitals, see `fedlib.data.heart`; the hospital of a patient is the group."""
-    x, y, hospital, is_test, _ = heart.patients()
-    table = heart.filled(x, hospital, is_test)[:, :, None, None]
+    """Heart disease in four hospitals, see `fedlib.data.embedded`; the hospital of a patient is the group."""
+    x, y, hospital, is_test, _ = embedded.patients()
+    table = embedded.filled(x, hospital, is_test)[:, :, None, None]
     images, labels, is_test, groups = map(torch.from_numpy, (table, y, is_test, hospital))
-    about = {"is_test": is_test, "groups": groups, "group_names": heart.HOSPITALS, "fitted": True}
+    about = {"is_test": is_test, "groups": groups, "group_names": HOSPITALS, "fitted": True}
     return _embedded("heart", images, labels, ("healthy", "heart disease"), **about)
 
 

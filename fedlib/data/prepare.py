@@ -111,9 +111,8 @@ def made_once(target: Path, name: str, read: Callable[..., Content], sound: Soun
 
 def _say_twins(target: Path, name: str) -> None:
     """Say how many images of a user's occur more than once, which a label or a test part may not stand."""
-    images, labels, is_test = (
-        np.load(target / f"{part}.npy", mmap_mode="r") for part in ("images", "labels", "is_test")
-    )
+    files = (target / f"{part}.npy" for part in ("images", "labels", "is_test"))
+    images, labels, is_test = (np.load(file, mmap_mode="r") for file in files)
     if images.dtype != np.uint8:
         return
     first: dict[bytes, int] = {}

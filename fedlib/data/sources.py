@@ -103,7 +103,7 @@ DATASETS = {
     "digits_looks": Source(
         1_797, (1, 16, 16), 10, 0,
         terms="CC BY 4.0, as the digits that it is made from",
-        citation="made by fedlib.data.looks from the digits: six looks that differ in size, in place of domains",
+        citation="made by fedlib.data.embedded from the digits: six looks that differ in size, in place of domains",
     ),
     "digits_large": Source(
         1_797, (1, 32, 32), 10, 0,

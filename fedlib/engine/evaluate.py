@@ -98,9 +98,7 @@ def evaluation_turns(run: Run, state: State, ids: Sequence[int]) -> list[ClientT
 # one client ----------------------------------------------------------------------------------------------------------
 
 
-def tested(
-    method: Algorithm, point: str, fresh: bool, num_classes: int, model: Model, message, client, data: ClientData
-):
+def tested(method: Algorithm, point: str, fresh, num_classes: int, model: Model, message, client, data: ClientData):
     """One client's test: `count_correct` of its model."""
     theta = personal(method, point, fresh, model, message, client, data)
     scores = model.scores if is_generic(method, point) else partial(method.scores, model)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-
-import torch
 
 from fedlib.base.errors import Diverged, OutOfTime
 from fedlib.engine.checkpoint import group_id, saved_as
@@ -38,20 +35,18 @@ def simulate_together(
     step: str = "auto",
     progress: Callable[[int], None] | None = None,
     checkpoint_every: float | None = None,
-    trace: Path | None = None,
     until: float | None = None,
     at_end: Callable[[Run, State], object] | None = None,
 ) -> list[RunResult | Diverged]:
     """Train and evaluate runs that differ in their seeds only, round by round, all their clients in one stack.
 
     backend: auto, serial, vmap or process (`fedlib.engine.backends`), process with `workers` processes. device: "cpu",
-    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch or
-    fused (`fedlib.models.Model`). progress: called with the number of rounds done. checkpoint_every: seconds between
-    checkpoints, None for none; a run that was killed continues from its last checkpoint and ends with the numbers of
-    an uninterrupted one. trace: write a PyTorch profiler trace of the second round to this file. until: when to stop,
-    in seconds since 1970: before a round that would probably end later (as long as the longest so far) the state is
-    saved as a checkpoint, if there are any, and OutOfTime is raised. at_end: called with every run that did not diverge
-    and its last state, for example to export the models.
+    "cuda", "cuda:1", ... or "auto". step: what computes training steps, auto, torch or fused (`fedlib.models.Model`).
+    progress: called with the number of rounds done. checkpoint_every: seconds between checkpoints, None for none; a run
+    that was killed continues from its last checkpoint and ends with the numbers of an uninterrupted one. until: when to
+    stop, in seconds since 1970: before a round that would probably end later (as long as the longest so far) the state
+    is saved as a checkpoint, if there are any, and OutOfTime is raised. at_end: called with every run that did not
+    diverge and its last state, for example to export the models.
 
     Raises BadValue for values that do not fit the data, DataError, InfeasiblePartition, and FedlibError where a package
     is not installed that a measure needs.
@@ -77,8 +72,7 @@ def simulate_together(
             if progress:
                 progress(t - 1)
             begun = time.monotonic()
-            with traced(trace) if trace and t == first + 1 else contextlib.nullcontext():
-                seen = run_round(runs, states, t)
+            seen = run_round(runs, states, t)
             end_round(runs, states, seen)
             del seen  # whole models: not to be held during the next round
             longest = max(longest, time.monotonic() - begun)
@@ -148,11 +142,3 @@ def book_wall_time(states: Sequence[State], started: float) -> float:
     for state in states:
         state.seconds["wall"] += (now - started) / len(states)
     return now
-
-
-@contextlib.contextmanager
-def traced(path: Path) -> Iterator[None]:
-    """Write what PyTorch does meanwhile to `path`, for chrome://tracing or Perfetto."""
-    with torch.profiler.profile() as profiler:
-        yield
-    profiler.export_chrome_trace(str(path))

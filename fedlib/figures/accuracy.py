@@ -45,9 +45,8 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
         ax.hlines(range(len(rows)), 0, 100, color="#eeeeee", linewidth=0.8, zorder=0)
         own = cells[cells["column"] == column]
         for name, points in own.groupby("series", sort=False):
-            for colour, group in zip(
-                (OTHERS, INK), (points[points["row"].isin(strong) == is_] for is_ in (False, True))
-            ):
+            inside = points["row"].isin(strong)
+            for colour, group in ((OTHERS, points[~inside]), (INK, points[inside])):
                 y = np.array([rows.index(row) for row in group["row"]]) + shifts[name]
                 label = of_data(name, cells) if colour == OTHERS else f"_{name}"
                 interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)

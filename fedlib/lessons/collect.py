@@ -88,9 +88,8 @@ def collected(folder: Path, marks: Mapping[str, set[str]]) -> tuple[list[Submiss
     inside = Counter(one.path.parent for one in found)
     for one in found:
         alone = inside[one.path.parent] == 1 and one.path.parent != folder
-        one.beside = [
-            path for path in others if alone and path.parent == one.path.parent and path.suffix.lower() in USED
-        ]
+        near = [path for path in others if alone and path.parent == one.path.parent]
+        one.beside = [path for path in near if path.suffix.lower() in USED]
     belongs = {path for one in found for path in one.beside}
     lines = [f"{path.relative_to(folder)}: {said}" for path, said in strange if path not in belongs]
     kept, left = _one_each(found)

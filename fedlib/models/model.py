@@ -133,9 +133,7 @@ class Model:
 
     def layer_outputs(self, theta: dict, x: Tensor) -> dict[str, Tensor]:
         """Outputs of every convolution and linear layer in evaluation mode, by name, in order of depth."""
-        layers = {
-            name: layer for name, layer in self.module.named_modules() if isinstance(layer, (nn.Conv2d, nn.Linear))
-        }
+        layers = {name: one for name, one in self.module.named_modules() if isinstance(one, nn.Conv2d | nn.Linear)}
         return self._watch(theta, x, layers, lambda inputs, output: output)
 
     def norm_inputs(self, theta: dict, x: Tensor) -> dict[str, Tensor]:

@@ -13,9 +13,7 @@ from fedlib.experiments import names as items
 from fedlib.reports.report import saved_items
 from fedlib.reports.saved import OWN
 
-MACHINES = re.compile(
-    r"(seconds|time, ).*|difference from the paper's CIFAR-10|date|load|origin"
-)  # no item's tables have memory
+MACHINES = re.compile(r"(seconds|time, ).*|difference from the paper's CIFAR-10|date|load|origin")
 PERCEPTUAL = ("lpips", "ST-LPIPS")
 Pairs = dict[str, tuple[str, str]]  # by where it stands: what is published, and what was made here; "-": nothing
 Compared = dict[str, tuple[Pairs, Pairs]]  # by item: numbers, with the text around them, and verdicts

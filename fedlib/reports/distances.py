@@ -75,11 +75,9 @@ def measured(table: AccuracyTable, s: dict, stored: Mapping[tuple, RunResult]) -
     if ours not in (theirs, "the same data"):
         on = f" ({ours}{theirs and ', not '}{theirs})" if stored else ""
         return dict.fromkeys(MEASURED, "") | {"ours": proper(f"0{on}")}
-    ours, printed = (
-        means(_exact(tables, table), **table.where).iloc[0],
-        tables["_printed"].set_index(["column", "row"]),
-    )
-    gaps = (ours - printed["value"]).dropna() if len(ours) else pd.Series(dtype=float)
+    ours = means(_exact(tables, table), **table.where).iloc[0]
+    printed = tables["_printed"].set_index(["column", "row"])["value"]
+    gaps = (ours - printed).dropna() if len(ours) else pd.Series(dtype=float)
     one_model = set(tables["tidy"].query("headline and point == 'glob'")["row"])
     tidy = pd.concat([tables["tidy"], lost.assign(accuracy=0.0, headline=True, point="", **table.where)])
     every = {**tables, "tidy": tidy}

@@ -78,10 +78,8 @@ def list_partitioners() -> None:
 
 def list_models() -> None:
     """Backbones, a sentence each."""
-    lines = {name: _first_sentence(make) for name, make in MODELS.items()}
-    _table(
-        "backbones", lines | {"torchvision:<name>": "Any classifier of torchvision, with random initial parameters."}
-    )
+    own = {"torchvision:<name>": "Any classifier of torchvision, with random initial parameters."}
+    _table("backbones", {name: _first_sentence(make) for name, make in MODELS.items()} | own)
 
 
 def _table(title: str, lines: dict[str, str]) -> None:

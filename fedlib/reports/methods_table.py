@@ -37,10 +37,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
     | published | place and year; empty for local training, which nobody invented |
     | title | of the paper |
     """
-    rows = [_row(name) for name in names]
-    return pd.DataFrame(rows).sort_values(
-        "published", key=lambda places: places.str[-4:], kind="stable", ignore_index=True
-    )
+    return pd.DataFrame(sorted(map(_row, names), key=lambda row: row["published"][-4:]))
 
 
 def _row(name: str) -> dict:

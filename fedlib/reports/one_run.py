@@ -1,4 +1,4 @@
-"""One run on its own, as `fedlib run` prints, keeps, profiles and checks it."""
+"""One run on its own, as `fedlib run` prints, keeps and checks it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tqdm import tqdm
 
 from fedlib import algorithms
 from fedlib.analysis.names import counted, proper
-from fedlib.base.errors import choose, require
+from fedlib.base.errors import choose
 from fedlib.checks.contract import CHECKS, check
 from fedlib.engine.result import RunResult
-from fedlib.engine.simulate import simulate
 from fedlib.runs.run import differing, find_run, train_and_export
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
@@ -86,14 +85,3 @@ def spent(result: RunResult) -> str:
     names = dict(data="data", step="steps", server="aggregation", evaluate="evaluation", wall="in all")
     parts = ", ".join(f"{text} {result.seconds[name]:.1f}" for name, text in names.items())
     return f"seconds: {parts}; {1e3 * result.seconds['per_sample']:.3f} ms per training sample"
-
-
-def profile(spec: RunSpec, backend: str, device: str, step: str, place: str) -> None:
-    """Trace the second round of a run; nothing is stored."""
-    require(
-        backend != "process", "backend", backend, "serial or vmap with --profile-engine, which sees one process only"
-    )
-    path = Path(place).expanduser()
-    require(path.parent.is_dir(), "--profile-engine", place, "a file in a folder that exists")
-    result = simulate(spec, backend=backend, device=device, step=step, trace=path)
-    print(f"{spent(result)}\ntrace of round 2: {path} (open it in https://ui.perfetto.dev)")

@@ -109,9 +109,8 @@ def margin(claim: dict) -> str:
 
 def markdown(frame: pd.DataFrame) -> str:
     """A table in Markdown."""
-    cells = [
-        [str(v).replace("|", "\\|") for v in row] for row in [frame.columns, *frame.astype(object).fillna("").values]
-    ]
+    rows = [frame.columns, *frame.astype(object).fillna("").values]
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     lines = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([lines[0], "|" + "---|" * len(frame.columns), *lines[1:]])
 

@@ -21,18 +21,15 @@ if TYPE_CHECKING:  # what loads PyTorch is imported where it is used: the schedu
 CONNECT = 10  # seconds to wait for the scheduler
 
 
-def run_on_cluster(
-    specs: Sequence[RunSpec], store: Store, address: str, options: dict, gpu_share: float, bar, done: dict
-) -> None:
+def run_on_cluster(specs: Sequence[RunSpec], store: Store, address: str, options: dict, bar, done: dict) -> None:
     """Do runs on the workers of a Dask scheduler, store their results, and add these, or errors, to `done`.
 
-    options: device, of every worker, backend and step; on CUDA a run takes `gpu_share` of its worker's resource "GPU".
+    options: device, of every worker, backend and step; on CUDA a run takes one of its worker's resource "GPU".
     """
     from fedlib.algorithms import registered
 
     kind = choose("device on a cluster", options["device"].partition(":")[0], ("cpu", "cuda"))
     choose("backend on a cluster", options["backend"], ("auto", "serial", "vmap"))
-    require(0 < gpu_share <= 1, "gpu_share", gpu_share, "a number above 0 and up to 1")
     datasets = sorted({spec.dataset for spec in specs})
     here = facts(datasets, "cpu") | {"device": kind, "threads": "1"}
     with connect(address) as client, client.as_current():
@@ -42,7 +39,7 @@ def run_on_cluster(
         answers = client.run(inspect, here, datasets, options["device"], on_error="return")
         if wrong := [f"{name}: {first_line(why)}" for name, why in sorted(answers.items()) if why]:
             raise FedlibError(f"{len(wrong)} of {len(answers)} workers cannot do these runs: {'; '.join(wrong[:5])}")
-        share = {"resources": {"GPU": gpu_share} if kind == "cuda" else None, "pure": False}
+        share = {"resources": {"GPU": 1} if kind == "cuda" else None, "pure": False}
         own = {spec.method: registered.carried(spec.method) for spec in specs}
         jobs = {client.submit(train, s.to_dict(), own[s.method], options, here, datasets, **share): s for s in specs}
         try:

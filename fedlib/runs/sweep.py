@@ -38,15 +38,14 @@ def run_all(
     backend: str = "auto",
     step: str = "auto",
     engine: str = "",
-    gpu_share: float = 1.0,
     until: float | None = None,
 ) -> Done:
     """Results by run id. Finished runs are read, the others computed; a run that fails is reported as its error.
 
     jobs: processes (default: one per core, one for a GPU). step: as in `simulate_together`.
-    engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`), `gpu_share` of a
-    GPU each; attacks are done here then, on the CPU. until: as in `simulate_together`; runs that are left then are
-    reported as OutOfTime. Interrupted, killed or out of time, the next call continues.
+    engine: address of a Dask scheduler, on whose workers the runs are done (`fedlib.runs.cluster`); attacks are done
+    here then, on the CPU. until: as in `simulate_together`; runs that are left then are reported as OutOfTime.
+    Interrupted, killed or out of time, the next call continues.
     """
     unique = {spec.id: spec for spec in specs}
     where = find_device("cpu" if engine else device)
@@ -68,7 +67,7 @@ def run_all(
     ) as bar:  # fmt: skip
         if engine and trained:
             options = {"device": device, "backend": backend, "step": step}
-            run_on_cluster(trained, store, engine, options, gpu_share, bar, done)
+            run_on_cluster(trained, store, engine, options, bar, done)
         elif trained:
             alone = len(trained) == 1 and jobs > 1
             name, why = pick(backend, where, training_samples(trained[0]) if alone else 0, jobs if alone else 1)

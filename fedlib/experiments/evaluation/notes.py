@@ -33,9 +33,8 @@ def parts(s: dict) -> dict[str, tuple]:
 
 def runs(s: dict) -> Runs:
     """The runs of the papers' tables at this scale; nothing of its own."""
-    return joined(
-        {paper: module.ITEM.runs(module.ITEM.settings[s["scale"]]) for paper, (module, _) in parts(s).items()}
-    )
+    items = {paper: module.ITEM for paper, (module, _) in parts(s).items()}
+    return joined({paper: item.runs(item.settings[s["scale"]]) for paper, item in items.items()})
 
 
 def renamed(tidy: pd.DataFrame) -> pd.DataFrame:

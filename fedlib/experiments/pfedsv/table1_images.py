@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedlib.claims import Verdict, apart, below, in_columns, ours
+from fedlib.claims import Verdict, below, each_apart, in_columns, ours
 from fedlib.experiments.accuracy_table import EVERY
 from fedlib.experiments.item import leaving_out, per_profile
 from fedlib.experiments.pfedsv import task
@@ -14,7 +14,7 @@ NUMBER, NEAR = TITLE(1000), 2  # found with seeds 0 and 1, which are not used he
 
 def with_images(s: dict, column: str) -> dict:
     """Table 1's task with 10 clients and so many images in all."""
-    fresh = {"seed": s["first_seed"], "partition_seed": s["first_seed"]}
+    fresh = dict.fromkeys(("seed", "partition_seed"), s["first_seed"])
     return task.at_scale(s, "few", "ring") | {"images": int(column.split()[0].replace(",", "")), **fresh}
 
 
@@ -32,9 +32,8 @@ def as_reported(*rows: str):
 
         def judge(m):
             away = {row: m[row] - paper[row] for row in rows}
-            margins = {f"{row}, {way}": NEAR + sign * d for row, d in away.items() for way, sign in
-                       {"not above": -1, "not below": 1}.items()}  # fmt: skip
-            return margins, ", ".join(f"{row} {apart(d)} from the reported {paper[row]:.1f}" for row, d in away.items())
+            margins = {f"{row}, {sign:+d}": NEAR - sign * gap for row, gap in away.items() for sign in (1, -1)}
+            return margins, f"minus the reported values: {each_apart(away)}"
 
         return in_columns(judge, rows, [NUMBER], **OWN)(tables)
 
