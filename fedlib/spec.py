@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from copy import copy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -191,7 +192,7 @@ class RunSpec(Hashed):
 
     def to_dict(self) -> dict:
         """The resolved fields as JSON types, without those that came later and have their default."""
-        values = dataclasses.asdict(self)
+        values = {f.name: copy(getattr(self, f.name)) for f in dataclasses.fields(self)}
         _leave_out(values, RunSpec, ADDED_FIELDS)
         method = algorithms.find(self.method)
         _leave_out(values["hyper"], method, method.added)

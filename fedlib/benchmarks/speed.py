@@ -265,8 +265,7 @@ def gpu_variants(spec: RunSpec, plain: Callable, device: torch.device) -> list[V
 
 
 def measure(variants: Sequence[Variant], rounds: int, repeats: int) -> pd.DataFrame:
-    """One row for each repeat and variant: repeat, variant, rounds, samples, seconds.
-    Round 1 warms up and is left out."""
+    """One row for each repeat and variant: repeat, variant, rounds, samples, seconds. Round 1 is left out."""
     rows = []
     with contextlib.ExitStack() as stack:
         for variant in variants:

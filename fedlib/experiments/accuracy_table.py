@@ -53,27 +53,27 @@ class AccuracyTable:
         """The columns at these settings."""
         return self.columns(s) if callable(self.columns) else self.columns
 
+    def keys(self, s: dict) -> list[tuple[str, str, int]]:
+        """Row, column and seed of every run."""
+        rows = self.rows(s)
+        cells = [(row, column) for column in self.shown(s) for row in rows if self.applies(row, column)]
+        seeds = {cell: self.seeds(s, *cell) for cell in cells}
+        return [(*cell, n) for n in range(max(seeds.values(), default=0)) for cell in cells if n < seeds[cell]]
+
     def runs(self, s: dict) -> dict[tuple[str, str, int], RunSpec]:
         """The runs by row, column and seed."""
-        cells = [(row, column) for column in self.shown(s) for row in self.rows(s) if self.applies(row, column)]
-        most = max((self.seeds(s, *cell) for cell in cells), default=0)
-        return {
-            (*cell, seed): self.run_of(s, *cell, seed)
-            for seed in range(most)
-            for cell in cells
-            if seed < self.seeds(s, *cell)
-        }
+        rows, tasks = self.rows(s), {column: self.task(s, column) for column in self.shown(s)}
+        return {(row, column, n): self.run(tasks[column], rows, row, n) for row, column, n in self.keys(s)}
 
-    def run_of(self, s: dict, row: str, column: str, seed: int) -> RunSpec:
-        """The run of a cell."""
-        task = self.task(s, column)
-        task |= task.get("rows", {}).get(row, {}) | {name: task.get(name, 0) + seed for name in self.seeded}
-        return RunSpec.of_task(task, **self.rows(s)[row])
+    def run(self, task: dict, rows: dict[str, dict], row: str, seed: int) -> RunSpec:
+        """The run of a row in a column's task."""
+        seeds = {name: task.get(name, 0) + seed for name in self.seeded}
+        return RunSpec.of_task(task | task.get("rows", {}).get(row, {}) | seeds, **rows[row])
 
     def read_off(self, s: dict, found: Mapping[tuple, RunResult]) -> dict[str, pd.DataFrame]:
         """tidy: one row a run and what is read of it. found: by row, column and seed."""
         tidy, read_run = [], self.read(s)
-        for row, column, seed in self.runs(s):
+        for row, column, seed in self.keys(s):
             r = found.get((row, column, seed))
             for read in self.chosen(r, row, read_run(r, column)) if r else ():
                 about = {"column": column, "row": row, "seed": seed, "point": read.point, "headline": read.headline}
@@ -83,7 +83,7 @@ class AccuracyTable:
 
     def analyse(self, s: dict, found: Found) -> dict[str, pd.DataFrame]:
         """What was read off; compare: paper | ours | difference; points; ranks; cells: what the figure shows."""
-        keys = list(self.runs(s))
+        keys = self.keys(s)
         planned = pd.DataFrame({"column": [column for _, column, _ in keys]})
         tables = {**self.read_off(s, found), "_printed": self.printed(s), "_columns": planned}
         shown = cells(tables, self.where, self.also)

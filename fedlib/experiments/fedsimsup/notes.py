@@ -111,8 +111,8 @@ ARMS = Arms(
 
 def bases(s: dict, alpha: float) -> list[RunSpec]:
     """FedSimSup and FedRep as in Table 1, with many clients."""
-    column, methods = COLUMN.format(alpha), {**s, "methods": ("fedrep", "fedsimsup")}
-    return [TABLE.run_of(methods, row, column, seed) for seed in range(s["seeds"]) for row in methods["methods"]]
+    rows, own = TABLE.rows({**s, "methods": ("fedrep", "fedsimsup")}), TABLE.task(s, COLUMN.format(alpha))
+    return [TABLE.run(own, rows, row, seed) for seed in range(s["seeds"]) for row in rows]
 
 
 def tried(s: dict) -> dict[str, dict]:

@@ -83,8 +83,8 @@ ARMS = Arms(
 
 def bases(s: dict) -> list[RunSpec]:
     """PFedCS and FedPer as in Table 1, in one of its columns."""
-    s = {**s, "methods": ("fedper", "pfedcs")}
-    return [TABLE.run_of(s, row, s["column"], seed) for seed in range(task.trials(s)) for row in s["methods"]]
+    rows = TABLE.rows({**s, "methods": ("fedper", "pfedcs")})
+    return [TABLE.run(TABLE.task(s, s["column"]), rows, row, seed) for seed in range(task.trials(s)) for row in rows]
 
 
 def runs(s: dict) -> Runs:
