@@ -117,9 +117,8 @@ class RunSpec(Hashed):
         halves, official = SCHEMES[self.scheme].halves, self.test_part == "official"
         if halves or official:
             fixed = f"scheme {self.scheme!r}" if halves else "test_part 'official'"
-            require(
-                not (halves and official), "test_part", self.test_part, f"drawn for {fixed}, which has its own halves"
-            )
+            own = f"drawn for {fixed}, which has its own halves"
+            require(not (halves and official), "test_part", self.test_part, own)
             require(self.test_fraction == 0.5, "test_fraction", self.test_fraction, f"0.5, the default, for {fixed}")
             require(not self.stratified, "stratified", True, f"False for {fixed}, which draws no split")
         self._check_newcomers(method)

@@ -353,6 +353,5 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
         evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f})"
         return opposite(decided(none_does, evidence, _over(tables, sensitivity.method)))
 
-    return ours(
-        f"An unspecified choice changes {name}'s accuracy by more than another seed (or partition) does.", check
-    )
+    text = f"An unspecified choice changes {name}'s accuracy by more than another seed (or partition) does."
+    return ours(text, check)

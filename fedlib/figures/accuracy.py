@@ -19,14 +19,12 @@ PRINTED = ("D", 3.5)
 
 
 @styled
-def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Figure:
+def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title: str = "") -> Figure:
     """Accuracy of every row, one panel a column, four of them side by side; columns of which nothing of ours is there
     are left out. cells: column, row, series, mean, low, high, in percent, rows from top to bottom; about: the row that
     the figure is about, which has a colour (without it the papers' methods have); alike: whether panels are compared,
-    and have the same axis. cells.attrs["data"]: names of the paper's data set and of ours, said where they differ.
-
-    Bars are 95 % CI, or one reported std to each side for the series "paper";
-    a dot without a bar has no known interval.
+    and have the same axis; title: default `leaders`. cells.attrs["data"]: the paper's data set and ours, said where
+    they differ. Bars are 95 % CI, or one reported std to each side ("paper"); dots without one have no known interval.
     """
     ours = cells[cells["series"] != "paper"]
     rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys((ours if len(ours) else cells)["column"]))
@@ -58,7 +56,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False) -> Fig
         label.set(color=INK if row in strong else "black", weight="bold" if row in strong else "normal")
     axes[0].set_ylim(len(rows) - 0.4, -0.6)
     key_below(figure, axes[0])
-    return headline(figure, leaders(cells[cells["column"].isin(columns)], about))
+    return headline(figure, title or leaders(cells[cells["column"].isin(columns)], about))
 
 
 def of_data(series: str, cells: pd.DataFrame) -> str:

@@ -182,9 +182,7 @@ ANSWERS = {
         cos(radians(45)), mistakes={cos(radians(50)): "that is the paper's cut"}
     ),
     "lesson 7, exercise 3: pi_0, beginning with 0.5 and 0.7": Answer((0.5, 0.7)),
-    "lesson 8, exercise 1: own head of clients 0 and 1": Answer(
-        (0.88, 0.44), mistakes={0.12: "that is the other head"}
-    ),
+    "lesson 8, exercise 1: own head of clients 0 and 1": Answer((0.88, 0.44), mistakes={0.12: "it is the other head"}),
     "lesson 8, exercise 2: first row of A": Answer(
         (0.6, 0.15), mistakes={0.8: "lambda is 2", 0.075: "lambda is 2", 1.4: "step against the gradient"}
     ),

@@ -176,9 +176,8 @@ def _chosen(labs: Sequence[str]) -> list[str]:
 
 def _checked(answer: dict, what: str) -> None:
     if not answer["success"]:
-        reasons = [
-            line for line in (answer["log"] or answer["error"]).splitlines() if "Error" in line or "[ERR" in line
-        ]
+        lines = (answer["log"] or answer["error"]).splitlines()
+        reasons = [line for line in lines if "Error" in line or "[ERR" in line]
         raise FedlibError(f"{what}: {' '.join(reasons[:2]) or answer['error']}")
 
 

@@ -219,7 +219,7 @@ def _table(item: dict, name: str, to_home: str) -> list[str]:
 
 def for_readers(frame: pd.DataFrame, instead: str = "") -> pd.DataFrame:
     """A table as it is shown: methods, networks and data sets have their proper names; instead: as of `proper`."""
-    named = frame.rename(index=proper, columns=lambda name: titled(name) if isinstance(name, str) else name)
+    named = frame.rename(index=proper, columns=lambda name: titled(name, instead) if isinstance(name, str) else name)
     return named.map(lambda cell: proper(cell, instead))
 
 
@@ -251,11 +251,10 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _short(text: str) -> str:
     """A number with many decimals as one with few, "n/a" for an unknown end of an interval, else as it is."""
-    if text in ("inf", "-inf"):
-        return "n/a"
     if not re.fullmatch(r"-?\d+\.\d{3,}", text):
-        return text
-    return f"{float(text):.2f}" if abs(float(text)) >= 1 else f"{float(text):.3f}"
+        return "n/a" if text in ("inf", "-inf") else text
+    size = abs(float(text))
+    return f"{float(text):{'.2f' if size >= 1 else '.3f' if size >= 0.01 or not size else '.2g'}}"
 
 
 # one page a paper ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fedlib.reports import report
 
 IN = {
     "quick": "on small data, in minutes",
-    "reduced": "on the paper's images and clients, with fewer rounds or a smaller network",
+    "reduced": "on the paper's images and clients; what is smaller is said below",
     "paper": "the paper's settings",
 }
 
@@ -72,11 +72,11 @@ def status(name: str) -> str:
     table = pd.DataFrame(lines, columns=["verdict", "claim", "margin", "95 % CI over"])
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
     explained = (
-        "The *margin* is the difference minus the claim's threshold (0 where it names none), in the claim's unit, of "
-        "the weakest comparison, with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs of the "
-        "claim lie above 0; *not reproduced*: one lies below, after correction for all comparisons; *inconclusive*: "
-        "neither; *underpowered*: inconclusive, and with this few runs most true claims would be missed ([Reading a "
-        "claim](../guides/reading_a_claim.ipynb))."
+        "The *margin* is the difference minus the claim's threshold (0 where it names none) of the weakest comparison, "
+        "with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs lie above 0; *not reproduced*: "
+        "one lies below, after correction for all comparisons; *practically equal*: within a point, or so in some "
+        "settings and as claimed in all others; *inconclusive*: none of these; *underpowered*: inconclusive, and so "
+        "few runs would miss most true claims ([Reading a claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."

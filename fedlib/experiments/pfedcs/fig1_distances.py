@@ -78,7 +78,7 @@ ITEM = Item(
     claim="Clients with the same classes have close classifiers, and after ten rounds more clearly than after one.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN, batches of 16 at ten times the "
     "learning rate; three seeds",
-    smaller_reduced="LeNet-5 instead of the 4-layer CNN; three seeds instead of five",
+    smaller_reduced="LeNet-5 instead of the 4-layer CNN; three seeds (`paper`: five)",
     settings=per_profile(
         task.SETTINGS, reduced=dict(seeds=3),
         dataset=["digits", "digits", "cifar10"], rounds=[2, 10, 10],

@@ -35,13 +35,13 @@ def analyse(s: dict, found: Found) -> Tables:
     tables = TABLE.analyse(s, found)
     tidy = only(tables["tidy"], headline=True)
     spread = 100 * tidy.groupby(["column", "row"], sort=False)["accuracy"].agg(["min", "mean", "max", "std"])
-    counted = tidy.groupby(["column", "row"], sort=False).size().rename("draws")
+    counted = tidy.groupby(["column", "row"], sort=False).size().rename("partitions")
     return {**tables, "spread": spread.round(2).join(counted).reset_index()}
 
 
 def few_draws(tables) -> str:
     """Why nothing can be said of draws; an empty text if every method has three of them in both columns."""
-    counts = tables["spread"].set_index(["column", "row"])["draws"]
+    counts = tables["spread"].set_index(["column", "row"])["partitions"]
     whole = len(counts) and len(counts) == len(CAPS) * len(tables["spread"]["row"].unique())
     return "" if whole and counts.min() >= FEWEST else f"needs {FEWEST} partitions of every method in both columns"
 

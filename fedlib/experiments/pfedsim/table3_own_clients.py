@@ -33,9 +33,7 @@ SEARCH = {
         "rows": {"pfedsim": {"rho": s["rounds"] // 2 / (s["rounds"] - 1)}},
     },
 }  # one thing otherwise at a time; the search for what gives pFedSim its lead  # fmt: skip
-COLUMNS = {
-    f"{reading}, {title}": (reading, alpha) for reading in READINGS | SEARCH for title, alpha in DIRICHLET.items()
-}
+COLUMNS = {f"{how}, {title}": (how, alpha) for how in READINGS | SEARCH for title, alpha in DIRICHLET.items()}
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 

@@ -108,7 +108,7 @@ def dropping_saves(tables) -> Verdict:
 
 
 @unless(SENSITIVITY.missing)
-def estimate_is_enough(tables) -> Verdict:
+def estimate_serves(tables) -> Verdict:
     change, found = effect(tables, EXACT), of(tables, EXACT, "finds") - of(tables, BASE, "finds")
     chance = SENSITIVITY.chance(tables)
     cost = only(game_costs(), players=K + 1).iloc[0]
@@ -120,7 +120,7 @@ def estimate_is_enough(tables) -> Verdict:
 
 
 @unless(SENSITIVITY.missing)
-def literal_stops_searching(tables) -> Verdict:
+def literal_stops_early(tables) -> Verdict:
     literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
     evidence = f"relevant clients found: {named(literal, '.0%')}, by our rule {named(rule, '.0%')}"
     return verdict((literal < rule).all(), evidence)
@@ -165,12 +165,8 @@ ITEM = Item(
     claims=(
         matter(SENSITIVITY, "pFedSV"),
         ours("Dropping irrelevant clients saves downloads, and fixed k is not more accurate.", dropping_saves),
-        ours(
-            "Estimated Shapley values are as good as exact ones, within seed-to-seed variability.", estimate_is_enough
-        ),
-        ours(
-            "With k literally the number of positive values, fewer relevant clients are found.", literal_stops_searching
-        ),
+        ours("Estimated Shapley values are as good as exact ones, within seed-to-seed variability.", estimate_serves),
+        ours("With k literally the number of positive values, fewer relevant clients are found.", literal_stops_early),
         ours("A client's distance from itself, which Eq. 6 needs and does not define, matters.", own_distance_matters),
     ),
 )
