@@ -47,8 +47,8 @@ PRINTED = [
     ("fedsimsup/table1_dirichlet", None, (), "+++++++.++"),
     ("fedsimsup/table2_pathological", None, (), "++++-.++"),
     ("fedsimsup/table3_supervisors", None, (), "+++-"),
-    ("pfedcs/table1_pathological", None, (), "++++.."),
-    ("pfedcs/table2_practical", None, (), "-++++.."),  # FedAMP and FeSEM are before it on CIFAR-10 at 0.05
+    ("pfedcs/table1_pathological", None, (), "++++..."),
+    ("pfedcs/table2_practical", None, (), "-++++..."),  # FedAMP and FeSEM are before it on CIFAR-10 at 0.05
     ("pfedcs/table3_selection", None, (), "++++."),
     ("pfedcs/table4_clustering", None, (), "+++*"),
     ("pfedcs/table5_finetuning", None, (), "+++"),
