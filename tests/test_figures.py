@@ -41,6 +41,7 @@ def test_rows_that_are_no_methods_keep_their_names():
 ])  # fmt: skip
 def test_internal_names_are_written_for_readers(internal, written):
     assert proper(internal) == written and titled("cifar10, few") == "CIFAR-10, few clients"
+    assert titled("cifar10, 2 classes, 100", "digits") == "digits for 'CIFAR-10, 2 classes, 100'"
 
 
 def test_a_method_has_its_colour_in_the_lessons_curves_too():

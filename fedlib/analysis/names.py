@@ -61,7 +61,7 @@ def proper(text, instead: str = ""):
 
 def titled(column: str, instead: str = "") -> str:
     """A column of a table as a title: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few clients" for
-    "few"; "digits in place of CIFAR-10, 2 classes: ours" for "cifar10, 2 classes: ours, digits". As `proper`."""
+    "few"; "digits in place of CIFAR-10, 2 classes: ours" for "cifar10, 2 classes: ours, digits"; instead: proper's."""
     name = proper(column, instead if SETTING.fullmatch(column) else "")
     text = re.sub(r"(\b(?:few|many)|, \d+)(?=$|:| \(in)", r"\1 clients", name)
     return HEADS.get(column) or re.sub(r"^(CIFAR-.+): ours, (digits.*)$", r"\2 in place of \1: ours", text)

@@ -15,5 +15,5 @@ FedRep, FedBN and f-FedAP before it. Where these four, FedFomo and Local are eva
 is ahead of pFedSim, by 0.5 points [0.3, 0.8] at Dir(0.1) and by 1.3 points [1.0, 1.6] at Dir(0.5); the five others were
 not evaluated there. After the FedAvg phase, similarity-based aggregation of extractors, compared with none, lowers the
 accuracy after local training at Dir(0.1), by 0.9 points [0.4, 1.3]. With shared batch-norm statistics it raises the
-accuracy before local training at Dir(0.5), by 3.0 points [2.6, 3.4]. On PACS, which stands in for Table 8's DomainNet,
-with LeNet5-BN in place of a pretrained MobileNetV2, FedGen is 5.2 points [3.8, 6.7] above pFedSim. Other data: none."""
+accuracy before local training at Dir(0.5), by 3.0 points [2.6, 3.4]. On PACS, in place of Table 8's DomainNet, with
+LeNet5-BN for a pretrained MobileNetV2, FedGen is 5.2 points [3.8, 6.7] above pFedSim. Other data sets: not run."""
