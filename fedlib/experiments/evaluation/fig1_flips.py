@@ -4,7 +4,7 @@ from fedlib import figures
 from fedlib.claims import ours
 from fedlib.experiments.evaluation.table1_points import TABLE, before_and_after, pairs_change
 from fedlib.experiments.evaluation.table1_points import analyse as table1
-from fedlib.experiments.evaluation.task import SETTINGS, SMALLER
+from fedlib.experiments.evaluation.task import TABLE_1
 from fedlib.experiments.item import Found, Item, Tables
 
 
@@ -17,9 +17,7 @@ def analyse(s: dict, found: Found) -> Tables:
 ITEM = Item(
     title="Evaluation, Figure 1: pairs of methods that reverse their order",
     claim="Many pairs of methods reverse their order with the evaluation point.",
-    smaller=SMALLER,
-    settings=SETTINGS,
-    minutes={"smoke": 0.2, "quick": 1.5, "paper": 700},
+    **TABLE_1,
     runs=TABLE.runs,
     analyse=analyse,
     partial=True,

@@ -10,7 +10,7 @@ from fedlib.analysis.names import proper
 from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes, shared_seeds
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
-from fedlib.experiments.evaluation.task import MANY, SETTINGS, SMALLER, TABLE, another_is_first, changes_little
+from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little
 from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
@@ -113,9 +113,7 @@ def before_and_after(table: pd.DataFrame) -> pd.DataFrame:
 ITEM = TABLE.item(
     title="Evaluation, Table 1: every method at every evaluation point",
     claim="Which method is the best depends on when it is tested.",
-    smaller=SMALLER,
-    settings=SETTINGS,
-    minutes={"smoke": 0.2, "quick": 1.5, "paper": 700},
+    **TABLE_1,
     analyse=analyse,
     figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.first_ones),
     shown={

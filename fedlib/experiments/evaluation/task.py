@@ -22,9 +22,14 @@ FEW = ("local", "fedavg", "fedbn", "fedper", "fedrep", "fedbabu", "fedfomo", "ff
 SETTINGS = per_profile(
     leaving_out(pfedsim.SETTINGS, "clients", "eval_every"),
     methods=[("local", "fedavg", "fedper", "pfedsim"), FEW, ALL], seeds=[1, 3, 3], clients=pfedsim.DRAWN,
+    reduced={"methods": FEW, "clients": pfedsim.OWN},
 )  # fmt: skip
 SETTINGS["paper"]["clients"] = pfedsim.OWN
-SMALLER = f"{pfedsim.SMALLER}; eleven methods (`paper`: {len(ALL)})"
+FEWER = f"eleven methods (`paper`: {len(ALL)})"
+TABLE_1 = {  # of the same runs is Figure 1
+    "settings": SETTINGS, "smaller": f"{pfedsim.SMALLER}; {FEWER}", "smaller_reduced": FEWER,
+    "minutes": {"smoke": 0.2, "quick": 1.5, "reduced": 150, "paper": 700},
+}  # fmt: skip
 
 
 def of_column(s: dict, column: str, **more) -> dict:
