@@ -352,7 +352,7 @@ def _write_report(paper: str | None, profile: str, scoreboard: bool) -> None:
     print(f"{shown}\n\nin full: {path}")
     if scoreboard:
         papers.renew_table()
-        made = {"README": papers.page(), "scoreboard": pages.scoreboard_page(), "distances": distances.page()}
+        made = {"README": papers.page(), "scoreboard": papers.scoreboard_page(), "distances": distances.page()}
         front, board, gaps = (pages.written(f"{name}.md", text) for name, text in made.items())
         print(f"renewed: {front}, {board} and {gaps}")
 

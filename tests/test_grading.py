@@ -19,7 +19,7 @@ from filelock import FileLock
 from helpers import call
 
 from fedlib.base.errors import FedlibError
-from fedlib.lessons import export, labs
+from fedlib.lessons import export, labs, sandbox
 from fedlib.lessons.collect import collected
 from fedlib.lessons.feedback import LINES, Page, finished, tidied
 from fedlib.lessons.sandbox import OUTPUT
@@ -251,7 +251,7 @@ def test_a_corrected_notebook_is_graded_again_whatever_its_time_stamp(small, mon
     found = labs.grade(small)
     assert found.points["points"].tolist() == [5, 5] and found.unchanged == 1
     os.utime(path)  # a new time stamp alone runs nothing
-    monkeypatch.setattr(labs, "_sandbox", None)
+    monkeypatch.setattr(sandbox, "run", None)
     assert labs.grade(small).unchanged == 2
 
 
@@ -259,7 +259,7 @@ def test_a_corrected_notebook_is_graded_again_whatever_its_time_stamp(small, mon
 def nothing_runs(small, monkeypatch) -> Path:
     """A course with one submission, in which code must not run."""
     put(small, f"a/{LAB}/{LAB}.ipynb", "{")
-    monkeypatch.setattr(labs, "_sandbox", None)
+    monkeypatch.setattr(sandbox, "run", None)
     return small
 
 
@@ -307,9 +307,9 @@ def test_a_second_grading_of_a_course_waits_outside(nothing_runs):
 
 
 def test_tampering_is_found_where_code_cannot_be_shut_in(small, monkeypatch):
-    run = labs._sandbox
+    run = sandbox.run
     refuses = lambda task, seconds: run(task, seconds) if "notebook" in task else {"problem": "refused"}  # noqa: E731
-    monkeypatch.setattr(labs, "_sandbox", refuses)
+    monkeypatch.setattr(sandbox, "run", refuses)
     put(small, f"a/{LAB}/{LAB}.ipynb", lab(before=f"open({str(small / 'points.csv')!r}, 'w').write('a,5')"))
     assert labs.grade(small).points["problem"].tolist() == [
         "files of the course have changed while its code ran, look at them: points.csv"

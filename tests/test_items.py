@@ -761,7 +761,7 @@ def test_seeds_are_declared_where_a_difference_is_near(tmp_path, monkeypatch, ma
         path = tmp_path / "results" / profile / "pfedsim" / "fig9.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"item": "pfedsim/fig9", "profile": profile, "seeds": "", "claims": claims}))
-    rows = report.seeds_to_come().splitlines()[2:]
+    rows = papers.seeds_to_come().splitlines()[2:]
     assert len(rows) == listed
     assert not listed or rows[0].startswith("| `pfedsim/fig9`, reduced | A leads. |")
 
@@ -769,7 +769,7 @@ def test_seeds_are_declared_where_a_difference_is_near(tmp_path, monkeypatch, ma
 def test_the_committed_scoreboard_is_what_the_results_say(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
     page = (PROJECT / "results" / "scoreboard.md").read_text()
-    assert report.scoreboard_page() == page, "run `fedlib report --scoreboard`"
+    assert papers.scoreboard_page() == page, "run `fedlib report --scoreboard`"
     assert page.count("| 12 of 216 runs |") == 1  # too few to be shown, and not nothing
 
 

@@ -13,18 +13,8 @@ from helpers import analysed, close, same, signs
 from torch.nn import functional
 
 from fedlib.attacks import spec as attack_specs
-from fedlib.attacks.inversion import (
-    COSINE,
-    LIKELIHOOD,
-    attack_clients,
-    invert,
-    noise_of,
-    objective,
-    roughness,
-    signal,
-    victim,
-)
-from fedlib.attacks.spec import AttackSpec
+from fedlib.attacks.inversion import COSINE, LIKELIHOOD, invert, noise_of, objective, roughness, signal, victim
+from fedlib.attacks.spec import AttackSpec, attack_clients
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.data import load

@@ -10,19 +10,9 @@ import pytest
 import torch
 from helpers import same
 
-from fedlib.attacks.inversion import (
-    COSINE,
-    DLG,
-    IDLG,
-    Attack,
-    attack_clients,
-    infer_labels,
-    invert,
-    objective,
-    score,
-    signal,
-    victim,
-)
+from fedlib.attacks.inversion import COSINE, DLG, IDLG, Attack, infer_labels, invert, objective, signal, victim
+from fedlib.attacks.scores import score
+from fedlib.attacks.spec import attack_clients
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.data import load

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.attacks import perceptual
+from fedlib.attacks import scores
 from fedlib.base.errors import BadValue, FedlibError
 from fedlib.data import load
 from fedlib.engine.result import RunResult
 from fedlib.experiments import find
 
 computed = pytest.mark.skipif(
-    not perceptual.can_be_computed(),
-    reason="ST-LPIPS IS NOT INSTALLED: it was NOT tested; pip install 'fedlib[attack]'",
+    not scores.can_be_computed(), reason="ST-LPIPS IS NOT INSTALLED: it was NOT tested; pip install 'fedlib[attack]'"
 )
 
 
@@ -25,8 +24,8 @@ def digits(n: int) -> np.ndarray:
 @computed
 def test_equal_pictures_have_no_distance_and_noise_adds_to_it():
     images, noise = digits(12), np.random.default_rng(0).normal(size=(12, 1, 16, 16)).astype("float32")
-    assert not perceptual.distances(images, images).any()
-    means = [perceptual.distances(images, (images + s * noise).clip(0, 1)).mean() for s in (0.01, 0.05, 0.2, 0.8)]
+    assert not scores.distances(images, images).any()
+    means = [scores.distances(images, (images + s * noise).clip(0, 1)).mean() for s in (0.01, 0.05, 0.2, 0.8)]
     assert all(b > 1.2 * a for a, b in zip(means, means[1:])) and 0 < means[0] < 0.05 and 0.5 < means[-1] < 1.5
 
 
@@ -36,19 +35,19 @@ def test_a_shift_of_a_pixel_matters_less_than_noise_of_the_same_error():
     images, rng = digits(30), np.random.default_rng(0)
     shifted = np.roll(images, 1, -1)
     noise = rng.permuted(shifted - images, axis=-1)  # the same differences elsewhere
-    near, far = perceptual.distances(images, shifted), perceptual.distances(images, images + noise)
+    near, far = scores.distances(images, shifted), scores.distances(images, images + noise)
     assert (near < far).all() and near.mean() < 0.5 * far.mean()
 
 
 @computed
 def test_pictures_do_not_influence_each_other_and_grey_is_three_equal_channels(monkeypatch):
     images = torch.from_numpy(digits(7))
-    whole = perceptual.distances(images, images.flip(0))
+    whole = scores.distances(images, images.flip(0))
     assert whole.shape == (7,) and whole.dtype == np.float64
-    monkeypatch.setattr(perceptual, "AT_ONCE", 3)
-    np.testing.assert_allclose(perceptual.distances(images, images.flip(0)), whole, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(scores, "AT_ONCE", 3)
+    np.testing.assert_allclose(scores.distances(images, images.flip(0)), whole, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
-        perceptual.distances(images.expand(-1, 3, -1, -1), images.flip(0).expand(-1, 3, -1, -1)),
+        scores.distances(images.expand(-1, 3, -1, -1), images.flip(0).expand(-1, 3, -1, -1)),
         whole,
         rtol=1e-4,
         atol=1e-6,
@@ -61,7 +60,7 @@ def test_pictures_do_not_influence_each_other_and_grey_is_three_equal_channels(m
 )
 def test_other_shapes_are_refused(a, b):
     with pytest.raises(BadValue, match="shapes"):
-        perceptual.distances(np.zeros(a), np.zeros(b))
+        scores.distances(np.zeros(a), np.zeros(b))
 
 
 # where the extra is not installed -------------------------------------------------------------------------------------
@@ -69,7 +68,7 @@ def test_other_shapes_are_refused(a, b):
 
 @pytest.fixture
 def absent(monkeypatch):
-    monkeypatch.setattr(perceptual, "NEEDED", ("stlpips_pytorch", "a_package_that_nobody_has"))
+    monkeypatch.setattr(scores, "NEEDED", ("stlpips_pytorch", "a_package_that_nobody_has"))
 
 
 def attacked() -> tuple:
@@ -84,7 +83,7 @@ def attacked() -> tuple:
 
 def test_one_line_says_what_to_install(absent):
     with pytest.raises(FedlibError, match=r"^ST-LPIPS needs .*: pip install 'fedlib\[attack\]'$"):
-        perceptual.distances(np.zeros((1, 1, 8, 8)), np.zeros((1, 1, 8, 8)))
+        scores.distances(np.zeros((1, 1, 8, 8)), np.zeros((1, 1, 8, 8)))
 
 
 def test_an_attack_goes_without_and_the_figure_says_so(absent):

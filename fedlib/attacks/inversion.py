@@ -26,15 +26,11 @@ g = (θ_before - θ_after)/η, which after a single step is the gradient of the 
   is tuned: tv is 1. No layer weighs more than another, because the noise is the same in all. Where an image's gradient
   is clipped, ‖h(u)‖ = G, the first term is, up to a constant, the cosine times -G ‖g‖/s².
 
-Who has seen several uploads from the same images (`attack_clients`) either averages them, where the weights were the
+Who has seen several uploads from the same images either averages them, where the weights were the
 same, which divides s by the root of their number; or, where the weights were others, adds up what is minimised.
 
 Of several restarts the one with the least objective is kept, which the attacker can see; how good it is, it cannot.
 Letters in shapes: A attacks, b images behind each, c channels, h, w; R restarts.
-
-Scores: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image, both on pixels in [0, 1],
-each recovered image matched to its original by least total MSE. How alike pictures look to people is in
-`fedlib.attacks.perceptual`.
 """
 
 from __future__ import annotations
@@ -43,7 +39,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -53,14 +48,12 @@ from torch.nn import functional
 from fedlib.algorithms.parts.generator import adam_step
 from fedlib.base import tree
 from fedlib.base.draws import rng
-from fedlib.base.errors import BadValue, check_fields, needed, require
+from fedlib.base.errors import BadValue, check_fields, require
 from fedlib.data.batch import Batch
 from fedlib.models import Model
 from fedlib.privacy.noise import Mechanism, PrivateGradient, release
 
-SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
 SAMPLE = 1000  # first images of a data set, of which its roughness is taken
-WINDOW = dict(channel_axis=0, data_range=1.0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)  # of SSIM
 AT_ONCE = 2**26  # numbers in the gradients of the attacks that are computed as one program, which bounds the memory
 
 
@@ -199,6 +192,15 @@ def infer_labels(g: dict) -> Tensor:
     """The labels of single images from signals stacked [A, ...]: the gradient of the head's bias, p - e_y,
     is negative at y alone. int64 [A]."""
     return g["head.bias"].argmin(-1)
+
+
+def noise_of(victim: Victim, mechanisms: Sequence[Mechanism], uploads: int = 1) -> dict:
+    """What is known of DP-SGD's noise in signals that are each the mean of several uploads: `std` in each number, and
+    the bound on norms `clip`, both [len(mechanisms)]."""
+    steps = sum(len(rows) ** -2.0 for rows in victim.plan) / uploads
+    std = [mechanism.sigma * mechanism.clip * steps**0.5 for mechanism in mechanisms]
+    clips = [mechanism.clip for mechanism in mechanisms]
+    return {name: victim.mean.new_tensor(values) for name, values in (("std", std), ("clip", clips))}
 
 
 # the attack -----------------------------------------------------------------------------------------------------------
@@ -371,105 +373,3 @@ def _better(old: Recovered, new: Recovered) -> Recovered:
         return torch.where(wins.view(-1, *[1] * (a.ndim - 1)), b, a)
 
     return Recovered(*(pick(getattr(old, name), getattr(new, name)) for name in ("images", "labels", "objective")))
-
-
-# how good it is -------------------------------------------------------------------------------------------------------
-
-
-def skimage_metrics() -> ModuleType:
-    """scikit-image's measures of similarity. Raises FedlibError where it is not installed."""
-    return needed("skimage.metrics", "scikit-image", "the SSIM of attacked images")
-
-
-def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
-    """mse, psnr (dB), ssim of every original, float64 [A, b], and `order` int64 [A, b]:
-    which recovered image is matched to it.
-
-    originals, recovered: [A, b, c, h, w] in [0, 1]. ssim is nan for images smaller than its window of 11 pixels.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    structural_similarity = skimage_metrics().structural_similarity
-    true, ours = (images.double().cpu().numpy().clip(0, 1) for images in (originals, recovered))
-    A, b = true.shape[:2]
-    out = {name: np.full((A, b), np.nan) for name in ("mse", "psnr", "ssim")}
-    out["order"] = np.zeros((A, b), dtype=np.int64)
-    large = min(true.shape[-2:]) >= 11
-    for k in range(A):
-        costs = ((true[k][:, None] - ours[k][None]) ** 2).mean((2, 3, 4))
-        out["order"][k] = linear_sum_assignment(costs)[1]
-        for i, j in enumerate(out["order"][k]):
-            out["mse"][k, i] = costs[i, j]
-            if large:
-                out["ssim"][k, i] = structural_similarity(true[k, i], ours[k, j], **WINDOW)
-    with np.errstate(divide="ignore"):
-        out["psnr"] = -10 * np.log10(out["mse"])
-    return out
-
-
-def noise_of(victim: Victim, mechanisms: Sequence[Mechanism], uploads: int = 1) -> dict:
-    """What is known of DP-SGD's noise in signals that are each the mean of several uploads: `std` in each number, and
-    the bound on norms `clip`, both [len(mechanisms)]."""
-    steps = sum(len(rows) ** -2.0 for rows in victim.plan) / uploads
-    std = [mechanism.sigma * mechanism.clip * steps**0.5 for mechanism in mechanisms]
-    clips = [mechanism.clip for mechanism in mechanisms]
-    return {name: victim.mean.new_tensor(values) for name, values in (("std", std), ("clip", clips))}
-
-
-def attack_clients(
-    victim: Victim,
-    dataset,
-    indices: np.ndarray,
-    attack: Attack = COSINE,
-    mechanisms: Sequence[Mechanism] = (Mechanism(),),
-    seed: int = 0,
-    uploads: int = 1,
-    later: Sequence[Victim] = (),
-) -> tuple[Recovered, Tensor, list[dict]]:
-    """Attack clients that hold the images `indices` int64 [K, b] of a data set, each under every one of M mechanisms.
-
-    All A = M K attacks, mechanism by mechanism, are one stack. uploads: how many the attacker has seen and averages,
-    with the same weights, images and steps, each with noise of its own; later: the same with other weights, from each
-    of which the client uploads, too. Returns what was recovered, the originals [A, b, c, h, w], and one row for each
-    image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
-    """
-    index = torch.as_tensor(np.asarray(indices))
-    require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[K, {victim.images}]")
-    index, under = index.repeat(len(mechanisms), 1), [mechanism for mechanism in mechanisms for _ in index]
-    originals = dataset.images[index.flatten()].to(victim.mean.dtype).div(255).to(victim.mean.device)
-    originals = originals.view(*index.shape, *dataset.shape)
-    labels = dataset.labels[index].to(victim.mean.device)
-    names = [int(row[0]) for row in index]
-    clients = list(zip(originals, labels, under, names))
-
-    def seen(own: Victim, first: int) -> dict:  # by all attackers, of uploads from one client's weights
-        return tree.stack([_mean_signal(own, *client, seed, range(first, first + uploads)) for client in clients])
-
-    signals = [seen(own, k * uploads) for k, own in enumerate((victim, *later))]
-    noise = noise_of(victim, under, uploads) if attack.match == "likelihood" else None
-    others = list(zip(later, signals[1:]))
-    found = invert(victim, signals[0], dataset.shape, attack, labels, seed, names, noise, others)
-    scores, rows = score(originals, found.images), []
-    for k, i in np.ndindex(*index.shape):
-        rows.append(
-            {
-                "image": int(index[k, i]),
-                "seed": seed,
-                "privacy": under[k].kind,
-                "sigma": under[k].sigma,
-                **{name: float(scores[name][k, i]) for name in ("psnr", "ssim", "mse")},
-                "objective": float(found.objective[k]),
-                "success": bool(scores["psnr"][k, i] >= SUCCESS),
-                "label_right": bool(found.labels[k, scores["order"][k, i]] == labels[k, i]),
-            }
-        )
-    return found, originals, rows
-
-
-def _mean_signal(victim: Victim, u: Tensor, y: Tensor, mechanism: Mechanism, name: int, seed: int, uploads) -> dict:
-    """The mean of these uploads of one client, one after the other, so that one more is held at most."""
-    total = None
-    for upload in uploads:
-        own = signal(victim, u, y, mechanism, seed, name, upload)
-        total = own if total is None else tree.map(torch.add, total, own)
-    return total if len(uploads) == 1 else tree.map(lambda leaf: leaf / len(uploads), total)

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -23,8 +23,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedlib.attacks.inversion import Attack, Victim, attack_clients, score, skimage_metrics, victim
-from fedlib.attacks.perceptual import can_be_computed, distances
+from fedlib.attacks.inversion import COSINE, Attack, Recovered, Victim, invert, noise_of, signal, victim
+from fedlib.attacks.scores import can_be_computed, distances, score, skimage_metrics
+from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import like, require
 from fedlib.base.options import Hashed
@@ -94,6 +95,67 @@ def after_rounds(
 
 
 # the attack -----------------------------------------------------------------------------------------------------------
+
+SUCCESS = 20.0  # dB of PSNR from which an image counts as recovered
+
+
+def attack_clients(
+    victim: Victim,
+    dataset,
+    indices: np.ndarray,
+    attack: Attack = COSINE,
+    mechanisms: Sequence[Mechanism] = (Mechanism(),),
+    seed: int = 0,
+    uploads: int = 1,
+    later: Sequence[Victim] = (),
+) -> tuple[Recovered, Tensor, list[dict]]:
+    """Attack clients that hold the images `indices` int64 [K, b] of a data set, each under every one of M mechanisms.
+
+    All A = M K attacks, mechanism by mechanism, are one stack. uploads: how many the attacker has seen and averages,
+    with the same weights, images and steps, each with noise of its own; later: the same with other weights, from each
+    of which the client uploads, too. Returns what was recovered, the originals [A, b, c, h, w], and one row for each
+    image: image, seed, sigma, privacy, psnr, ssim, mse, objective, success (PSNR of at least SUCCESS dB), label_right.
+    """
+    index = torch.as_tensor(np.asarray(indices))
+    require(index.ndim == 2 and index.shape[1] == victim.images, "indices", tuple(index.shape), f"[K, {victim.images}]")
+    index, under = index.repeat(len(mechanisms), 1), [mechanism for mechanism in mechanisms for _ in index]
+    originals = dataset.images[index.flatten()].to(victim.mean.dtype).div(255).to(victim.mean.device)
+    originals = originals.view(*index.shape, *dataset.shape)
+    labels = dataset.labels[index].to(victim.mean.device)
+    names = [int(row[0]) for row in index]
+    clients = list(zip(originals, labels, under, names))
+
+    def seen(own: Victim, first: int) -> dict:  # by all attackers, of uploads from one client's weights
+        return tree.stack([_mean_signal(own, *client, seed, range(first, first + uploads)) for client in clients])
+
+    signals = [seen(own, k * uploads) for k, own in enumerate((victim, *later))]
+    noise = noise_of(victim, under, uploads) if attack.match == "likelihood" else None
+    others = list(zip(later, signals[1:]))
+    found = invert(victim, signals[0], dataset.shape, attack, labels, seed, names, noise, others)
+    scores, rows = score(originals, found.images), []
+    for k, i in np.ndindex(*index.shape):
+        rows.append(
+            {
+                "image": int(index[k, i]),
+                "seed": seed,
+                "privacy": under[k].kind,
+                "sigma": under[k].sigma,
+                **{name: float(scores[name][k, i]) for name in ("psnr", "ssim", "mse")},
+                "objective": float(found.objective[k]),
+                "success": bool(scores["psnr"][k, i] >= SUCCESS),
+                "label_right": bool(found.labels[k, scores["order"][k, i]] == labels[k, i]),
+            }
+        )
+    return found, originals, rows
+
+
+def _mean_signal(victim: Victim, u: Tensor, y: Tensor, mechanism: Mechanism, name: int, seed: int, uploads) -> dict:
+    """The mean of these uploads of one client, one after the other, so that one more is held at most."""
+    total = None
+    for upload in uploads:
+        own = signal(victim, u, y, mechanism, seed, name, upload)
+        total = own if total is None else tree.map(torch.add, total, own)
+    return total if len(uploads) == 1 else tree.map(lambda leaf: leaf / len(uploads), total)
 
 
 CPU = torch.device("cpu")

@@ -15,12 +15,9 @@ The other folders in it, gradebook.db and nbgrader_config.py are nbgrader's; `co
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -30,13 +27,12 @@ from pathlib import Path
 
 import nbformat
 import pandas as pd
-import psutil
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from fedlib.base.errors import FedlibError, choose, require
 from fedlib.base.files import SHIPPED, shipped_notebooks, write_atomically
-from fedlib.lessons import export
+from fedlib.lessons import export, sandbox
 from fedlib.lessons.collect import Submission, collected
 from fedlib.lessons.whole import is_test, made_whole, mark, with_canaries, without_canaries
 
@@ -312,7 +308,7 @@ class _Grading:
         """Find out once whether code can be shut in here."""
         if self.open is None:
             with tempfile.TemporaryDirectory(prefix="fedlib-lab-") as scratch:
-                self.open = _sandbox({"scratch": scratch, "hidden": [], "shut": True}, 60).get("problem", "")
+                self.open = sandbox.run({"scratch": scratch, "hidden": [], "shut": True}, 60).get("problem", "")
             if self.open:
                 said = f"students' code cannot be shut in here ({self.open})"
                 tqdm.write(f"{said}: it has the network, and can write your files", file=sys.stderr)
@@ -327,7 +323,7 @@ class _Grading:
         with tempfile.TemporaryDirectory(prefix="fedlib-lab-", ignore_cleanup_errors=True) as scratch:
             for path in one.beside:
                 shutil.copy(path, scratch)
-            answer = _sandbox(
+            answer = sandbox.run(
                 {
                     "notebook": nbformat.v4.new_notebook(cells=cells),
                     "seconds": self.seconds,
@@ -363,44 +359,6 @@ class _Grading:
             for grade in grades:
                 reached[of_test[grade.name]][0] += grade.score
         return [(row.student, row.lab, exercise, *numbers) for exercise, numbers in reached.items()]
-
-
-def _sandbox(task: dict, seconds: float) -> dict:
-    """What `fedlib.lessons.sandbox` answers; {"problem": ...} if it does not. Nothing of it runs on afterwards."""
-    scratch = task["scratch"]
-    places = dict.fromkeys(("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), scratch)
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4")  # each takes memory
-    with subprocess.Popen(
-        [sys.executable, "-m", "fedlib.lessons.sandbox"],
-        env=os.environ | {"FEDLIB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"} | places | threads,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # where student code can write without end
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(json.dumps(task).encode(), timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return {"problem": f"stopped after {seconds:g} s"}
-        finally:
-            _kill(process)  # the notebook's kernel ends when its parent is gone
-    try:
-        return json.loads(said)
-    except ValueError:
-        return {"problem": f"the process that ran it ended with status {process.returncode}, without an answer"}
-
-
-def _kill(process: subprocess.Popen) -> None:
-    """End a process that was started in a session of its own, and all that it has started."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return
-    with contextlib.suppress(psutil.NoSuchProcess):  # Windows
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        process.kill()
 
 
 def _points(api, lab: str, student: str, problem: str) -> tuple[float, float]:

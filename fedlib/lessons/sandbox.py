@@ -18,8 +18,10 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,12 +35,43 @@ MEMORY, FILE = 4 << 30, 1 << 30  # bytes that a process may hold, and that a fil
 OUTPUT, STOPS = 2 << 20, 60  # bytes that a cell may show, and seconds in which it must stop if it shows more
 
 
+def run(task: dict, seconds: float) -> dict:
+    """What this program answers to a task; {"problem": ...} if it does not. Nothing of it runs on afterwards."""
+    scratch = task["scratch"]
+    places = dict.fromkeys(("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), scratch)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4")  # each takes memory
+    with subprocess.Popen(
+        [sys.executable, "-m", "fedlib.lessons.sandbox"],
+        env=os.environ | {"FEDLIB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"} | places | threads,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # where student code can write without end
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(json.dumps(task).encode(), timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return {"problem": f"stopped after {seconds:g} s"}
+        finally:
+            kill(process)  # the notebook's kernel ends when its parent is gone
+    try:
+        return json.loads(said)
+    except ValueError:
+        return {"problem": f"the process that ran it ended with status {process.returncode}, without an answer"}
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End a process that was started in a session of its own, and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def shut_in(scratch: str, hidden: list[str]) -> None:
     """Leave the network, and see all files but those in `scratch` as read-only, and those in `hidden` not at all. What
     follows runs in a child of this process, and whatever it starts ends with it. Raises OSError where Linux refuses."""
     if not sys.platform.startswith("linux"):
         raise OSError(f"not known how on {sys.platform}")
-    import fcntl  # which Windows does not have
+    import fcntl
 
     libc = ctypes.CDLL(None, use_errno=True)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fedlib.attacks.perceptual import can_be_computed
+from fedlib.attacks.scores import can_be_computed
 from fedlib.base.errors import BadValue
 from fedlib.experiments import find
 from fedlib.experiments import names as items

@@ -1,4 +1,5 @@
-"""The front page of the results: what became of each paper's claims, in one table, a paragraph and a figure a paper."""
+"""The front pages of the results: what became of each paper's claims, in one table, a paragraph and a figure a paper;
+and the scoreboard of all items."""
 
 from __future__ import annotations
 
@@ -12,7 +13,18 @@ from fedlib import experiments
 from fedlib.base.files import home, write_atomically
 from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNDERPOWERED
 from fedlib.experiments.item import stand_in
-from fedlib.reports.report import SCALES, data_of, largest_of, markdown, picture, saved_by_scale, saved_items, so_far
+from fedlib.reports.report import (
+    SCALES,
+    across_scales,
+    data_of,
+    largest_of,
+    margin,
+    markdown,
+    picture,
+    saved_by_scale,
+    saved_items,
+    so_far,
+)
 
 ROWS = re.compile(r"^\| paper \| experiments \|.*(\n\|.*)+", re.MULTILINE)
 AT = {"paper": "full", "reduced": "reduced"}
@@ -27,6 +39,21 @@ inconclusive, and so few runs would miss most true claims. The table counts the 
 settings or reduced (fewer rounds or a smaller network), and claims that need no data; our additional claims are on the
 pages. Other data (digits, PACS) cannot refute a paper and are not counted, nor are claims without a verdict. The guide
 [Reading a claim](../notebooks/guides/reading_a_claim.ipynb) has more."""
+
+SCOREBOARD = """# Scoreboard
+
+Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
+claims, by scale, and name the data. "additional claims" are ours, not the paper's; "checks" are implementation
+checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
+explains the verdicts; a margin is the difference minus the claim's threshold. [Distances](distances.md) says how far
+our accuracies are from the reported ones. `fedlib report --scoreboard` writes both pages from the stored results."""
+
+TO_COME = """## Planned additional seeds
+
+Declared here before any of them is run. If a claim is inconclusive or underpowered and its smallest margin is 1.5
+to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
+and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
+NEAR = 1.5, 3.0  # standard errors from 0
 
 END = """## All results
 
@@ -92,6 +119,24 @@ def page() -> str:
             f"*From {item['title']}; {SCALES[item['profile']]}, {', '.join(data_of(item))}{so_far(item)}.*",
         ]
     return "\n\n".join([*parts, END]) + "\n"
+
+
+def scoreboard_page() -> str:
+    """Every item with its verdicts at every scale, in Markdown, as results/scoreboard.md."""
+    return f"{SCOREBOARD}\n\n{across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
+
+
+def seeds_to_come() -> str:
+    """Open claims whose deciding difference is NEAR 0, at scales that can decide them, in Markdown."""
+    rows = []
+    for item in (item for profile in SCALES if profile != "quick" for item in saved_items(profile)):
+        for claim in item["claims"]:
+            value, low, high = claim.get("margin", (0.0, 0.0, 0.0))
+            is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
+            if is_near and claim["status"] in (INCONCLUSIVE, UNDERPOWERED):
+                row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
+                rows.append(row | {"margin": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
+    return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
 
 
 def renew_table() -> None:

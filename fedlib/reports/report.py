@@ -14,25 +14,10 @@ from fedlib.analysis.names import counted, proper, titled
 from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
-from fedlib.claims import DECIDED, INCONCLUSIVE, ONE_SEED, UNDERPOWERED
+from fedlib.claims import DECIDED, ONE_SEED
 from fedlib.experiments import OpenItem, about, find, names, reading_order
 from fedlib.experiments.item import stand_in, stated
 from fedlib.figures.base import PAPERS
-
-SCOREBOARD = """# Scoreboard
-
-Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
-claims, by scale, and name the data. "additional claims" are ours, not the paper's; "checks" are implementation
-checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
-explains the verdicts; a margin is the difference minus the claim's threshold. [Distances](distances.md) says how far
-our accuracies are from the reported ones. `fedlib report --scoreboard` writes both pages from the stored results."""
-
-TO_COME = """## Planned additional seeds
-
-Declared here before any of them is run. If a claim is inconclusive or underpowered and its smallest margin is 1.5
-to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
-and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
-NEAR = 1.5, 3.0  # standard errors from 0
 
 POINTS = (
     "Evaluation points: `glob` is the server's model for a client: one for all (FedAvg), its cluster's or, with "
@@ -364,24 +349,6 @@ def data_of(item: dict) -> list[str]:
     settings = item["settings"]
     told = settings["datasets"] if "datasets" in settings else [settings["dataset"]] if "dataset" in settings else []
     return list(map(proper, item.get("data") or told))
-
-
-def scoreboard_page() -> str:
-    """Every item with its verdicts at every scale, in Markdown, as results/scoreboard.md."""
-    return f"{SCOREBOARD}\n\n{across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
-
-
-def seeds_to_come() -> str:
-    """Open claims whose deciding difference is NEAR 0, at scales that can decide them, in Markdown."""
-    rows = []
-    for item in (item for profile in SCALES if profile != "quick" for item in saved_items(profile)):
-        for claim in item["claims"]:
-            value, low, high = claim.get("margin", (0.0, 0.0, 0.0))
-            is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
-            if is_near and claim["status"] in (INCONCLUSIVE, UNDERPOWERED):
-                row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
-                rows.append(row | {"margin": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
-    return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
 
 
 def across_scales(pattern: str = "*/*") -> str:

@@ -278,10 +278,8 @@ class Pass:
         self.images = Images.of(x)
         self.count = self.table.nbytes // ctypes.sizeof(Block)
         (names, places), (renewed, new_places) = plan.inputs, plan.statistics
-        self.held, self.stats = (
-            [theta[name] for name in names],
-            {name: torch.empty_like(theta[name]) for name in renewed},
-        )
+        self.held = [theta[name] for name in names]
+        self.stats = {name: torch.empty_like(theta[name]) for name in renewed}
         self.table[places] = [value.data_ptr() for value in self.held]
         self.table[new_places] = [value.data_ptr() for value in self.stats.values()]
         self.address = self.table.ctypes.data
@@ -380,13 +378,9 @@ def _own(value: Tensor) -> bool:
 def _stored_well(x: StoredImages) -> bool:
     """Whether images that are still bytes lie as compiled code reads them."""
     whole = all(each.is_cpu and each.is_contiguous() for each in (x.images, x.rows, x.scale, x.shift))
-    types = x.images.dtype is torch.uint8 and x.rows.dtype is torch.int64 and x.rows.ndim == 1
-    return (
-        whole
-        and types
-        and x.images.ndim == 4
-        and all(_own(each) and each.numel() == x.images.shape[3] for each in (x.scale, x.shift))
-    )
+    types = x.images.dtype is torch.uint8 and x.rows.dtype is torch.int64
+    axes = (x.images.ndim, x.rows.ndim) == (4, 1)
+    return whole and types and axes and all(_own(v) and v.numel() == x.images.shape[3] for v in (x.scale, x.shift))
 
 
 def _plain(layer: nn.Conv2d) -> bool:

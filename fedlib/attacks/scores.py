@@ -1,4 +1,5 @@
-"""How different two pictures look to people, as a trained network judges: ST-LPIPS.
+"""How good recovered images are: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image,
+both on pixels in [0, 1]; and how different two pictures look to people, as a trained network judges: ST-LPIPS.
 
 LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that
 AlexNet has of two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu,
@@ -10,17 +11,51 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from types import ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.base.errors import FedlibError, require
+from fedlib.base.errors import FedlibError, needed, require
+
+WINDOW = dict(channel_axis=0, data_range=1.0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)  # of SSIM
 
 SIDE = 64  # pixels to which pictures are enlarged: smaller ones are less than AlexNet's filters ask for
 AT_ONCE = 64  # pictures in one forward pass, which bounds the memory
 NEEDED = ("stlpips_pytorch", "torchsummary")  # of the extra
+
+
+def skimage_metrics() -> ModuleType:
+    """scikit-image's measures of similarity. Raises FedlibError where it is not installed."""
+    return needed("skimage.metrics", "scikit-image", "the SSIM of attacked images")
+
+
+def score(originals: Tensor, recovered: Tensor) -> dict[str, np.ndarray]:
+    """mse, psnr (dB), ssim of every original, float64 [A, b], and `order` int64 [A, b]:
+    which recovered image is matched to it.
+
+    originals, recovered: [A, b, c, h, w] in [0, 1]. ssim is nan for images smaller than its window of 11 pixels.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    structural_similarity = skimage_metrics().structural_similarity
+    true, ours = (images.double().cpu().numpy().clip(0, 1) for images in (originals, recovered))
+    A, b = true.shape[:2]
+    out = {name: np.full((A, b), np.nan) for name in ("mse", "psnr", "ssim")}
+    out["order"] = np.zeros((A, b), dtype=np.int64)
+    large = min(true.shape[-2:]) >= 11
+    for k in range(A):
+        costs = ((true[k][:, None] - ours[k][None]) ** 2).mean((2, 3, 4))
+        out["order"][k] = linear_sum_assignment(costs)[1]
+        for i, j in enumerate(out["order"][k]):
+            out["mse"][k, i] = costs[i, j]
+            if large:
+                out["ssim"][k, i] = structural_similarity(true[k, i], ours[k, j], **WINDOW)
+    with np.errstate(divide="ignore"):
+        out["psnr"] = -10 * np.log10(out["mse"])
+    return out
 
 
 def can_be_computed() -> bool:
