@@ -310,7 +310,7 @@ def test_finished_runs_are_shown_without_training_and_what_is_missing_is_said(ho
     assert "1 of 2 items in" in result.output and "(22 of 24 runs are missing)" in result.output
     assert "notebooks:" not in result.output
     text = (home / "results/own/smoke/report.md").read_text()
-    assert "**22 of 24 runs are missing.** <sub>FedAvg digits Dir(0.1) seed 0, " in text and "| Local |" in text
+    assert "**22 of 24 runs are missing.** <sub>FedAvg digits Dir(0.1), " in text and "| Local |" in text
     summary = json.loads((home / "results/own/smoke/pfedsim/table3_accuracy.json").read_text())
     assert len(summary["missing"]) == 22 and len(summary["runs"]) == 24
     assert call("reproduce", ITEM, "--profile", "smoke", "--finished").exit_code == 1  # nothing at all to show

@@ -741,6 +741,14 @@ def test_a_papers_counts_leave_out_digits_and_what_is_no_claim_of_it(monkeypatch
         assert papers.table().splitlines()[-1] == row
 
 
+def test_missing_runs_are_named_by_setting_and_only_the_first():
+    labels = [f"fedavg cifar10 Dir({alpha}) seed {seed}" for alpha in range(report.MOST + 2) for seed in (0, 1)]
+    text = report.with_counts(["local mnist seed 3", *labels])
+    assert text.startswith("Local MNIST, FedAvg CIFAR-10 Dir(0) (2 runs), FedAvg CIFAR-10 Dir(1) (2 runs), ")
+    assert text.endswith("Dir(10) (2 runs), and 3 other settings") and "seed" not in text
+    assert report.with_counts(labels[:2]) == "FedAvg CIFAR-10 Dir(0) (2 runs)"
+
+
 @pytest.mark.parametrize(
     ("margin", "status", "listed"),
     [

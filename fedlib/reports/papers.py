@@ -13,18 +13,8 @@ from fedlib import experiments
 from fedlib.base.files import home, write_atomically
 from fedlib.claims import DECIDED, INCONCLUSIVE, STATUSES, UNDERPOWERED
 from fedlib.experiments.item import stand_in
-from fedlib.reports.report import (
-    SCALES,
-    across_scales,
-    data_of,
-    largest_of,
-    margin,
-    markdown,
-    picture,
-    saved_by_scale,
-    saved_items,
-    so_far,
-)
+from fedlib.reports import report
+from fedlib.reports.report import SCALES, data_of, largest_of, markdown, picture, saved_by_scale, saved_items, so_far
 
 ROWS = re.compile(r"^\| paper \| experiments \|.*(\n\|.*)+", re.MULTILINE)
 AT = {"paper": "full", "reduced": "reduced"}
@@ -123,7 +113,7 @@ def page() -> str:
 
 def scoreboard_page() -> str:
     """Every item with its verdicts at every scale, in Markdown, as results/scoreboard.md."""
-    return f"{SCOREBOARD}\n\n{across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
+    return f"{SCOREBOARD}\n\n{report.across_scales()}\n\n{TO_COME}\n\n{seeds_to_come()}\n"
 
 
 def seeds_to_come() -> str:
@@ -135,7 +125,7 @@ def seeds_to_come() -> str:
             is_near = high > low and NEAR[0] <= abs(value) / ((high - low) / 4) <= NEAR[1]
             if is_near and claim["status"] in (INCONCLUSIVE, UNDERPOWERED):
                 row = {"item": f"`{item['item']}`, {SCALES[item['profile']]}", "claim": claim["claim"]}
-                rows.append(row | {"margin": margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
+                rows.append(row | {"margin": report.margin(claim), "95 % CI over": claim["over"] or item["seeds"]})
     return markdown(pd.DataFrame(rows)) if rows else "No claim is that close."
 
 

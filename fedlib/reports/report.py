@@ -30,6 +30,7 @@ POINTS = (
     "claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
+MOST = 12  # settings of missing runs that are named
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
 
 
@@ -124,8 +125,11 @@ def written(name: str, text: str) -> Path:
 
 
 def with_counts(labels: list[str]) -> str:
-    """Labels with commas between them, each once; how often it is there, where that is more than once."""
-    return proper(", ".join(f"{label} ({n} times)" if n > 1 else label for label, n in Counter(labels).items()))
+    """Labels of runs without their seeds, the first MOST, each with the number of runs where these are several."""
+    counts = Counter(label.partition(" seed ")[0] for label in labels)
+    named = [f"{label} ({counted(n, 'run')})" if n > 1 else label for label, n in counts.items()]
+    more = [f"and {len(named) - MOST} other settings"] if len(named) > MOST else []
+    return proper(", ".join(named[:MOST] + more))
 
 
 def diverged(item: dict) -> str:
