@@ -121,6 +121,14 @@ def test_orders_that_change_are_counted():
     assert calm["flips"]["significantly"].sum() == 0
 
 
+def test_nothing_is_said_of_all_methods_before_all_runs_have_ended():
+    tables = of_table1()
+    tables["_columns"].loc[tables["_columns"]["column"] == "Dir(0.5)", "ended"] = False
+    found = [claim.check(tables) for claim in find(TABLE1).claims[:4]]
+    assert [v.status for v in found] == [NOT_TESTED, NOT_TESTED, REPRODUCED, NOT_TESTED]
+    assert found[0].evidence.endswith("; missing runs in Dir(0.5)")
+
+
 def test_what_a_method_gains_where_others_are_tested():
     tables = of_table1()["protocols"].set_index("method")
     shown = ["usual evaluation point", "Dir(0.1): before local training", "Dir(0.1): after local training"]

@@ -96,9 +96,3 @@ def flips(changed: pd.DataFrame) -> pd.DataFrame:
         pairs=("changes", "size"), change=("changes", "sum"), significantly=("both", "sum")
     )
     return counted.reset_index()
-
-
-def shared_seeds(tables) -> int:
-    """The most seeds that all rows of a column share."""
-    shared = in_common(tables)["tidy"]
-    return 0 if shared.empty else int(shared.groupby("column")["seed"].nunique().max())

@@ -83,8 +83,9 @@ class AccuracyTable:
 
     def analyse(self, s: dict, found: Found) -> dict[str, pd.DataFrame]:
         """What was read off; compare: paper | ours | difference; points; ranks; cells: what the figure shows."""
-        keys = self.keys(s)
-        planned = pd.DataFrame({"column": [column for _, column, _ in keys]})
+        keys, diverged = self.keys(s), getattr(found, "diverged", ())
+        ended = [key in found or key in diverged for key in keys]
+        planned = pd.DataFrame({"column": [column for _, column, _ in keys], "ended": ended})
         tables = {**self.read_off(s, found), "_printed": self.printed(s), "_columns": planned}
         shown = cells(tables, self.where, self.also)
         shown.attrs["data"] = self.data(s)

@@ -7,10 +7,11 @@ import pandas as pd
 from fedlib import algorithms, figures
 from fedlib.analysis import points
 from fedlib.analysis.names import proper
-from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes, shared_seeds
+from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes
+from fedlib.analysis.uncertainty import shared_seeds
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
-from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little
+from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little, of_all
 from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
@@ -97,12 +98,12 @@ def pairs_change(least: float):
 
     def check(tables):
         counted = before_and_after(tables["flips"])
-        if counted.empty or shared_seeds(tables) < 2:
+        if counted.empty or len(shared_seeds(tables["tidy"], "row")) < 2:
             return not_tested("needs two seeds" if len(counted) else "nothing was run")
         texts = [f"{r.column}: {r.significantly} of {r.pairs} pairs" for r in counted.itertuples()]
         return verdict((counted["significantly"] > least * counted["pairs"]).all(), "; ".join(texts))
 
-    return check
+    return of_all(check)
 
 
 def before_and_after(table: pd.DataFrame) -> pd.DataFrame:
@@ -123,16 +124,15 @@ ITEM = TABLE.item(
         "protocols": "Accuracy where a method's own paper or code tests it, %, and the change in points elsewhere",
     },
     claims=(
-        ours("The best method before local training is not the best after it, at either alpha.", another_leads),
+        ours("The best method before local training is not the best after it, at either alpha.", of_all(another_leads)),
         ours("Methods with a single global model gain more than 10 points at Dir(0.1) by local training before the "
-             "test.",
-             one_model_gains),
+             "test.", of_all(one_model_gains)),
         ours("All fine-tuned for five epochs, no method is more than 2 points above FedAvg.",
              in_columns(lambda m: under(m.columns.drop("fedavg"), ["fedavg"], -NEAR)(m), ("fedavg",), point=TUNED5)),
         ours("More than a tenth of all pairs reverse their order between before and after local training, "
              "significantly at both.", pairs_change(SHARE)),
         ours("Fine-tuning for five epochs in place of one changes no method by more than 2 points.",
-             epochs_matter_little),
+             of_all(epochs_matter_little)),
         ours("Both evaluated after local training, pFedSim is less than a point above FedPer.",
              below(["pfedsim"], ["fedper"], by=-1, point=TRAINED)),
     ),

@@ -12,7 +12,7 @@ from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, changes
 from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.claims import apart, decided, not_tested, ours
 from fedlib.experiments.evaluation import task
-from fedlib.experiments.evaluation.task import SETTINGS
+from fedlib.experiments.evaluation.task import SETTINGS, of_all
 from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsim.task import DIRICHLET
@@ -93,7 +93,7 @@ def lifts(of: str, over: str, rows):
         texts = ", ".join(f"{name} {apart(gap)}" for name, gap in found.items())
         return decided(found, texts, equal=NEAR, unit="points")
 
-    return check
+    return of_all(check)
 
 
 def alike(of: str, over: str, rows, point: str = RECEIVED):
@@ -106,7 +106,7 @@ def alike(of: str, over: str, rows, point: str = RECEIVED):
             return not_tested(f"missing runs: {', '.join(lacks)}" if lacks else "nothing was run")
         return task.changes_little(found, NEAR)
 
-    return check
+    return of_all(check)
 
 
 def another_is_first(tables):
@@ -142,6 +142,6 @@ ITEM = TABLE.item(
         ours("Without batch norm FedAvg's model is more accurate before local training than with clients' own "
              "statistics.", lifts(NONE, OWN, ("fedavg",))),
         ours("The best method before local training with clients' own statistics is not the best with averaged ones.",
-             another_is_first),
+             of_all(another_is_first)),
     ),
 )  # fmt: skip
