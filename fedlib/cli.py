@@ -493,7 +493,7 @@ def check_gpu(
 def main() -> None:
     """Entry point of the console script. Whatever becomes of a Ctrl-C on its way up, the exit status is 130."""
     interrupted = []
-    for stream in (sys.stdout, sys.stderr):  # on Windows pipes and files have a code page without Greek letters
+    for stream in (sys.stdout, sys.stderr):  # a locale's code page may lack Greek letters
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
 

@@ -38,7 +38,7 @@ def user_cache() -> Path:
 def for_sockets() -> str:
     """A folder for temporary files in which sockets can be: their whole paths have 107 bytes at most (103 on macOS)."""
     usual = tempfile.gettempdir()
-    return usual if len(os.fsencode(usual)) <= 50 or os.name != "posix" else "/tmp"
+    return usual if len(os.fsencode(usual)) <= 50 else "/tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

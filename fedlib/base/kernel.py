@@ -12,7 +12,7 @@ from jupyter_client.kernelspec import KernelSpec
 def own_kernel(folder: str = "") -> type[AsyncKernelManager]:
     """Kernels of this interpreter, whichever a user has installed under its name, and with `folder` one that reads none
     of the user's settings and talks through sockets there: nothing is open to the network, nothing warns."""
-    local = {"transport": "ipc", "ip": f"{folder}/kernel"} if folder and os.name == "posix" else {}
+    local = {"transport": "ipc", "ip": f"{folder}/kernel"} if folder else {}
     places = ("IPYTHONDIR",) if os.path.expanduser("~") != "~" else ("IPYTHONDIR", "HOME")
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = KernelSpec(argv=argv, env=dict.fromkeys(places, folder) if folder else {})

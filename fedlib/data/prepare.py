@@ -182,7 +182,6 @@ def build(
             **about,
         }
         (temporary / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-        del images  # Windows moves no folder with a file in use
         _set_aside(target)
         os.replace(temporary, target)
     finally:

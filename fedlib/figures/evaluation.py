@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fedlib.analysis.names import proper, titled
+from fedlib.analysis.points import RECEIVED, TRAINED
 from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, headline, key_below, styled
 
 NO, BY_ESTIMATE, SIGNIFICANT = 0, 1, 2
@@ -75,14 +76,17 @@ def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[
     return headline(figure, says(shown))
 
 
-def first_ones(shown: pd.DataFrame) -> str:
-    """How many rows are first for some task and kind, and where significantly, in a sentence; shown: as in `dots`."""
-    keys = ["task", "kind"]
-    seen = shown.dropna(subset=["mean"]).reset_index(drop=True)
-    first = seen.loc[seen.groupby(keys)["mean"].idxmax()] if len(seen) else seen
-    clear = int(first.set_index(keys)["low"].gt(seen.drop(first.index).groupby(keys)["high"].max()).sum())
-    text = f"Over {len(first)} combinations of task and evaluation point {first['row'].nunique()} methods come first"
-    return f"{text}, {clear or 'none'} significantly"
+def largest_move(shown: pd.DataFrame) -> str:
+    """Whose place among the rows changes most by local training, in a sentence; shown: as in `dots`."""
+    wide = shown.pivot_table(index=["task", "row"], columns="kind", values="mean", sort=False)
+    places = wide.reindex(columns=[RECEIVED, TRAINED]).dropna().groupby("task").rank(ascending=False)
+    if places.empty:
+        return "Nothing was evaluated before and after local training yet"
+    task, row = (places[RECEIVED] - places[TRAINED]).abs().idxmax()
+    before, after = places.loc[(task, row)].astype(int)
+    return (
+        f"{task}: {proper(row)} has place {before} of {len(places.loc[task])} before local training, {after} after it"
+    )
 
 
 def leads_left(shown: pd.DataFrame) -> str:

@@ -53,17 +53,12 @@ def run(task: dict, seconds: float) -> dict:
         except subprocess.TimeoutExpired:
             return {"problem": f"stopped after {seconds:g} s"}
         finally:
-            kill(process)  # the notebook's kernel ends when its parent is gone
+            with contextlib.suppress(ProcessLookupError):  # the notebook's kernel ends when its parent is gone
+                os.killpg(process.pid, signal.SIGKILL)
     try:
         return json.loads(said)
     except ValueError:
         return {"problem": f"the process that ran it ended with status {process.returncode}, without an answer"}
-
-
-def kill(process: subprocess.Popen) -> None:
-    """End a process that was started in a session of its own, and all that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def shut_in(scratch: str, hidden: list[str]) -> None:

@@ -116,7 +116,7 @@ ITEM = TABLE.item(
     claim="Which method is the best depends on when it is tested.",
     **TABLE_1,
     analyse=analyse,
-    figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.first_ones),
+    figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.largest_move),
     shown={
         "first": "The most accurate method at every evaluation point, and its lead in points",
         "flips": "Pairs of methods that reverse their order from one evaluation point to another, and how many of them "
