@@ -121,6 +121,13 @@ def test_orders_that_change_are_counted():
     assert calm["flips"]["significantly"].sum() == 0
 
 
+def test_the_label_prior_is_that_of_each_clients_most_frequent_class_in_training():
+    """Client 0 trains on 5 and 1 images of two classes, client 1 on 0 and 7; of their test images 3 and 2 are right."""
+    arrays = {"counts": np.array([[8, 2], [1, 9]]), "tests": np.array([[3, 1], [1, 2]])}
+    result = made_up(RunSpec("fedavg", **TASK), 0.5, **arrays)
+    assert table1_points.label_prior(result) == round(100 * 5 / 7, 1)
+
+
 def test_nothing_is_said_of_all_methods_before_all_runs_have_ended():
     tables = of_table1()
     tables["_columns"].loc[tables["_columns"]["column"] == "Dir(0.5)", "ended"] = False

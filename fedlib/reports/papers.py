@@ -1,5 +1,4 @@
-"""The front pages of the results: what became of each paper's claims, in one table, a paragraph and a figure a paper;
-and the scoreboard of all items."""
+"""The front pages of the results: each paper's claims in one table, a paragraph and a figure each; the scoreboard."""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ def with_counts(labels: list[str]) -> str:
     """Labels of runs without their seeds, the first MOST, each with the number of runs where these are several."""
     counts = Counter(label.partition(" seed ")[0] for label in labels)
     named = [f"{label} ({counted(n, 'run')})" if n > 1 else label for label, n in counts.items()]
-    more = [f"and {len(named) - MOST} other settings"] if len(named) > MOST else []
-    return proper(", ".join(named[:MOST] + more))
+    named[MOST:] = [f"and {len(named) - MOST} other settings"] * (len(named) > MOST)
+    return proper(", ".join(named))
 
 
 def diverged(item: dict) -> str:

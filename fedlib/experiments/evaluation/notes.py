@@ -106,7 +106,9 @@ def analyse(s: dict, found: Found) -> Tables:
         gone.append(lost(paper, tables, ways))
         alike |= {(paper, column): lead for column, (_, lead) in ways[TRAINED].items()}
         for name, of in {REPORTED: printed, **ways}.items():
-            shown += [_line(paper, column, name, *of[column]) for column in ways[PROTOCOL] if column in of]
+            for column, (other, lead) in ((column, of[column]) for column in ways[PROTOCOL] if column in of):
+                text, task = f"{apart(lead)} over {proper(other)}", f"{proper(paper)}: {column}"
+                shown.append(("", task, name, *Interval.of(lead).drawn, text))
     shown = pd.DataFrame(shown, columns=["task", "row", "kind", "mean", "low", "high", "text"])
     compare = shown.pivot_table(index="row", columns="kind", values="text", aggfunc="first", sort=False)
     compare = compare.rename_axis(columns=None).reset_index().rename(columns={"row": "task"})
@@ -114,10 +116,6 @@ def analyse(s: dict, found: Found) -> Tables:
     tidy = pd.concat(tidy)[kept] if tidy else pd.DataFrame(columns=kept)
     gone = pd.concat([pd.DataFrame(columns=["paper", "column", "seed", "change"]), *gone]).astype({"change": float})
     return {"tidy": tidy, "compare": compare, "_shown": shown, "_leads": pd.DataFrame(alike), "_lost": gone}
-
-
-def _line(paper: str, column: str, kind: str, other: str, lead: pd.Series) -> tuple:
-    return "", f"{proper(paper)}: {column}", kind, *Interval.of(lead).drawn, f"{apart(lead)} over {proper(other)}"
 
 
 def smaller_when_alike(tables):

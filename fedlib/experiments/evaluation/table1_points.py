@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from fedlib import algorithms, figures
@@ -11,6 +12,7 @@ from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at
 from fedlib.analysis.uncertainty import shared_seeds
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
+from fedlib.engine.result import RunResult
 from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little, of_all
 from fedlib.experiments.item import Found, Tables
 
@@ -29,6 +31,12 @@ def first_at(tables) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["column", "point", "first", "accuracy", "lead over the runner-up"])
 
 
+def label_prior(r: RunResult) -> float:
+    """What always predicting a client's most frequent class in training would get right, in percent."""
+    tests, train = r.arrays["tests"], r.arrays["counts"] - r.arrays["tests"]
+    return round(100 * tests[np.arange(len(tests)), train.argmax(1)].sum() / tests.sum(), 1)
+
+
 def by_protocol(tables) -> pd.DataFrame:
     """One row a method, for reviewers: the point at which its own paper or code tests it, its accuracy there, and what
     it would gain or lose if it were evaluated like the others."""
@@ -38,12 +46,11 @@ def by_protocol(tables) -> pd.DataFrame:
         usual = algorithms.make(row).eval_points({})[0]
         line = {"method": proper(row), "usual evaluation point": usual}
         for column in dict.fromkeys(tables["tidy"]["column"]):
-            cell = {point: m[column, row] for point, m in found.items() if (column, row) in m}
+            cell = {point: m[column, row].iloc[0] for point, m in found.items() if (column, row) in m}
             base = cell.get(own.get(usual))
-            line[f"{column}: accuracy there"] = "" if base is None else f"{base.iloc[0]:.1f}"
-            for point in POINTS:
-                gain = "" if base is None or point not in cell else f"{cell[point].iloc[0] - base.iloc[0]:+.1f}"
-                line[f"{column}: {point}"] = gain
+            line |= {f"{column}: accuracy there": "" if base is None else f"{base:.1f}"}
+            gains = {p: f"{cell[p] - base:+.1f}" for p in POINTS if p in cell and base is not None}
+            line |= {f"{column}: {point}": gains.get(point, "") for point in POINTS}
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -54,7 +61,9 @@ def analyse(s: dict, found: Found) -> Tables:
     tables = TABLE.analyse(s, found)
     changed = points.pairs(tables)
     more = {"flips": points.flips(changed), "protocols": by_protocol(tables), "_pairs": changed}
-    return {**tables, "first": first_at(tables), **more}
+    first, prior = first_at(tables), {column: label_prior(r) for (_, column, _), r in found.items()}
+    first = first.assign(**{"most frequent class": first["column"].map(prior)})  # of the partition, which all share
+    return {**tables, "first": first, **more}
 
 
 def shown(tables) -> pd.DataFrame:
@@ -118,7 +127,7 @@ ITEM = TABLE.item(
     analyse=analyse,
     figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.largest_move),
     shown={
-        "first": "The most accurate method at every evaluation point, and its lead in points",
+        "first": "The best method at each point, its lead, and what predicting a client's most frequent class gives, %",
         "flips": "Pairs of methods that reverse their order from one evaluation point to another, and how many of them "
         "are significantly apart at both",
         "protocols": "Accuracy where a method's own paper or code tests it, %, and the change in points elsewhere",

@@ -21,10 +21,9 @@ FEW = ("local", "fedavg", "fedbn", "fedper", "fedrep", "fedbabu", "fedfomo", "ff
 
 SETTINGS = per_profile(
     leaving_out(pfedsim.SETTINGS, "clients", "eval_every"),
-    methods=[("local", "fedavg", "fedper", "pfedsim"), FEW, ALL], seeds=[1, 3, 3], clients=pfedsim.DRAWN,
-    reduced={"methods": FEW, "clients": pfedsim.OWN},
+    methods=[("local", "fedavg", "fedper", "pfedsim"), FEW, ALL], seeds=[1, 3, 3],
+    clients=[pfedsim.DRAWN, pfedsim.DRAWN, pfedsim.OWN], reduced={"methods": FEW},
 )  # fmt: skip
-SETTINGS["paper"]["clients"] = pfedsim.OWN
 FEWER = f"eleven methods (`paper`: {len(ALL)})"
 TABLE_1 = {  # of the same runs is Figure 1
     "settings": SETTINGS, "smaller": f"{pfedsim.SMALLER}; {FEWER}", "smaller_reduced": FEWER,
