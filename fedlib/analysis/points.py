@@ -1,12 +1,10 @@
-"""Accuracies by evaluation point: what a method's points are called, and how many pairs of methods reverse their order
-from one point to another."""
+"""Accuracies by evaluation point: what a method's points are called, and which pairs of methods reverse their order."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
 
-import numpy as np
 import pandas as pd
 
 from fedlib import algorithms
@@ -50,16 +48,6 @@ def at_points(tables) -> dict[str, pd.DataFrame]:
     """Draws of the accuracies in percent by (column, row), at every point that was evaluated; of shared seeds."""
     shared = in_common(tables)
     return {point: means(shared, point=point) for point in (*POINTS, ANEW) if (shared["tidy"]["point"] == point).any()}
-
-
-def by_method(tables) -> pd.DataFrame:
-    """column, row, point, mean, low, high in percent; NaN for ends that are not known."""
-    lines = [
-        (column, row, point, *Interval.of(m).row)
-        for point, found in at_points(tables).items() for (column, row), m in found.items()
-    ]  # fmt: skip
-    frame = pd.DataFrame(lines, columns=["column", "row", "point", "mean", "low", "high"])
-    return frame.replace([np.inf, -np.inf], np.nan)
 
 
 def changes(tables, by: str, here, there, parts=("column", "row"), share: float = 1.0) -> pd.DataFrame:

@@ -145,8 +145,8 @@ def smaller(item: dict) -> str:
         declared = find(item["item"])
     except FedlibError:  # saved by another version
         return ""
-    what = declared.smaller_at(item["profile"])
-    shrunk = " Such runs cannot contradict the paper at its own settings." if item["profile"] == "reduced" else ""
+    what, of_paper = declared.smaller_at(item["profile"]), item["item"].partition("/")[0] in PAPERS
+    shrunk = " Such runs cannot contradict the paper at its own settings." * (of_paper and item["profile"] == "reduced")
     return f"**{than_in(item['item'])}:** {what}.{shrunk}" if what else ""
 
 
@@ -297,7 +297,7 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
     parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
     if claims["reduced"]:
-        less = "**Reduced, with fewer rounds, a smaller network or other data than in the paper**"
+        less = "**Reduced, with fewer rounds or methods, a smaller network or other data**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
         why = "**Verdicts only from the quick profile**, on digits, whose numbers cannot be compared with the paper's:"

@@ -9,7 +9,7 @@ from fedlib import algorithms, figures
 from fedlib.analysis import points
 from fedlib.analysis.names import proper
 from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes
-from fedlib.analysis.uncertainty import shared_seeds
+from fedlib.analysis.uncertainty import Interval, shared_seeds
 from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
 from fedlib.claims.judges import each_apart
 from fedlib.engine.result import RunResult
@@ -68,7 +68,13 @@ def analyse(s: dict, found: Found) -> Tables:
 
 def shown(tables) -> pd.DataFrame:
     """What the figure shows: the accuracies, the methods in the order of the means after local training."""
-    found = points.by_method(tables).query("point in @POINTS").rename(columns={"column": "task", "point": "kind"})
+    lines = [
+        (column, row, point, *Interval.of(m).drawn)
+        for point, found in at_points(tables).items() if point in POINTS for (column, row), m in found.items()
+    ]  # fmt: skip
+    found = pd.DataFrame(lines, columns=["task", "row", "kind", "mean", "low", "high"]).replace(
+        [np.inf, -np.inf], np.nan
+    )
     trained = found["mean"].where(found["kind"] == TRAINED).groupby(found["row"]).transform("mean")
     return found.iloc[(-trained).argsort(kind="stable")]
 
