@@ -27,7 +27,7 @@ SETTINGS = per_profile(
 FEWER = f"eleven methods (`paper`: {len(ALL)})"
 TABLE_1 = {  # of the same runs is Figure 1
     "settings": SETTINGS, "smaller": f"{pfedsim.SMALLER}; {FEWER}", "smaller_reduced": FEWER,
-    "minutes": {"smoke": 0.2, "quick": 1.5, "reduced": 150, "paper": 700},
+    "minutes": {"smoke": 0.2, "quick": 1.5, "reduced": 90, "paper": 700},
 }  # fmt: skip
 
 
