@@ -48,7 +48,7 @@ END = """## All results
 
 * [Scoreboard](scoreboard.md): every table and figure, with its verdicts by scale
 * [Distances](distances.md) from the reported accuracies
-* [Evaluation](evaluation.md): when a personalised model is tested, and with which batch-norm statistics
+* [Evaluation](evaluation.md): {}
 * [Head to head](head_to_head.md): the four papers' methods and simple ones on their tasks; on digits so far
 * Every number: [at the papers' settings](paper/report.md), [reduced](reduced/report.md), [on digits](quick/report.md)
 
@@ -107,7 +107,7 @@ def page() -> str:
             picture(item, "../"),
             f"*From {item['title']}; {SCALES[item['profile']]}, {', '.join(data_of(item))}{so_far(item)}.*",
         ]
-    return "\n\n".join([*parts, END]) + "\n"
+    return "\n\n".join([*parts, END.format(" ".join(_declared("evaluation").IN_SHORT.split()))]) + "\n"
 
 
 def scoreboard_page() -> str:
