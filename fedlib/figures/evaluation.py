@@ -64,7 +64,7 @@ def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[
             ax.hlines(y, own["low"], own["high"], color=colour, linewidth=1.2)
             ax.plot(own["mean"], y, marker, color=colour, markersize=4, linestyle="", label=name)
         ends = shown.loc[shown["task"] == task, "mean"]
-        low, high = ends.min() - 4, ends.max() + 4
+        low, high = ends.min() - 6, ends.max() + 4
         ax.hlines(range(len(rows)), low, high, color="#eeeeee", zorder=0)
         if low < 0 < high:
             ax.axvline(0, color=PAPER, linewidth=0.8, zorder=0)
@@ -84,9 +84,7 @@ def largest_move(shown: pd.DataFrame) -> str:
         return "Nothing was evaluated before and after local training yet"
     task, row = (places[RECEIVED] - places[TRAINED]).abs().idxmax()
     before, after = places.loc[(task, row)].astype(int)
-    return (
-        f"{task}: {proper(row)} has place {before} of {len(places.loc[task])} before local training, {after} after it"
-    )
+    return f"{task}: {proper(row)} ranks {before} of {len(places.loc[task])} before local training, {after} after it"
 
 
 def leads_left(shown: pd.DataFrame) -> str:
