@@ -72,9 +72,7 @@ def shown(tables) -> pd.DataFrame:
         (column, row, point, *Interval.of(m).drawn)
         for point, found in at_points(tables).items() if point in POINTS for (column, row), m in found.items()
     ]  # fmt: skip
-    found = pd.DataFrame(lines, columns=["task", "row", "kind", "mean", "low", "high"]).replace(
-        [np.inf, -np.inf], np.nan
-    )
+    found = pd.DataFrame(lines, columns=["task", "row", "kind", "mean", "low", "high"])
     trained = found["mean"].where(found["kind"] == TRAINED).groupby(found["row"]).transform("mean")
     return found.iloc[(-trained).argsort(kind="stable")]
 
