@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import analysed, made_up
 
-from fedlib import algorithms
+from fedlib import algorithms, figures
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1, codes, first_point
 from fedlib.base.errors import BadValue
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
@@ -117,6 +117,8 @@ def test_orders_that_change_are_counted():
     first = tables["first"].set_index(["column", "point"])["first"]
     assert first["Dir(0.5)", RECEIVED] == "FedPer" and first["Dir(0.5)", TRAINED] == "FedAvg"
     assert verdicts(TABLE1, tables)[:4] == [REPRODUCED] * 4
+    said = figures.largest_move(table1_points.shown(tables))
+    assert said == "Dir(0.1): FedAvg ranks 4 of 4 before local training, 1 after it"
     calm = of_table1(noise=0.5)  # the same means, but for what seeds do: nothing is sure
     assert calm["flips"]["significantly"].sum() == 0
 

@@ -26,8 +26,8 @@ g = (θ_before - θ_after)/η, which after a single step is the gradient of the 
   is tuned: tv is 1. No layer weighs more than another, because the noise is the same in all. Where an image's gradient
   is clipped, ‖h(u)‖ = G, the first term is, up to a constant, the cosine times -G ‖g‖/s².
 
-Who has seen several uploads from the same images either averages them, where the weights were the
-same, which divides s by the root of their number; or, where the weights were others, adds up what is minimised.
+Who has seen several uploads from the same images either averages them, where the weights were the same, which divides s
+by the root of their number; or, where the weights were others, adds up what is minimised.
 
 Of several restarts the one with the least objective is kept, which the attacker can see; how good it is, it cannot.
 Letters in shapes: A attacks, b images behind each, c channels, h, w; R restarts.

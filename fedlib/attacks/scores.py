@@ -1,5 +1,6 @@
 """How good recovered images are: PSNR = 10 log10(1/MSE) in dB, and SSIM (11x11 Gaussian window, σ 1.5) by scikit-image,
-both on pixels in [0, 1]; and how different two pictures look to people, as a trained network judges: ST-LPIPS.
+on pixels in [0, 1], each recovered image matched to its original by least total MSE; and how different two pictures
+look to people, as a trained network judges: ST-LPIPS.
 
 LPIPS (R. Zhang, P. Isola, A. Efros, E. Shechtman, O. Wang, CVPR 2018, arXiv:1801.03924) compares the features that
 AlexNet has of two pictures, weighted so that the distance agrees with human judgements. ST-LPIPS (A. Ghildyal, F. Liu,
@@ -21,7 +22,6 @@ from torch.nn import functional
 from fedlib.base.errors import FedlibError, needed, require
 
 WINDOW = dict(channel_axis=0, data_range=1.0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)  # of SSIM
-
 SIDE = 64  # pixels to which pictures are enlarged: smaller ones are less than AlexNet's filters ask for
 AT_ONCE = 64  # pictures in one forward pass, which bounds the memory
 NEEDED = ("stlpips_pytorch", "torchsummary")  # of the extra

@@ -63,13 +63,11 @@ def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[
             y = np.array([rows.index(row) for row in own["row"]]) + shift
             ax.hlines(y, own["low"], own["high"], color=colour, linewidth=1.2)
             ax.plot(own["mean"], y, marker, color=colour, markersize=4, linestyle="", label=name)
-        ends = shown.loc[shown["task"] == task, "mean"]
-        low, high = ends.min() - 6, ends.max() + 4
-        ax.hlines(range(len(rows)), low, high, color="#eeeeee", zorder=0)
-        if low < 0 < high:
+        ax.grid(axis="y", color="#eeeeee", linewidth=1.5)
+        if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
             ax.axvline(0, color=PAPER, linewidth=0.8, zorder=0)
         known = (shown["low"] < shown["high"]).any()
-        ax.set(title=task, xlabel=label if known else f"{label} (one seed)", xlim=(low, high))
+        ax.set(title=task, xlabel=label if known else f"{label} (one seed)")
     axes[0, 0].set_yticks(range(len(rows)), [titled(proper(row)) for row in rows])
     axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
     key_below(figure, axes[0, 0])
