@@ -1,9 +1,8 @@
-"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, attacks,
-interruptions. No network."""
+"""Every data set from archives in its real layout, tiny and local: reading, downloading, faults, interruptions. No
+network."""
 
 from __future__ import annotations
 
-import codecs
 import dataclasses
 import functools
 import gzip
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from PIL import Image
 
 from fedlib import data
 from fedlib.base.errors import BadValue, DataError
-from fedlib.data import DATASETS, download, prepare, readers
+from fedlib.data import DATASETS, download, prepare, readers, sources
 from fedlib.data.datasets import EMBEDDED
 from fedlib.data.download import RemoteFile
 
@@ -42,13 +42,15 @@ def root(tmp_path, monkeypatch):
     for name in ("data", "cache"):
         monkeypatch.setenv(f"FEDLIB_{name.upper()}", str(tmp_path / name))
     monkeypatch.delenv("FEDLIB_OFFLINE", raising=False)
-    real = download._get
+    real = urllib.request.urlopen
 
-    def local(url, *rest):
+    def local(request, *rest, **options):
+        url = getattr(request, "full_url", request)
         assert url.startswith(("file:", "http://127.0.0.1:")), f"a test asked for {url}"
-        return real(url, *rest)
+        return real(request, *rest, **options)
 
-    monkeypatch.setattr(download, "_get", local)
+    for place in ("urllib.request", "torch.hub"):
+        monkeypatch.setattr(f"{place}.urlopen", local)
     return tmp_path / "data"
 
 
@@ -142,7 +144,60 @@ def refused(name: str, said: str, error: type[Exception] = DataError) -> str:
     return str(caught.value)
 
 
-# MNIST, Fashion-MNIST, EMNIST -----------------------------------------------------------------------------------------
+# what torchvision has -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server on this machine: web.files = {path: content}; web.asked lists the requests."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.command == "GET":
+                self.server.asked.append(self.path)
+            content = self.server.files.get(self.path)
+            if content is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files, server.asked = {}, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def publish(root, web, monkeypatch):
+    """publish(name, {file: content}): torchvision finds `name` on this machine, with right checksums, counts
+    unchecked."""
+    import torchvision
+
+    def put(name: str, contents: dict[str, bytes], **changes) -> None:
+        kind = getattr(torchvision.datasets, DATASETS[name].torchvision)
+        web.files |= {f"/{file}": content for file, content in contents.items()}
+        sums = {file: hashlib.md5(content).hexdigest() for file, content in contents.items()}
+        ((file, md5), *_) = sums.items()
+        new = {"mirrors": [f"{web.url}/"], "resources": list(sums.items()), "url": f"{web.url}/{file}", "md5": md5}
+        for attribute, value in (new | {"tgz_md5": md5}).items():
+            if hasattr(kind, attribute):
+                monkeypatch.setattr(kind, attribute, value)
+        monkeypatch.setattr(torchvision.datasets.cifar, "check_integrity", lambda path, md5=None: os.path.isfile(path))
+        monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], **{"exact": False} | changes))
+
+    return put
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -152,28 +207,26 @@ def idx(array: np.ndarray) -> bytes:
 def mnist_files(train: int = 7, test: int = 3) -> tuple[dict[str, bytes], np.ndarray, np.ndarray]:
     images, labels = random_images(train + test, 28, 28), np.arange(train + test, dtype=np.uint8) % 10
     parts = (images[:train], labels[:train], images[train:], labels[train:])
-    return dict(zip([file.name for file in DATASETS["mnist"].files], map(idx, parts))), images, labels
+    return dict(zip(sources.IDX_NAMES, map(idx, parts))), images, labels
 
 
 @pytest.mark.parametrize("name, classes", [("mnist", ("0", "9")), ("fmnist", ("T-shirt/top", "Ankle boot"))])
-def test_mnist_and_fashion_mnist(offer, root, name, classes):
+def test_mnist_and_fashion_mnist(publish, root, web, name, classes):
     files, images, labels = mnist_files()
-    assert list(files) == [file.name for file in DATASETS[name].files]
-    server = offer(name, files)
+    publish(name, files)
     got = data.load(name)
-    assert got.shape == (1, 28, 28) and (got.classes[0], got.classes[-1]) == classes
+    assert got.shape == (1, 28, 28) and (got.classes[0], got.classes[-1]) == classes and len(got.classes) == 10
     assert np.array_equal(got.images[:, 0].numpy(), images) and got.labels.tolist() == labels.tolist()
     assert got.is_test.tolist() == [False] * 7 + [True] * 3 and got.groups is None and got.group_names == ()
     meta = json.loads((root / name / "meta.json").read_text())
     assert meta["sha256"] == got.sha256 == hashlib.sha256(images.tobytes()).hexdigest()
-    assert meta["files"] == {file: f"sha256:{hashlib.sha256(content).hexdigest()}" for file, content in files.items()}
     nothing_but(root, name)
-    assert not list((root / "_downloads").iterdir()), "downloaded archives are removed"
-    shutil.rmtree(server)
-    assert data.load(name).sha256 == got.sha256, "the second time nothing is downloaded"
+    assert not list((root / "_downloads").iterdir()), "what was downloaded is removed"
+    asked = len(web.asked)
+    assert data.load(name).sha256 == got.sha256 and len(web.asked) == asked, "the second time nothing is downloaded"
 
 
-def test_emnist_is_upright(offer, root):
+def test_emnist_is_upright(publish):
     """EMNIST's files have rows and columns exchanged; a picture with an ink column at the left must come out like
     that."""
     upright = np.zeros((5, 28, 28), dtype=np.uint8)
@@ -187,178 +240,90 @@ def test_emnist_is_upright(offer, root):
         for part, rows in (("train", slice(0, 3)), ("test", slice(3, 5)))
         for what, array in (("images-idx3", np.ascontiguousarray(stored[rows])), ("labels-idx1", labels[rows]))
     }
-    offer("emnist", {"gzip.zip": zipped(members)})
+    publish("emnist", {"gzip.zip": zipped(members)})
     emnist = data.load("emnist")
     assert np.array_equal(emnist.images[:, 0].numpy(), upright)
     assert [emnist.classes[label] for label in emnist.labels] == ["0", "A", "a", "z", "9"] and len(emnist.classes) == 62
     assert emnist.is_test.tolist() == [False] * 3 + [True] * 2
 
 
+def cifar_files(number: int) -> tuple[dict[str, bytes], np.ndarray, list[int]]:
+    """The archive of CIFAR-10 or CIFAR-100 with ten training and two test images."""
+    if number == 10:
+        folder, kind, meta = "cifar-10-batches-py", "", "batches.meta"
+        parts = {**{f"data_batch_{k}": 2 for k in range(1, 6)}, "test_batch": 2}
+    else:
+        folder, kind, meta, parts = "cifar-100-python", "fine_", "meta", {"train": 10, "test": 2}
+    images, labels, members = random_images(12, 32, 32, 3), [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8], {}
+    done = 0
+    for name, n in parts.items():
+        flat = images[done : done + n].transpose(0, 3, 1, 2).reshape(n, 3072)
+        batch = {f"{kind}labels": labels[done : done + n], "coarse_labels": [0] * n, "data": flat}
+        members[f"{folder}/{name}"] = pickle.dumps(batch, protocol=2)
+        done += n
+    names = {f"{kind}label_names": [f"thing {k}" for k in range(10)], "coarse_label_names": ["x"] * 20}
+    members[f"{folder}/{meta}"] = pickle.dumps(names, protocol=2)
+    return {f"cifar-{number}-python.tar.gz": tar(members)}, images, labels
+
+
+@pytest.mark.parametrize("number", [10, 100])
+def test_cifar(publish, number):
+    """Of CIFAR-100 the fine labels."""
+    files, images, labels = cifar_files(number)
+    publish(f"cifar{number}", files)
+    cifar = data.load(f"cifar{number}")
+    assert np.array_equal(pixels(cifar), images) and cifar.labels.tolist() == labels
+    assert cifar.is_test.tolist() == [False] * 10 + [True] * 2
+    assert cifar.classes[3] == "thing 3" and len(cifar.classes) == 10
+
+
 @pytest.mark.parametrize(
-    "damage",
+    "change, said",
     [
-        lambda content: content[: len(content) // 2],
-        lambda content: b"",
-        lambda content: b"<html>not found</html>",
-        lambda content: gzip.compress(gzip.decompress(content)[:-1]),
-        lambda content: gzip.compress(gzip.decompress(content) + b"x"),
-        lambda content: gzip.compress(b"\0\0\x0b\3" + gzip.decompress(content)[4:]),
-        lambda content: gzip.compress(gzip.decompress(content)[:9]),
-        lambda content: gzip.compress(b"\0\0\x08\3" + b"\xff" * 12),
+        ({"t10k-images-idx3-ubyte.gz": b"<html>not found</html>"}, "not prepared: .*put into .*MNIST/raw/t10k-images"),
+        ({"t10k-images-idx3-ubyte.gz": gzip.compress(b"short")}, "not prepared: .*put into"),
+        ({}, "10 images of 10 classes, expected 70000 of 10"),
     ],
-    ids=["half", "empty", "html", "short", "long", "type", "header", "huge"],
+    ids=["html", "short", "another size"],
 )
-def test_damaged_idx_file_is_named(offer, damage):
+def test_files_of_torchvision_that_do_not_fit(publish, change, said):
     """Such a file has the right checksum here, as if the publisher had changed it."""
-    files, name = mnist_files()[0], "t10k-images-idx3-ubyte.gz"
-    offer("mnist", files | {name: damage(files[name])})
-    refused("mnist", f"{name} is damaged")
-
-
-@pytest.mark.parametrize(
-    "labels, exact, said",
-    [
-        ([0, 0], False, "do not fit"),
-        ([10, 10, 10], False, "do not fit"),
-        ([7, 8, 9], True, "10 images of 10 classes, expected 70000 of 10"),
-    ],
-    ids=["fewer", "out of range", "another size"],
-)
-def test_labels_that_do_not_fit(offer, labels, exact, said):
-    changed = {"t10k-labels-idx1-ubyte.gz": idx(np.array(labels, dtype=np.uint8))}
-    offer("mnist", mnist_files()[0] | changed, exact=exact)
+    publish("mnist", mnist_files()[0] | change, exact=True)
     refused("mnist", said)
 
 
-# CIFAR ----------------------------------------------------------------------------------------------------------------
+def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(publish, root, web, monkeypatch):
+    """File, address and place are named, and a file put there is used and kept, also offline."""
+    files, images, _ = cifar_files(10)
+    ((name, content),) = files.items()
+    publish("cifar10", files)
+    web.files.clear()
+    place = root / "_downloads/cifar10"
+    said = refused("cifar10", "'cifar10' is not prepared: .*404")
+    for words in (f"{name} from https://www.cs.toronto.edu", str(place), "here now: digits", "FEDLIB_DATA"):
+        assert words in said
+    monkeypatch.setenv("FEDLIB_OFFLINE", "1")
+    web.asked.clear()
+    refused("cifar10", "'cifar10' is not prepared: FEDLIB_OFFLINE is set")
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(content)
+    assert np.array_equal(pixels(data.load("cifar10")), images)
+    assert [path.name for path in place.iterdir()] == [name] and not web.asked
 
 
-def python2_batch(pixels: np.ndarray, **entries) -> bytes:
-    """A pickle as Python 2 wrote CIFAR's: protocol 2, 8-bit strings,
-    an array through numpy.core.multiarray._reconstruct."""
+def test_names_agree_with_torchvision():
+    """Files, addresses and classes of the data sets that torchvision reads."""
+    import torchvision
 
-    def put(value) -> bytes:
-        if isinstance(value, str):
-            return b"T" + struct.pack("<I", len(value)) + value.encode("latin1")
-        if isinstance(value, list):
-            return b"](" + b"".join(map(put, value)) + b"e"
-        return b"J" + struct.pack("<i", value)
-
-    shape = b"".join(put(n) for n in pixels.shape)
-    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-    array += b"(K\x01(" + shape + b"t" + dtype + b"\x89T" + struct.pack("<I", pixels.size) + pixels.tobytes() + b"tb"
-    return b"\x80\x02}(" + b"".join(put(k) + put(v) for k, v in entries.items()) + put("data") + array + b"u."
-
-
-def pickled(protocol: int, order: str = "C"):
-    return lambda pixels, **entries: pickle.dumps({**entries, "data": np.array(pixels, order=order)}, protocol=protocol)
-
-
-def cifar10_files(batch=python2_batch, **replaced) -> tuple[dict[str, bytes], np.ndarray, list[int]]:
-    images = random_images(12, 32, 32, 3)
-    labels = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
-    members = {}
-    for k, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
-        flat = np.ascontiguousarray(images[2 * k : 2 * k + 2].transpose(0, 3, 1, 2)).reshape(2, 3072)
-        members[name] = batch(flat, labels=labels[2 * k : 2 * k + 2], batch_label="one of many")
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    members["batches.meta"] = pickle.dumps({"label_names": names, "num_vis": 3072}, protocol=2)
-    members |= {"readme.html": b"<html>"} | replaced
-    members = {f"cifar-10-batches-py/{name}": content for name, content in members.items() if content is not None}
-    return {"cifar-10-python.tar.gz": tar(members)}, images, labels
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [python2_batch, pickled(3), pickled(4), pickled(3, "F")],
-    ids=["python 2", "protocol 3", "protocol 4", "columns first"],
-)
-def test_cifar10(offer, root, batch):
-    files, images, labels = cifar10_files(batch)
-    offer("cifar10", files)
-    cifar = data.load("cifar10")
-    assert np.array_equal(pixels(cifar), images) and cifar.labels.tolist() == labels
-    assert cifar.is_test.tolist() == [False] * 10 + [True] * 2
-    assert cifar.classes[3] == "cat" and len(cifar.classes) == 10
-
-
-def test_cifar100_has_the_fine_labels(offer, root):
-    images, names = random_images(5, 3, 32, 32), [f"thing {k}" for k in range(100)]
-    meta = {"fine_label_names": names, "coarse_label_names": ["x"] * 20}
-    train, test = images[:3].reshape(3, -1), images[3:].reshape(2, -1)
-    members = {
-        "cifar-100-python/train": python2_batch(train, fine_labels=[99, 0, 7], coarse_labels=[1, 1, 1]),
-        "cifar-100-python/test": python2_batch(test, fine_labels=[5, 99], coarse_labels=[1, 1]),
-        "cifar-100-python/meta": pickle.dumps(meta, protocol=2),
-    }
-    offer("cifar100", {"cifar-100-python.tar.gz": tar(members)})
-    cifar = data.load("cifar100")
-    assert np.array_equal(cifar.images.numpy(), images) and cifar.labels.tolist() == [99, 0, 7, 5, 99]
-    assert cifar.classes == tuple(names) and cifar.is_test.tolist() == [False] * 3 + [True] * 2
-
-
-class Calls:
-    """Pickles as a call of any function."""
-
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
-
-    def __reduce__(self):
-        return self.call
-
-
-@pytest.mark.parametrize("where", ["data_batch_3", "batches.meta"])
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-@pytest.mark.parametrize(
-    "attack",
-    [
-        lambda trap: Calls(os.system, f"touch {trap}"),
-        lambda trap: Calls(open, str(trap), "w"),
-        lambda trap: Calls(eval, f"open({str(trap)!r}, 'w')"),
-        lambda trap: Calls(getattr, "text", "upper"),
-        lambda trap: Calls(codecs.encode, "text", "rot13"),
-        lambda trap: Calls(np.save, str(trap), 1),
-        lambda trap: {"labels": [Calls(exec, f"open({str(trap)!r}, 'w')")] * 2},
-        lambda trap: np.array([Calls(open, str(trap), "w")], dtype=object),
-    ],
-    ids=["os.system", "open", "eval", "getattr", "codecs", "numpy.save", "inside a list", "inside an array"],
-)
-def test_malicious_pickles_are_refused_and_never_run(offer, root, tmp_path, attack, protocol, where):
-    trap = tmp_path / "trap"
-    offer("cifar10", cifar10_files(**{where: pickle.dumps(attack(trap), protocol=protocol)})[0])
-    refused("cifar10", f"{where} in .* is refused: it asks for ")
-    assert not trap.exists()
-
-
-def test_the_attacks_would_work_on_an_ordinary_reader(tmp_path):
-    pickle.loads(pickle.dumps(Calls(open, str(tmp_path / "trap"), "w"), protocol=2)).close()
-    assert (tmp_path / "trap").exists()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"",
-        b"\x80\x02}(",
-        [1, 2],
-        {"labels": [1, 2]},
-        {"labels": [1, 2], "data": b"x" * 6144},
-        {"labels": [1, 2], "data": np.zeros((2, 3072), dtype=np.float32)},
-        {"labels": [1, 2], "data": np.zeros((2, 3072), dtype=object)},
-        {"labels": [1, 2], "data": np.zeros((2, 3071), dtype=np.uint8)},
-        {"labels": [1], "data": np.zeros((2, 3072), dtype=np.uint8)},
-        {"labels": [1, 10], "data": np.zeros((2, 3072), dtype=np.uint8)},
-        {"labels": [1, -1], "data": np.zeros((2, 3072), dtype=np.uint8)},
-        {"labels": "ab", "data": np.zeros((2, 3072), dtype=np.uint8)},
-    ],
-    ids=str,
-)
-def test_cifar_batches_that_are_none(offer, content):
-    content = pickle.dumps(content, protocol=3) if isinstance(content, (list, dict)) else content
-    offer("cifar10", cifar10_files(data_batch_2=content)[0])
-    refused("cifar10", "data_batch_2|cifar-10-python.tar.gz")
+    for name, source in DATASETS.items():
+        if source.torchvision:
+            kind = getattr(torchvision.datasets, source.torchvision)
+            urls = [kind.mirrors[0] + file for file, _ in kind.resources] if name in ("mnist", "fmnist") else [kind.url]
+            assert [file.urls[0] for file in source.files] == urls
+            assert [file.name for file in source.files] == [
+                f"{source.torchvision}/raw/" * (source.shape[0] == 1) + url.rpartition("/")[2] for url in urls
+            ]
+    assert tuple(torchvision.datasets.EMNIST.classes_split_dict["byclass"]) == readers.CHARACTERS
 
 
 # CINIC-10 and Tiny ImageNet -------------------------------------------------------------------------------------------
@@ -392,7 +357,12 @@ def test_cinic10(offer, root, folder):
     order = sorted(images)  # test, train, valid
     assert cinic.classes == ("airplane", "cat") and cinic.labels.tolist() == [0, 0, 1, 1] * 3
     assert cinic.is_test.tolist() == [name.startswith("test") for name in order]
-    assert np.array_equal(pixels(cinic), np.stack([images[name] for name in order]))
+    assert np.array_equal(pixels(cinic), in_order(images))
+
+
+def in_order(images: dict[str, np.ndarray]) -> np.ndarray:
+    """By part, class and name."""
+    return np.stack([images[name] for name in sorted(images)])
 
 
 UNREADABLE = "train/cat/bad.png in CINIC-10.tar.gz cannot be read as an image"
@@ -407,13 +377,11 @@ UNREADABLE = "train/cat/bad.png in CINIC-10.tar.gz cannot be read as an image"
         ("-", {"./train/cat/bad.png": b"\x89PNG\r\n\x1a\n"}, UNREADABLE),
         ("-", {"./train/cat/bad.png": encoded(random_images(32, 32, 3))[:-200]}, UNREADABLE),
         ("-", {"./train/cat/bad.png": b"GIF89a" + b"\0" * 40}, UNREADABLE),
-        ("-", {"../../evil.png": b"x"}, "could leave"),
     ],
 )
-def test_cinic10_that_does_not_fit(offer, tmp_path, skip, more, said):
+def test_cinic10_that_does_not_fit(offer, skip, more, said):
     offer("cinic10", cinic_files(skip, **more)[0])
     refused("cinic10", said)
-    assert not list(tmp_path.parent.rglob("evil.png"))
 
 
 def tiny_files(**replaced) -> dict[str, bytes]:
@@ -700,71 +668,21 @@ def test_pacs_without_a_network_or_without_pyarrow(offer_pacs, monkeypatch):
     refused("pacs", r"needs pyarrow \(the extra 'hf'\): pip install 'fedlib\[hf\]'", BadValue)
 
 
-# archives that nobody should trust ------------------------------------------------------------------------------------
-
-
-def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
-
-
-def zip_link(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name)
-    info.create_system, info.external_attr = 3, 0o120777 << 16
-    return info
-
-
-UNSAFE = [
-    ("up.tar.gz", tar({"../evil.png": b"x"}), "could leave"),
-    ("inner.tar.gz", tar({"train/cat/../../../evil.png": b"x"}), "could leave"),
-    ("absolute.tar.gz", tar({"/tmp/evil.png": b"x"}), "could leave"),
-    ("symlink.tar.gz", tar([(special("train/cat/a.png", tarfile.SYMTYPE, "/etc/passwd"), b"")]), "a link or a device"),
-    ("hardlink.tar.gz", tar([(special("a.png", tarfile.LNKTYPE, "/etc/passwd"), b"")]), "a link or a device"),
-    ("device.tar.gz", tar([(special("a.png", tarfile.CHRTYPE), b"")]), "a link or a device"),
-    ("fifo.tar.gz", tar([(special("a.png", tarfile.FIFOTYPE), b"")]), "a link or a device"),
-    ("twice.tar.gz", tar([("a.png", b"x"), ("./a.png", b"y")]), "two members 'a.png'"),
-    ("up.zip", zipped({"../evil.png": b"x"}), "could leave"),
-    ("backslash.zip", zipped({"train\\..\\..\\evil.png": b"x"}), "could leave"),
-    ("absolute.zip", zipped({"/tmp/evil.png": b"x"}), "could leave"),
-    ("drive.zip", zipped({"C:/evil.png": b"x"}), "could leave"),
-    ("symlink.zip", zipped([(zip_link("train/cat/a.png"), "/etc/passwd")]), "a link or a device"),
-]
-
-
-@pytest.mark.parametrize("name, content, said", UNSAFE, ids=[name for name, _, _ in UNSAFE])
-def test_unsafe_archives_are_refused(tmp_path, name, content, said):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=f"{name} is refused: .*{said}"):
-        download.member_names(path)
-    assert [p.name for p in tmp_path.iterdir()] == [name]
-
-
-def test_safe_archives_are_read(tmp_path):
-    """Folders, "./" and files that are not wanted do no harm."""
-    members = [(special("./a", tarfile.DIRTYPE), b""), ("./a/b.txt", b"bee"), ("./c.txt", b"sea")]
-    (tmp_path / "x.tar.gz").write_bytes(tar(members))
-    (tmp_path / "x.zip").write_bytes(zipped([("a/", b""), ("a/b.txt", b"bee"), ("c.txt", b"sea")]))
-    for path in tmp_path.iterdir():
-        assert download.member_names(path) == ["a/b.txt", "c.txt"]
-        assert list(download.read_members(path, ["a/b.txt"])) == [("a/b.txt", b"bee")]
-        with pytest.raises(DataError, match="has no member 'd.txt'"):
-            list(download.read_members(path, ["a/b.txt", "d.txt"]))
+# archives -------------------------------------------------------------------------------------------------------------
 
 
 both_kinds = pytest.mark.parametrize("name, pack", [("a.tar.gz", tar), ("a.zip", zipped)])
 
 
-@pytest.mark.parametrize("limit", ["LARGEST_MEMBER", "LARGEST_TOTAL"])
 @both_kinds
-def test_archives_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch, name, pack, limit):
-    """10 MB of zeros in 10 kB: the sizes in the headers are added up before anything is unpacked."""
-    (tmp_path / name).write_bytes(pack({"a": b"\0" * 5_000_000, "b": b"\0" * 5_000_000}))
-    assert download.member_names(tmp_path / name) == ["a", "b"]
-    monkeypatch.setattr(download, limit, 4_000_000)
-    with pytest.raises(DataError, match=f"{name} is refused: .*more than is plausible"):
-        download.member_names(tmp_path / name)
+def test_archives_are_read_in_memory(tmp_path, name, pack):
+    """A name that leads out of the folder writes nothing, for nothing is written."""
+    (tmp_path / name).write_bytes(pack({"./a/b.txt": b"bee", "c.txt": b"sea", "../evil": b"x"}))
+    assert download.member_names(tmp_path / name) == ["a/b.txt", "c.txt", "../evil"]
+    assert list(download.read_members(tmp_path / name, ["a/b.txt"])) == [("a/b.txt", b"bee")]
+    with pytest.raises(DataError, match="has no member 'd.txt'"):
+        list(download.read_members(tmp_path / name, ["a/b.txt", "d.txt"]))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1000])
@@ -773,14 +691,6 @@ def test_truncated_archives(tmp_path, name, pack, keep):
     (tmp_path / name).write_bytes(pack({f"{k}.bin": random_images(1000).tobytes() for k in range(20)})[:keep])
     with pytest.raises(DataError, match=f"{name} is damaged"):
         list(download.read_members(tmp_path / name, {"19.bin"}))
-
-
-def test_member_with_a_wrong_checksum(tmp_path):
-    content = bytearray(zipped([(zipfile.ZipInfo("a.bin"), b"hello, this is stored without compression")]))
-    content[content.index(b"hello")] ^= 1
-    (tmp_path / "x.zip").write_bytes(content)
-    with pytest.raises(DataError, match="x.zip is damaged.*CRC"):
-        list(download.read_members(tmp_path / "x.zip", ["a.bin"]))
 
 
 # a user's own folders -------------------------------------------------------------------------------------------------
@@ -925,15 +835,11 @@ def test_folder_says_what_it_leaves_out(pets, capsys):
     laid_out(pets / "z [x] #1", more)
     got = data.load(f"folder:{pets}@8")
     assert got.labels.tolist() == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
-    line = (
-        "7 files left out: 2 links to nowhere, 2 with suffix .txt, 1 in no class folder (loose.png), "
-        "1 link to a folder (again), 1 without a suffix (photo)\n"
-    )
     said = capsys.readouterr().err
-    assert f"{pets}: {line}" in said
-    assert f"{pets}: images in folders below a class belong to it, 1 of 10 (er)\n" in said
+    assert f"{pets}: 7 files left out: loose.png, again, gone too.png, gone.png, notes.txt, ...\n" in said
+    assert f"{pets}: images in folders below a class belong to it, 1 of 10, such as those in er\n" in said
     laid_out(pets, {"no pictures/a.heic": b""})
-    refused(f"folder:{pets}@8", "class folder .*no pictures has no images .*; 8 files left out: 2 links to")
+    refused(f"folder:{pets}@8", "class folder .*no pictures has no images .*; 5 files left out: loose.png, again")
 
 
 def test_folder_with_parts(root, tmp_path, capsys):
@@ -945,14 +851,9 @@ def test_folder_with_parts(root, tmp_path, capsys):
     assert got.images[:, 0, 0, 0].tolist() == [1, 5, 4, 3, 2]
     assert got.is_test.tolist() == [False, False, True, True, False]
     assert "classes: 'Cat' and 'cat' are taken as different names" in capsys.readouterr().err
-    (folder / "testing").mkdir()
-    laid_out(folder / "val/Cat", {"\n.1": b"", **{f"scan.{k}": b"" for k in range(2, 9)}})
+    laid_out(folder / "val/Cat", {"\n.1": b"", "scan.2": b""})
     assert len(data.load(f"folder:{folder}@9").labels) == 5
-    line = (
-        "x: 9 files left out: 1 folder without classes (testing), 1 with suffix .1 ( .1), 1 with suffix .2 (scan.2), "
-        "1 with suffix .3 (scan.3), 1 with suffix .4 (scan.4), ...\n"
-    )
-    assert line in capsys.readouterr().err
+    assert "x: 2 files left out:  .1, scan.2\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -962,7 +863,7 @@ def test_folder_with_parts(root, tmp_path, capsys):
         ("loose.png", "there is no folder .*loose.png"),
         ("", "class folder .*empty class has no images"),
         ("empty class", "there are no subfolders of .*; expected one"),
-        ("flat", "there are no subfolders of .*flat in train; expected one"),
+        ("flat", "there are no subfolders of .*flat; expected one"),
     ],
 )
 def test_folder_errors(pets, place, said):
@@ -990,151 +891,66 @@ def test_a_run_on_a_folder(root, tmp_path):
 # downloading ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def web(tmp_path):
-    """A web server on this machine: web.files = {path: content or (content, announced length)};
-    web.asked lists the requests."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.asked.append(self.path)
-            content = self.server.files.get(self.path)
-            if content is None:
-                self.send_error(404)
-                return
-            content, size = content if isinstance(content, tuple) else (content, len(content))
-            self.send_response(200)
-            if size is not None:
-                self.send_header("Content-Length", str(size))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.files, server.asked = {}, []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
 CONTENT = random_images(3_000_000).tobytes()
 
 
 @pytest.fixture
-def remote(web):
+def remote(root, web):
     """A file with two mirrors, the right content of which is CONTENT."""
     mirrors = tuple(f"{web.url}/{mirror}/x.bin" for mirror in ("first", "second"))
     return RemoteFile("x.bin", mirrors, f"md5:{hashlib.md5(CONTENT).hexdigest()}")
 
 
-@pytest.mark.parametrize(
-    "first",
-    [None, (CONTENT[:-1000], 3_000_000), (CONTENT[:-1000], None)],
-    ids=["absent", "breaks off", "breaks off, no length"],
-)
+@pytest.mark.parametrize("first", [None, CONTENT[:-1000]], ids=["absent", "breaks off"])
 def test_second_mirror_serves_when_the_first_does_not(web, remote, tmp_path, capsys, first):
     """With a bar on stderr."""
     web.files |= {"/second/x.bin": CONTENT} | ({"/first/x.bin": first} if first else {})
-    assert download.download(remote, tmp_path / "here").read_bytes() == CONTENT
-    assert web.asked == ["/first/x.bin", "/second/x.bin"]
+    (path,) = download.fetch([remote], tmp_path / "here").values()
+    assert path.read_bytes() == CONTENT and web.asked == ["/first/x.bin", "/second/x.bin"]
     assert [p.name for p in (tmp_path / "here").iterdir()] == ["x.bin"]
     shown = capsys.readouterr()
-    assert "x.bin" in shown.err and "2.86M" in shown.err and shown.out == ""
-
-
-def test_a_short_answer_is_noticed_without_a_checksum(web, remote, tmp_path):
-    web.files |= {f"/{mirror}/x.bin": (CONTENT[:-1000], 3_000_000) for mirror in ("first", "second")}
-    with pytest.raises(ConnectionError, match="ended after 2999000 of 3000000 bytes"):
-        download.download(dataclasses.replace(remote, checksum=None), tmp_path / "here")
-    assert not list((tmp_path / "here").iterdir())
+    assert "2.86M" in shown.err and shown.out == ""
 
 
 def test_every_mirror_fails(web, remote, tmp_path):
     """What went wrong at each of them is said, and nothing is left."""
     web.files["/second/x.bin"] = CONTENT[:-1] + b"?"
     wrong = hashlib.md5(web.files["/second/x.bin"]).hexdigest()
-    said = f"first/x.bin: HTTP Error 404.*second/x.bin: what came has md5:{wrong}, expected {remote.checksum}"
-    with pytest.raises(ConnectionError, match=said):
-        download.download(remote, tmp_path / "here")
-    assert web.asked == ["/first/x.bin", "/second/x.bin"] * download.ATTEMPTS
+    with pytest.raises(DataError, match=f"first/x.bin: HTTP Error 404.*it has md5:{wrong}, expected {remote.checksum}"):
+        download.fetch([remote], tmp_path / "here")
     assert not list((tmp_path / "here").iterdir())
 
 
-def test_no_network_says_what_to_fetch_and_accepts_it_by_hand(offer, root, web):
-    """Whatever the reason: file, address, checksum and place are named, and a file put there is verified,
-    used and kept."""
-    files, images, _ = cifar10_files()
-    ((name, content),) = files.items()
-    sum_, url = f"md5:{hashlib.md5(content).hexdigest()}", f"{web.url}/gone.tar.gz"
-    offer("cifar10", files, files=(RemoteFile(name, (url,), sum_),))
-    place = root / "_downloads/cifar10"
-    said = refused("cifar10", "'cifar10' is not prepared: .*404")
-    for words in (f"{name} ({sum_}) from {url}", str(place), "here now: digits", "FEDLIB_DATA"):
-        assert words in said
-
-    place.mkdir(parents=True, exist_ok=True)
-    (place / name).write_bytes(content[:-1])
-    wrong = hashlib.md5(content[:-1]).hexdigest()
-    refused("cifar10", f"{name} is not the file it should be: it has md5:{wrong}, expected {sum_}")
-    assert (place / name).read_bytes() == content[:-1], "a person's file is not touched"
-
-    (place / name).write_bytes(content)
-    web.asked.clear()
-    assert np.array_equal(pixels(data.load("cifar10")), images)
-    assert (place / name).read_bytes() == content and not web.asked
-
-
-def test_offline_asks_nobody(offer, monkeypatch):
-    offer("mnist", mnist_files()[0])
-    monkeypatch.setattr(download, "_get", lambda *_: pytest.fail("asked the network"))
-    monkeypatch.setenv("FEDLIB_OFFLINE", "1")
-    refused("mnist", "'mnist' is not prepared: FEDLIB_OFFLINE is set")
+def test_a_person_s_file_with_a_wrong_checksum_is_named_and_left_alone(offer, root):
+    offer("cinic10", cinic_files()[0])
+    place = root / "_downloads/cinic10"
+    place.mkdir(parents=True)
+    (place / "CINIC-10.tar.gz").write_bytes(b"another")
+    refused("cinic10", "CINIC-10.tar.gz is not the file it should be: it has md5:.*, expected md5:.*replace it")
+    assert (place / "CINIC-10.tar.gz").read_bytes() == b"another"
 
 
 def test_only_what_is_missing_is_downloaded_and_removed(offer, root):
-    files, images, _ = mnist_files()
-    server = offer("mnist", files)
-    placed = root / "_downloads/mnist/train-images-idx3-ubyte.gz"
+    """Also what arrived before a failure is not asked for again."""
+    server = offer("domainnet", domainnet_files(), {"classes": 2})
+    placed, last = root / "_downloads/domainnet/clipart.zip", server / "sketch_test.txt"
     placed.parent.mkdir(parents=True)
     (server / placed.name).rename(placed)
-    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
-    assert list(placed.parent.iterdir()) == [placed]
+    last.rename(server / "away")
+    refused("domainnet", f"put into .*: {last.name}")
+    for file in server.iterdir():
+        if file.name != "away":
+            file.unlink()
+    (server / "away").rename(last)
+    assert len(data.load("domainnet").labels) == 36
+    assert placed.exists() and not (placed.parent / last.name).exists()
 
 
 def test_downloads_are_kept_on_request(offer, root):
-    files, _, _ = mnist_files()
-    offer("mnist", files)
-    data.load("mnist", keep=True)
-    assert {p.name: p.read_bytes() for p in (root / "_downloads/mnist").iterdir()} == files
-
-
-def test_what_arrived_before_a_failure_is_used_next_time(offer, root):
-    files, images, _ = mnist_files()
-    server = offer("mnist", files)
-    last = server / list(files)[-1]
-    last.rename(server / "away")
-    refused("mnist", f"put into .*: {last.name}")
-    (server / "away").rename(last)
-    for name in list(files)[:-1]:
-        (server / name).unlink()
-    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
-
-
-def test_file_without_a_published_checksum(offer, root, monkeypatch, capsys):
-    """It is accepted, its content is checked, and its sha256 is shown and recorded."""
-    files, _, _ = mnist_files()
-    offer("mnist", files)
-    unknown = tuple(dataclasses.replace(file, checksum=None) for file in DATASETS["mnist"].files)
-    monkeypatch.setitem(DATASETS, "mnist", dataclasses.replace(DATASETS["mnist"], files=unknown))
-    data.load("mnist")
-    meta = json.loads((root / "mnist/meta.json").read_text())
-    said = capsys.readouterr().err
-    assert meta["files"] == {name: f"sha256:{hashlib.sha256(content).hexdigest()}" for name, content in files.items()}
-    assert all(f"{name}: {digest}, nothing published" in said for name, digest in meta["files"].items())
+    files, _ = cinic_files()
+    offer("cinic10", files)
+    data.load("cinic10", keep=True)
+    assert {p.name: p.read_bytes() for p in (root / "_downloads/cinic10").iterdir()} == files
 
 
 def test_no_space(offer, monkeypatch):
@@ -1144,9 +960,9 @@ def test_no_space(offer, monkeypatch):
 
 
 def test_root_that_cannot_be_written(offer, root):
-    offer("mnist", mnist_files()[0])
+    offer("cinic10", cinic_files()[0])
     root.write_text("a file where a folder should be")
-    refused("mnist", "'mnist' cannot be prepared in")
+    refused("cinic10", "'cinic10' cannot be prepared in")
 
 
 # interruptions, several processes, damage -----------------------------------------------------------------------------
@@ -1154,18 +970,18 @@ def test_root_that_cannot_be_written(offer, root):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
 def test_interrupted_preparation_leaves_nothing(offer, monkeypatch, error):
-    files, images, _ = mnist_files()
-    offer("mnist", files)
-    whole = DATASETS["mnist"]
+    files, images = cinic_files()
+    offer("cinic10", files)
+    whole = DATASETS["cinic10"]
 
     def read(paths, allocate):
         whole.read(paths, allocate)
         raise error("in the middle")
 
-    monkeypatch.setitem(DATASETS, "mnist", dataclasses.replace(whole, read=read))
-    refused("mnist", "in the middle", DataError if error is OSError else error)
-    monkeypatch.setitem(DATASETS, "mnist", whole)
-    assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
+    monkeypatch.setitem(DATASETS, "cinic10", dataclasses.replace(whole, read=read))
+    refused("cinic10", "in the middle", DataError if error is OSError else error)
+    monkeypatch.setitem(DATASETS, "cinic10", whole)
+    assert np.array_equal(pixels(data.load("cinic10")), in_order(images))
 
 
 CHILD = """
@@ -1176,7 +992,7 @@ from fedlib.data import DATASETS
 from fedlib.data.download import RemoteFile
 assert not {"PIL", "torchvision"} & set(sys.modules), "imported only where used"
 server, how, log = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-source = DATASETS["mnist"]
+source = DATASETS["cinic10"]
 def read(paths, allocate):
     with open(log, "a") as out:
         out.write("built\\n")
@@ -1186,10 +1002,10 @@ def read(paths, allocate):
     time.sleep(0.5)
     return content
 files = tuple(RemoteFile(f.name, ((server / f.name).as_uri(),)) for f in source.files)
-DATASETS["mnist"] = dataclasses.replace(source, files=files, read=read, exact=False)
+DATASETS["cinic10"] = dataclasses.replace(source, files=files, read=read, exact=False)
 print("ready", flush=True)
 sys.stdin.readline()
-print(data.load("mnist").sha256)
+print(data.load("cinic10").sha256)
 """
 
 
@@ -1202,43 +1018,44 @@ def start(server: Path, how: str, log: Path):
 
 def test_killed_preparation_and_two_processes_at_once(offer, root, tmp_path):
     """One process is killed while preparing; then two ask at the same moment, and the data set is prepared once."""
-    files, images, _ = mnist_files()
-    server, log = offer("mnist", files), tmp_path / "log"
+    files, images = cinic_files()
+    server, log = offer("cinic10", files), tmp_path / "log"
     children = [start(server, how, log) for how in ("kill", "wait", "wait")]
     children[0].communicate("go\n", timeout=600)
-    assert children[0].returncode == -9 and (root / ".mnist.tmp").exists() and data.available() == [*EMBEDDED]
+    assert children[0].returncode == -9 and (root / ".cinic10.tmp").exists() and data.available() == [*EMBEDDED]
     for child in children[1:]:
         child.stdin.write("go\n")
         child.stdin.flush()
     answers = [child.communicate(timeout=600) for child in children[1:]]
-    assert [out for out, _ in answers] == [hashlib.sha256(images.tobytes()).hexdigest() + "\n"] * 2, answers
+    assert [out for out, _ in answers] == [hashlib.sha256(in_order(images).tobytes()).hexdigest() + "\n"] * 2, answers
     assert log.read_text() == "built\n" * 2
-    nothing_but(root, "mnist")
+    nothing_but(root, "cinic10")
 
 
 def test_damaged_data_set_is_made_again_and_kept_aside(offer, root):
-    files, images, _ = mnist_files()
-    offer("mnist", files)
-    data.load("mnist")
-    flipped(root / "mnist/images.npy")
-    with pytest.warns(UserWarning, match="'mnist' .* fails its checksum.*made again.*_damaged"):
-        assert np.array_equal(data.load("mnist").images[:, 0].numpy(), images)
-    assert [p.name for p in (root / "_damaged").iterdir()] == ["mnist.0"] and data.available() == [*EMBEDDED, "mnist"]
+    files, images = cinic_files()
+    offer("cinic10", files)
+    data.load("cinic10")
+    flipped(root / "cinic10/images.npy")
+    with pytest.warns(UserWarning, match="'cinic10' .* fails its checksum.*made again.*_damaged"):
+        assert np.array_equal(pixels(data.load("cinic10")), in_order(images))
+    assert [p.name for p in (root / "_damaged").iterdir()] == ["cinic10.0"]
+    assert data.available() == [*EMBEDDED, "cinic10"]
 
 
 def test_damaged_data_set_without_network_is_left_where_it_is(offer, root, monkeypatch):
-    offer("mnist", mnist_files()[0])
-    data.load("mnist")
-    (root / "mnist/labels.npy").write_bytes(b"")
+    offer("cinic10", cinic_files()[0])
+    data.load("cinic10")
+    (root / "cinic10/labels.npy").write_bytes(b"")
     monkeypatch.setenv("FEDLIB_OFFLINE", "1")
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(DataError, match="FEDLIB_OFFLINE is set"):
-        data.load("mnist")
-    assert (root / "mnist/images.npy").exists() and not (root / "_damaged").exists()
+        data.load("cinic10")
+    assert (root / "cinic10/images.npy").exists() and not (root / "_damaged").exists()
 
 
-def test_a_folder_in_the_way_is_not_touched(offer, root):
+def test_a_folder_in_the_way_is_not_touched(publish, root):
     """Someone's own files under the name of a data set: an error, not a replacement."""
-    offer("cifar10", cifar10_files()[0])
+    publish("cifar10", cifar_files(10)[0])
     (root / "cifar10/cifar-10-batches-py").mkdir(parents=True)
     with pytest.raises(DataError, match="images.npy.* missing in .*cifar10; complete it, or move this folder away"):
         data.load("cifar10")
@@ -1256,39 +1073,23 @@ def test_registry():
         assert (source.read is None) == (name in EMBEDDED) and bool(source.by_hand) == (name in ("femnist", "pacs"))
         for file in source.files:
             assert file.urls or source.by_hand
-            assert all(url.endswith("/" + file.name) or url.endswith("/content") for url in file.urls)
             kind, _, digits = (file.checksum or "md5:" + "0" * 32).partition(":")
             assert len(digits) == {"md5": 32, "sha256": 64}[kind] and set(digits) <= set("0123456789abcdef")
     sums = [file.checksum for source in DATASETS.values() for file in source.files if file.checksum]
-    assert len(set(sums)) == len(sums) == 32
+    assert len(set(sums)) == len(sums) == 21
     pacs = DATASETS["pacs"].read.keywords["images"]
     assert sum(map(sum, pacs.values())) == DATASETS["pacs"].images and list(pacs) == sorted(pacs)
 
 
-def test_facts_agree_with_torchvision():
-    """Addresses, names and MD5 sums of the data sets that torchvision knows as well."""
-    from torchvision.datasets import CIFAR10, CIFAR100, EMNIST, MNIST, FashionMNIST
-
-    for name, theirs in {"mnist": MNIST, "fmnist": FashionMNIST}.items():
-        known = [(file, f"md5:{md5}") for file, md5 in theirs.resources]
-        assert [(file.name, file.checksum) for file in DATASETS[name].files] == known
-    sums = {"cifar10": (CIFAR10, CIFAR10.tgz_md5), "cifar100": (CIFAR100, CIFAR100.tgz_md5)}
-    for name, (theirs, md5) in (sums | {"emnist": (EMNIST, EMNIST.md5)}).items():
-        (file,) = DATASETS[name].files
-        assert (file.urls[0], file.checksum) == (theirs.url, f"md5:{md5}")
-    assert tuple(EMNIST.classes_split_dict["byclass"]) == readers.CHARACTERS
-    assert tuple(FashionMNIST.classes) == DATASETS["fmnist"].read.keywords["classes"]
-
-
-def test_data_command(offer, root, pets, tmp_path):
+def test_data_command(publish, root, pets, tmp_path):
     """Prepares what is absent, says what it is; --list shows all; --root is another place; --keep keeps."""
     place_leaf(root, {"all_data_0.json": {"w1": ([1, 2], [0, 1]), "w2": ([3], [2])}})
     shown = call("data", "femnist")
     assert shown.exit_code == 0, shown.output
     assert "3 images of (1, 28, 28)" in shown.stdout and "2 groups: w1 2, w2 1" in shown.stdout
-    offer("mnist", mnist_files()[0])
+    publish("mnist", mnist_files()[0])
     assert "3 are in the official test set" in call("data", "mnist", "--root", tmp_path / "other", "--keep").stdout
-    assert len(list((tmp_path / "other/_downloads/mnist").iterdir())) == 4
+    assert len(list((tmp_path / "other/_downloads/mnist/MNIST/raw").glob("*.gz"))) == 4
     assert "3 classes" in call("data", f"folder:{pets}@8").stdout
     for listed in (call("data", "--list").stdout, call("data").stdout):
         rows = {line.split()[0]: line for line in listed.splitlines() if line.startswith("  ")}

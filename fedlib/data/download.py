@@ -1,32 +1,20 @@
-"""Getting raw files: from where a person put them, or from the network, always with a checksum where one is known; and
-reading archives that nobody vouches for: members come out as bytes, nothing is ever extracted to disk.
-
-A member with an absolute path or with "..", a link, a device, two members of one name and too many bytes are refused.
-"""
+"""Getting raw files, from where a person put them or from the network, with a checksum where one is known; and reading
+archives, whose members come out as bytes: nothing is extracted to disk."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
-import shutil
-import stat
-import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-import fedlib
 from fedlib.base.errors import DataError
-
-ATTEMPTS = 2  # for each address
-TIMEOUT = 30  # seconds without a byte
-BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -44,7 +32,7 @@ class Absent(DataError):
 
     def __init__(self, missing: Sequence[RemoteFile], why: str, folder: Path):
         wanted = "; ".join(
-            f"{file.name} ({file.checksum or 'no checksum published'}) from {file.urls[0]}" if file.urls else file.name
+            file.name + f" ({file.checksum})" * bool(file.checksum) + "".join(f" from {url}" for url in file.urls[:1])
             for file in missing
         )
         super().__init__(f"{why}. To do it by hand, put into {folder}: {wanted}")
@@ -55,76 +43,48 @@ def offline() -> bool:
     return os.environ.get("FEDLIB_OFFLINE", "") not in ("", "0")
 
 
-def fetch(files: Sequence[RemoteFile], folder: Path) -> tuple[dict[str, Path], list[Path]]:
-    """All raw files by name, in the order of `files`, and the list of those that were downloaded now.
-
-    Files that lie in `folder` already are verified and used. Raises Absent for files that are neither there nor to be
-    had, and DataError for a file there whose checksum is wrong.
+def fetch(files: Sequence[RemoteFile], folder: Path) -> dict[str, Path]:
+    """All raw files by name, in the order of `files`; those that lie in `folder` already are verified and used.
+    Raises Absent for files that are neither there nor to be had, and DataError for one there whose checksum is wrong.
     """
     placed = {file: sorted(folder.glob(file.name), key=natural) for file in files}
     for file, paths in placed.items():
         for path in paths:
             verify(path, file.checksum)
     missing = [file for file in files if not placed[file]]
-    by_hand = [file for file in missing if not file.urls]
-    if by_hand:
+    require_network(missing, folder)
+    for k, file in enumerate(missing):
+        try:
+            placed[file] = [_downloaded(file, folder)]
+        except ConnectionError as error:
+            raise Absent(missing[k:], f"the download failed ({error})", folder) from error
+    return {path.name: path for file in files for path in placed[file]}
+
+
+def require_network(missing: Sequence[RemoteFile], folder: Path) -> None:
+    """Raise Absent if files are missing and may not be downloaded, or cannot."""
+    if by_hand := [file for file in missing if not file.urls]:
         raise Absent(by_hand, "there is no direct download", folder)
     if missing and offline():
         raise Absent(missing, "FEDLIB_OFFLINE is set", folder)
-    downloaded = []
-    for k, file in enumerate(missing):
-        try:
-            placed[file] = [download(file, folder)]
-        except ConnectionError as error:
-            raise Absent(missing[k:], f"the download failed ({error})", folder) from error
-        downloaded += placed[file]
-    return {path.name: path for file in files for path in placed[file]}, downloaded
 
 
-def download(file: RemoteFile, folder: Path) -> Path:
-    """Download one file, trying every address ATTEMPTS times;
-    it appears in `folder` only when it is whole and verified.
-
-    Raises ConnectionError with all that went wrong, DataError if the disk is full.
-    """
-    failures = []
-    for url in file.urls * ATTEMPTS:
-        try:
-            return _get(url, file, folder)
-        except (OSError, ValueError, EOFError) as error:  # URLError, HTTPException's and time-outs are OSErrors
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-                raise DataError(f"no space left in {folder} for {file.name}") from error
-            failures.append(f"{url}: {error}")
-    raise ConnectionError("; ".join(dict.fromkeys(failures)))
-
-
-def _get(url: str, file: RemoteFile, folder: Path) -> Path:
-    """One attempt at one address."""
-    import http.client
-    import urllib.request
-
-    from tqdm import tqdm
+def _downloaded(file: RemoteFile, folder: Path) -> Path:
+    """One file from the first address that has it; it appears in `folder` when it is whole. Raises ConnectionError with
+    all that went wrong."""
+    from torch.hub import download_url_to_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{file.name}.part"
-    request = urllib.request.Request(url, headers={"User-Agent": f"fedlib/{fedlib.__version__}"})
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(part, "wb") as out:
-            size = int(answer.headers.get("Content-Length") or 0)
-            look = dict(unit="B", unit_scale=True, unit_divisor=1024, leave=False, file=sys.stderr)
-            with tqdm.wrapattr(out, "write", total=size or None, desc=file.name, **look) as shown:
-                shutil.copyfileobj(answer, shown, BLOCK)
-        if size and part.stat().st_size != size:
-            raise OSError(f"the connection ended after {part.stat().st_size} of {size} bytes")
-        found = checksum(part, file.checksum)
-        if file.checksum and found != file.checksum:
-            raise OSError(f"what came has {found}, expected {file.checksum}")
-        os.replace(part, folder / file.name)
-        return folder / file.name
-    except http.client.HTTPException as error:
-        raise OSError(f"{type(error).__name__} {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    path, failures = folder / file.name, []
+    for url in file.urls:
+        try:
+            download_url_to_file(url, str(path))
+            verify(path, file.checksum)
+            return path
+        except Exception as error:  # networks fail in many ways
+            path.unlink(missing_ok=True)
+            failures.append(f"{url}: {error}")
+    raise ConnectionError("; ".join(failures))
 
 
 def checksum(path: Path, like: str | None = None) -> str:
@@ -150,13 +110,8 @@ def natural(path: Path) -> list:
 # archives -------------------------------------------------------------------------------------------------------------
 
 
-LARGEST_MEMBER = 2**30  # bytes when unpacked; the largest that we read is EMNIST's training part, about 500 MB
-LARGEST_TOTAL = 2**35
-
-
 def member_names(path: Path) -> list[str]:
-    """Names of all files in a .zip or .tar.*, without a leading "./".
-    Raises DataError for a damaged or unsafe archive."""
+    """Names of all files in a .zip or .tar.*, without a leading "./". Raises DataError for a damaged archive."""
     with _clear_errors(path):
         return [name for name, _ in _members(path)]
 
@@ -184,39 +139,14 @@ def _clear_errors(path: Path):
 
 
 def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Name and reader of every regular file, checked one by one; the reader works until the next one is asked for."""
-    seen, total = set(), 0
-    for name, size, regular, read in (_in_zip if path.suffix == ".zip" else _in_tar)(path):
-        parts = PurePosixPath(name.replace("\\", "/")).parts
-        if not regular:
-            raise DataError(f"{path} is refused: {name!r} in it is a link or a device")
-        if name.startswith(("/", "\\")) or ".." in parts or "\0" in name or (parts and parts[0].endswith(":")):
-            raise DataError(f"{path} is refused: {name!r} in it could leave the folder")
-        total += size
-        if size > LARGEST_MEMBER or total > LARGEST_TOTAL:
-            raise DataError(f"{path} is refused: with {name!r} it unpacks to {total} bytes, more than is plausible")
-        name = "/".join(parts)
-        if name in seen:
-            raise DataError(f"{path} is refused: it has two members {name!r}")
-        seen.add(name)
-        if read is not None:
-            yield name, read
-
-
-def _in_zip(path: Path):
-    """(name, unpacked size, file or folder?, reader) of every member; no reader for a folder."""
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was not made on Unix
-            regular = kind in (0, stat.S_IFREG, stat.S_IFDIR)
-            read = None if info.is_dir() else lambda info=info: archive.read(info)
-            yield info.filename, info.file_size, regular, read
-
-
-def _in_tar(path: Path):
-    """The same for a tar archive, compressed or not."""
-    with tarfile.open(path, "r:*") as archive:
-        for info in archive:
-            regular = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
-            read = None if info.isdir() else lambda info=info: archive.extractfile(info).read()
-            yield info.name, info.size, regular, read
+    """Name and reader of every regular file; the reader works until the next one is asked for."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if not info.is_dir():
+                    yield info.filename.removeprefix("./"), lambda info=info: archive.read(info)
+    else:
+        with tarfile.open(path, "r:*") as archive:
+            for info in archive:
+                if info.isreg():
+                    yield info.name.removeprefix("./"), lambda info=info: archive.extractfile(info).read()

@@ -38,7 +38,7 @@ from fedlib.base.errors import BadValue, DataError, choose, require
 from fedlib.data.download import offline
 from fedlib.data.pictures import PARTS, stacked
 from fedlib.data.prepare import Sound, made_once, own_copy
-from fedlib.data.readers import Allocate, Content, counted, numbered, say, shape_of
+from fedlib.data.readers import Allocate, Content, left_out, numbered, say, shape_of
 
 # arrays ---------------------------------------------------------------------------------------------------------------
 
@@ -197,42 +197,34 @@ def _read(name: str, place: str, settings: dict[str, str], allocate: Allocate) -
     loaded = _loaded(name, place, settings)
     table = next(rows.features for rows in loaded.values() if len(rows))
     label, owner = _label_column(name, table, settings.get("y")), settings.get("groups")
-    others = [label, *(() if owner is None else [choose(f"column of {name}", owner, table)])]
+    others = [label, *([] if owner is None else [choose(f"column of {name}", owner, table)])]
     columns = _input_columns(name, table, settings.get("x"), others)
-    _check_columns(name, loaded, others, columns)
-    splits, y = _labelled(name, loaded, label)
-    groups = [value for own in _values(name, splits, owner).values() for value in own] if owner is not None else None
-    is_test = np.concatenate([np.full(len(rows), PARTS.get(part.lower(), False)) for part, rows in splits.items()])
-    if _kind(table[columns[0]]) == "images":
-        x = _images(name, splits, columns[0], int(settings.get("size", 0)))
-    else:
-        rows = [own.with_format(None) for own in splits.values()]
-        x = np.array([[value for own in rows for value in own[column][:]] for column in columns], dtype=np.float64).T
-    return written(*checked(x, y, groups, _class_names(splits, label), is_test, "last"), allocate)
-
-
-def _check_columns(name: str, splits: Mapping, others: Collection[str], columns: Collection[str]) -> None:
-    """Raise BadValue unless all splits with samples have the columns, and the inputs in one form."""
-    first, *more = [part for part, rows in splits.items() if len(rows)]
-    table = splits[first].features
-    for part in more:
-        for column in (*others, *columns):
-            kind = splits[part].features[choose(f"column of the split {part} of {name}", column, splits[part].features)]
-            same = column in others or _kind(kind) == _kind(table[column])
-            require(same, f"{column} of {name}", f"{kind} in {part}", f"{table[column]} as in {first}")
-
-
-def _labelled(name: str, loaded: Mapping, label: str) -> tuple[dict, list]:
-    """The splits that have labels, and these; says which are left out. Raises DataError if all are."""
-    labels = _values(name, {part: rows for part, rows in loaded.items() if len(rows)}, label)
-    unknown = {part for part, own in labels.items() if all(value is None or value != value for value in own)}
-    kept = [part for part in labels if part not in unknown]
-    left = [("without labels" if part in unknown else "empty", part) for part in loaded if part not in kept]
-    if left:
-        say(f"{name}: {counted(left, 'split')}")
+    kept = [part for part, rows in loaded.items() if len(rows) and any(v is not None for v in _values(rows, label))]
+    if left := [part for part in loaded if part not in kept]:
+        say(f"{name}, empty or without labels: {left_out(left, 'split')}")
     if not kept:
         raise DataError(f"{name} has no labels in its column {label!r}")
-    return {part: loaded[part] for part in kept}, [value for part in kept for value in labels[part]]
+    from datasets import concatenate_datasets
+
+    try:
+        rows = concatenate_datasets([loaded[part].select_columns([*others, *columns]) for part in kept])
+    except ValueError as error:
+        why = " ".join(str(error).split())[:300]
+        raise DataError(f"the splits {', '.join(kept)} of {name} do not have the same columns: {why}") from error
+    is_test = np.repeat([PARTS.get(part.lower(), False) for part in kept], [len(loaded[part]) for part in kept])
+    if _kind(table[columns[0]]) == "images":
+        x = _images(name, rows, columns[0], int(settings.get("size", 0)))
+    else:
+        x = np.array([_values(rows, column) for column in columns], dtype=np.float64).T
+    groups = _values(rows, owner) if owner is not None else None
+    classes = getattr(rows.features[label], "names", None)
+    return written(*checked(x, _values(rows, label), groups, classes, is_test, "last"), allocate)
+
+
+def _values(rows, column: str) -> list:
+    """A column's values; of classes their names, None for a missing one."""
+    values, names = rows.with_format(None)[column][:], getattr(rows.features[column], "names", None)
+    return [None if v is None or v < 0 else names[v] for v in values] if names else values
 
 
 def _loaded(name: str, place: str, settings: dict[str, str]) -> Mapping:
@@ -302,10 +294,8 @@ def _input_columns(name: str, table: Mapping, asked: str | None, others: Collect
         columns = [c for c in rest if _kind(table[c]) == "images"]
         if not columns:
             columns = [c for c in rest if _kind(table[c]) == "numbers" and not INDEX.fullmatch(c)]
-            if left := [
-                ("of an index" if INDEX.fullmatch(c) else "without numbers", c) for c in rest if c not in columns
-            ]:
-                say(f"{name}: {counted(left, 'column')}")
+            if left := [column for column in rest if column not in columns]:
+                say(f"{name}, an index or no numbers: {left_out(left, 'column')}")
     images = sum(_kind(table[column]) == "images" for column in columns)
     fits = images == len(columns) == 1 or (columns and all(_kind(table[column]) == "numbers" for column in columns))
     accepted = f"?x= with one column of images or columns of numbers, of {', '.join(table)}"
@@ -313,31 +303,10 @@ def _input_columns(name: str, table: Mapping, asked: str | None, others: Collect
     return columns
 
 
-def _values(name: str, splits: Mapping, column: str) -> dict[str, list]:
-    """Labels or owners of every split; by name where a split has names, since every split numbers its own."""
-    values = {part: rows.with_format(None)[column][:] for part, rows in splits.items()}
-    named = {
-        part: rows.features[column].names for part, rows in splits.items() if _kind(rows.features[column]) == "classes"
-    }
-    for part, names in named.items():
-        values[part] = [None if value is None or value < 0 else names[value] for value in values[part]]
-    numbers = (value for own in values.values() for value in own if not isinstance(value, (str, type(None))))
-    strange = next(numbers, None) if named else None
-    require(strange is None, f"{column} of {name}", strange, f"names in all splits, as in {', '.join(named)}")
-    return values
-
-
-def _class_names(splits: Mapping, label: str) -> tuple[str, ...] | None:
-    """Names of the classes of all splits, where one tells them."""
-    named = [rows.features[label].names for rows in splits.values() if _kind(rows.features[label]) == "classes"]
-    return tuple(dict.fromkeys(name for names in named for name in names)) or None
-
-
-def _images(name: str, splits: Mapping, column: str, size: int) -> np.ndarray:
+def _images(name: str, rows, column: str, size: int) -> np.ndarray:
     """uint8 [n, h, w, c]: grey where all are grey, else colours."""
     from datasets import Image
 
-    undecoded = [rows.with_format(None).cast_column(column, Image(decode=False))[column] for rows in splits.values()]
-    files = [file for one in undecoded for file in one]
+    files = rows.with_format(None).cast_column(column, Image(decode=False))[column]
     contents = [file and (Path(file["path"]) if file["bytes"] is None else file["bytes"]) for file in files]
     return stacked(contents, name, size, "images of one size; add size=PIXELS to make them squares")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from fedlib.base.errors import BadValue, DataError, require
 from fedlib.data.download import member_names, read_members
-from fedlib.data.readers import Allocate, Content, counted, progress, say, say_alike
+from fedlib.data.readers import Allocate, Content, left_out, progress, say, say_alike
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff", ".ppm",
@@ -281,80 +280,50 @@ class Picture:
 
     label: str
     path: Path
-    info: os.stat_result
     is_test: bool
 
 
-def folder_images(path: Path) -> tuple[list[Picture], list[tuple[str, str]]]:
+def folder_images(path: Path) -> tuple[list[Picture], list[str]]:
     """Images of a folder with one subfolder for each class, or with parts such as train and test that have these, by
-    class and name; and the files that are left out, each with the reason. Hidden files and folders are none of both.
+    class and name; and the names of files that are left out. Hidden files and folders are none of both.
 
     Raises DataError if there is no folder, no class, or a class without images.
     """
     if not path.is_dir():
         raise DataError(f"there is no folder {path}; expected one with a subfolder of images for each class")
-    left: list[tuple[str, str]] = []
-    folders, place = _class_folders(path, left), str(path)
-    parts = {folder: PARTS.get(folder.name.lower()) for folder in folders}
-    if folders and None not in parts.values():
-        place = f"{path} in {', '.join(part.name for part in folders)}"
-        within = {part: _class_folders(part, left) for part in folders}
-        left += [("folder without classes", part.name) for part in folders if not within[part]]
-        folders = [folder for own in within.values() for folder in own]
+    folders, left = _below(path)
+    if folders and all(folder.name.lower() in PARTS for folder in folders):
+        within = [_below(part) for part in folders]
+        folders, left = [one for own, _ in within for one in own], left + [name for _, own in within for name in own]
     if not folders:
-        raise DataError(f"there are no subfolders of {place}; expected one subfolder of images for each class")
+        raise DataError(f"there are no subfolders of {path}; expected one subfolder of images for each class")
     found = []
     for folder in sorted(folders, key=lambda folder: folder.name):
-        is_test = bool(parts.get(folder.parent))
-        found += [Picture(folder.name, file, info, is_test) for file, info in _pictures(folder, left)]
-    full = {one.label for one in found}
-    for folder in folders:
-        if folder.name not in full:
-            why = f"; {counted(left, 'file')}" if left else ""
+        files = [file for file in sorted(folder.rglob("*")) if not any(map(_hidden, file.relative_to(folder).parts))]
+        images = [file for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
+        left += [file.name for file in files if file not in images and (file.is_symlink() or not file.is_dir())]
+        if not images:
+            why = f"; {left_out(left, 'file')}" if left else ""
             raise DataError(f"class folder {folder} has no images ({', '.join(SUFFIXES)}){why}")
+        is_test = folder.parent != path and PARTS[folder.parent.name.lower()]
+        found += [Picture(folder.name, file, is_test) for file in images]
     return found, left
 
 
-def _class_folders(path: Path, left: list) -> list[Path]:
-    """Subfolders; files beside them are left out."""
+def _below(path: Path) -> tuple[list[Path], list[str]]:
+    """Subfolders, and the names of what lies beside them."""
     seen = [one for one in sorted(path.iterdir()) if not _hidden(one.name)]
-    left += [("link to nowhere" if one.is_symlink() and not one.exists() else "in no class folder", one.name)
-             for one in seen if not one.is_dir()]  # fmt: skip
-    return [one for one in seen if one.is_dir()]
-
-
-def _pictures(folder: Path, left: list) -> Iterator[tuple[Path, os.stat_result]]:
-    """Image files of a class and their state, sorted by their names within the folder."""
-    files = []
-
-    def unread(error: OSError):
-        left.append(("folder that cannot be read", error.filename))
-
-    for place, below, names in os.walk(folder, onerror=unread):
-        below[:] = [name for name in below if not _hidden(name)]
-        left.extend(("link to a folder", name) for name in below if os.path.islink(os.path.join(place, name)))
-        files += [Path(place, name) for name in names if not _hidden(name)]
-    for file in sorted(files, key=lambda file: file.relative_to(folder).as_posix()):
-        suffix = file.suffix.lower()
-        if suffix not in SUFFIXES:
-            left.append((f"with suffix {suffix}" if suffix else "without a suffix", file.name))
-        elif not file.exists():
-            left.append(("link to nowhere", file.name))
-        elif not file.is_file():
-            left.append(("that is no file", file.name))
-        else:
-            yield file, file.stat()
+    return [one for one in seen if one.is_dir()], [one.name for one in seen if not one.is_dir()]
 
 
 def read_folder(files: dict[str, Path], allocate: Allocate, size: int) -> Content:
     """A user's images, `files = {"": folder}`: every subfolder is a class, every image becomes [size, size, 3]."""
     found, left = folder_images(files[""])
     if left:
-        say(f"{files['']}: {counted(left, 'file')}")
+        say(f"{files['']}: {left_out(left, 'file')}")
     if nested := [one for one in found if one.path.parent.name != one.label]:
-        below = sorted({one.path.parent.name for one in nested})
-        shown = ", ".join(below[:5]) + ", ..." * (len(below) > 5)
-        say(f"{files['']}: images in folders below a class belong to it, {len(nested)} of {len(found)} ({shown})")
+        say(f"{files['']}: images in folders below a class belong to it, {len(nested)} of {len(found)}, such as those "
+            f"in {nested[0].path.parent.name}")  # fmt: skip
     paths = [one.path for one in found]
     out = allocate(len(found), size, size, 3)
     for k, pixels in enumerate(decoded(paths, map(str, paths), len(found), size, colour=True)):

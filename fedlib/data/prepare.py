@@ -10,7 +10,6 @@ import math
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from fedlib.data.readers import Content, say
 from fedlib.data.sources import DATASETS, Source
 
 FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
-COPIES = 2  # raise it when own images or labels come out differently, so that no old copy is used
+COPIES = 3  # raise it when own images or labels come out differently, so that no old copy is used
 Sound = Callable[[Path], bool]  # is there a data set in the prepared form, undamaged, in this folder?
 
 
@@ -41,21 +40,23 @@ def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
     with _alone(base, name):
         if sound(base / name):
             return
+        before = set(folder.rglob("*"))
         try:
             _check_space(base, source, wanted, folder)
-            files, downloaded = download.fetch(wanted, folder)
-        except download.Absent as absent:
+            if source.torchvision:
+                download.require_network([file for file in wanted if not (folder / file.name).exists()], folder)
+                files = {"": folder}
+            else:
+                files = download.fetch(wanted, folder)
+            check = functools.partial(check_counts, source)
+            build(base / name, name, functools.partial(source.read, files), check)
+        except (ConnectionError, download.Absent) as error:
+            absent = error if isinstance(error, download.Absent) else download.Absent(wanted, str(error), folder)
             how = f" ({source.by_hand})" if source.by_hand else ""
-            raise DataError(f"dataset {name!r} is not prepared: {absent}{how}; then try again") from absent
-        sums = {file: download.checksum(path) for file, path in files.items()}
-        known = {file.name for file in wanted if file.checksum}
-        for file in sorted(sums.keys() - known):
-            print(f"{file}: {sums[file]}, nothing published to compare it with", file=sys.stderr)
-        check = functools.partial(check_counts, source)
-        build(base / name, name, functools.partial(source.read, files), check, files=sums)
+            raise DataError(f"dataset {name!r} is not prepared: {absent}{how}; then try again") from error
         if not keep:
-            for path in downloaded:
-                path.unlink()
+            for path in sorted(set(folder.rglob("*")) - before, reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
             with contextlib.suppress(OSError):  # not empty: something else was placed there
                 folder.rmdir()
 
@@ -67,7 +68,7 @@ def copy_folder(name: str, base: Path, sound: Sound) -> Path:
         path, size = Path(sized[1]), int(sized[2])
     require(8 <= size <= 1024, "dataset", name, "folder:<path>@<pixels> with 8 to 1024 pixels")
     path = path.resolve()
-    listing = [(one.path.relative_to(path), one.info) for one in folder_images(path)[0]]
+    listing = [(one.path.relative_to(path), one.path.stat()) for one in folder_images(path)[0]]
     stem = re.sub(r"\W+", "_", path.name, flags=re.ASCII)[:40].strip("_") or "images"
     read = functools.partial(read_folder, {"": path}, size=size)
     return own_copy(base, stem, [str(path), size], listing, path.name, read, sound)

@@ -1,4 +1,4 @@
-"""Raw files to arrays: IDX (MNIST and its kin), CIFAR's batches, LEAF's JSON. Image files are read in `pictures.py`.
+"""Raw files to arrays: what torchvision reads, and LEAF's JSON. Image files are read in `pictures.py`.
 
 Labels and owners of a user's own data become numbers and names in `numbered`, whatever they come from.
 
@@ -9,24 +9,20 @@ that names the file.
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import numbers
-import pickle
 import re
 import string
 import sys
 import unicodedata
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fedlib.base.errors import BadValue, DataError, require
-from fedlib.data.download import member_names, natural, read_members
+from fedlib.data.download import natural
 
 Allocate = Callable[..., np.ndarray]
 MISSING = ("nan", "NaN", "None", "NaT", "<NA>")  # what becomes of a missing value that is turned into text
@@ -58,17 +54,10 @@ def say(line: str) -> None:
     print(line.encode(errors="replace").decode().replace("\n", " "), file=sys.stderr)
 
 
-def counted(things: Iterable[tuple[str, str]], what: str) -> str:
-    """One line that counts (reason, name) by reason, the five most frequent, and names what is the only one."""
-    by_reason: dict[str, list[str]] = {}
-    for reason, name in things:
-        by_reason.setdefault(reason, []).append(name)
-    parts = []
-    for reason, own in sorted(by_reason.items(), key=lambda one: -len(one[1]))[:5]:
-        plural = re.sub("^(link|folder)", r"\1s", reason)
-        parts.append(f"1 {reason} ({own[0]})" if len(own) == 1 else f"{len(own)} {plural}")
-    total, more = sum(map(len, by_reason.values())), ", ..." if len(by_reason) > 5 else ""
-    return f"{total} {what if total == 1 else what + 's'} left out: {', '.join(parts)}{more}"
+def left_out(names: Sequence[str], what: str) -> str:
+    """One line about files, columns or splits that are not used, with the first five names."""
+    shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+    return f"{len(names)} {what}{'s' * (len(names) != 1)} left out: {shown}"
 
 
 # labels and owners ----------------------------------------------------------------------------------------------------
@@ -146,113 +135,30 @@ def shape_of(array: np.ndarray) -> str:
     return f"{array.dtype}{list(array.shape)}"
 
 
-# IDX ------------------------------------------------------------------------------------------------------------------
+# torchvision's --------------------------------------------------------------------------------------------------------
 
 
-def idx_array(content, name: str, axes: int) -> np.ndarray:
-    """A gzipped IDX file of bytes as uint8 array with `axes` axes: 0 0 8 axes, big-endian sizes, values."""
+def read_torchvision(files: dict[str, Path], allocate: Allocate, kind: str, **options) -> Content:
+    """MNIST, Fashion-MNIST, EMNIST, CIFAR-10 and CIFAR-100 as torchvision downloads, checks and reads them.
+
+    files: {"": the folder to which it downloads, or where a person put the archives}; kind: torchvision's class, and
+    its options. The training part comes first. Raises ConnectionError for whatever it raises.
+    """
     try:
-        with gzip.open(content) as stream:
-            held = stream.read()
-        if held[:4] != bytes((0, 0, 8, axes)):
-            raise ValueError(f"not an IDX file of bytes with {axes} axes")
-        sizes = np.frombuffer(held, dtype=">u4", count=axes, offset=4).tolist()
-        return np.frombuffer(held, dtype=np.uint8, offset=4 + 4 * axes).reshape(sizes)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DataError(f"{name} is damaged ({error}); remove it") from error
+        import torchvision.datasets
 
-
-def _joined(parts: list[tuple[np.ndarray, np.ndarray]], classes, allocate: Allocate, names) -> Content:
-    """Training and test part, [(images [n, h, w], labels [n]), ...], as one data set."""
-    for images, labels in parts:
-        if len(images) != len(labels) or labels.max(initial=0) >= len(classes) or images.shape[1:] != (28, 28):
-            raise DataError(f"{', '.join(names)}: images {images.shape} and labels {labels.shape} do not fit")
-    out = allocate(sum(len(labels) for _, labels in parts), 28, 28, 1)
-    np.concatenate([images for images, _ in parts], out=out[..., 0])
-    labels = np.concatenate([labels for _, labels in parts]).astype(np.int64)
-    return Content(labels, np.arange(len(labels)) >= len(parts[0][1]), tuple(classes))
-
-
-def read_mnist(files: dict[str, Path], allocate: Allocate, classes: tuple[str, ...]) -> Content:
-    """MNIST and Fashion-MNIST: four gzipped IDX files."""
-    names = list(files)  # training images, training labels, test images, test labels
-    images, labels = ([idx_array(files[n], n, axes) for n in names[k::2]] for k, axes in ((0, 3), (1, 1)))
-    return _joined(list(zip(images, labels)), classes, allocate, names)
-
-
-def read_emnist(files: dict[str, Path], allocate: Allocate) -> Content:
-    """EMNIST "by class", from the zip of all its versions. Its images are stored transposed, as MATLAB has them;
-    here they are upright."""
-    ((_, path),) = files.items()
-    ends = [
-        f"emnist-byclass-{part}-{what}-ubyte.gz"
-        for part in ("train", "test")
-        for what in ("images-idx3", "labels-idx1")
-    ]
-    members = [name for end in ends for name in member_names(path) if name.endswith(end)]
-    if len(members) != 4:
-        raise DataError(f"{path} lacks some of {', '.join(ends)}")
-    content = dict(read_members(path, members))
-    arrays = [idx_array(io.BytesIO(content.pop(m)), m, axes) for m, axes in zip(members, (3, 1, 3, 1))]
-    parts = [(images.transpose(0, 2, 1), labels) for images, labels in zip(arrays[::2], arrays[1::2])]
-    return _joined(parts, CHARACTERS, allocate, members)
-
-
-# CIFAR ----------------------------------------------------------------------------------------------------------------
-
-
-class _NoCode(pickle.Unpickler):
-    """Unpickles lists, dicts, strings, numbers and numpy's arrays; no other name is looked up."""
-
-    KNOWN = {
-        **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-    }
-
-    def find_class(self, module: str, name: str):
-        if (module, name) in self.KNOWN:
-            return self.KNOWN[module, name]
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch of images needs")
-
-
-def safe_unpickle(content: bytes, name: str) -> dict:
-    """A pickled dict, written by Python 2 or 3, without running any code of it. Raises DataError."""
-    try:
-        batch = _NoCode(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # damaged pickles fail in every way
-        raise DataError(f"{name} is refused: {error}") from error
-    if not isinstance(batch, dict):
-        raise DataError(f"{name} is refused: it holds no dict")
-    return batch
-
-
-def read_cifar(
-    files: dict[str, Path], allocate: Allocate, train: tuple[str, ...], test: str, meta: str, kind: str
-) -> Content:
-    """CIFAR-10 and CIFAR-100, "Python version". train, test, meta: names of the batches; kind: "" or "fine_"."""
-    ((_, path),) = files.items()
-    members = {name.rsplit("/", 1)[-1]: name for name in member_names(path)}
-    absent = [name for name in (*train, test, meta) if name not in members]
-    if absent:
-        raise DataError(f"{path} lacks {', '.join(absent)}")
-    wanted = [members[name] for name in (*train, test, meta)]
-    batches = {name: safe_unpickle(content, f"{name} in {path}") for name, content in read_members(path, wanted)}
-    try:
-        classes = tuple(str(name) for name in batches.pop(members[meta])[f"{kind}label_names"])
-        ordered = [batches[members[name]] for name in (*train, test)]
-        pixels = [batch["data"].reshape(-1, 3, 32, 32) for batch in ordered]
-        labels = [np.array(batch[f"{kind}labels"], dtype=np.int64) for batch in ordered]
-        sizes = [len(part) for part in labels]
-        if any(part.dtype != np.uint8 for part in pixels):
-            raise ValueError("its images are not bytes")
-        if sizes != [len(part) for part in pixels] or not all(p.min() >= 0 and p.max() < len(classes) for p in labels):
-            raise ValueError("images and labels do not fit")
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} does not hold CIFAR's batches ({type(error).__name__}: {error})") from error
-    out = allocate(sum(sizes), 32, 32, 3)
-    np.concatenate([part.transpose(0, 2, 3, 1) for part in pixels], out=out)
-    return Content(np.concatenate(labels), np.arange(len(out)) >= len(out) - sizes[-1], classes)
+        make = getattr(torchvision.datasets, kind)
+        parts = [make(files[""], train=train, download=True, **options) for train in (True, False)]
+    except Exception as error:  # networks, archives and pickles fail in many ways
+        raise ConnectionError(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    labels = [np.asarray(part.targets, dtype=np.int64) for part in parts]
+    pixels = [np.asarray(part.data) for part in parts]
+    if kind == "EMNIST":  # stored transposed, as MATLAB has images
+        pixels = [part.swapaxes(1, 2) for part in pixels]
+    out = allocate(sum(map(len, pixels)), *np.atleast_3d(pixels[0][0]).shape)
+    np.concatenate([part.reshape(-1, *out.shape[1:]) for part in pixels], out=out)
+    classes = tuple(name.partition(" - ")[0] for name in parts[0].classes)  # of MNIST: "0 - zero"
+    return Content(np.concatenate(labels), np.arange(len(out)) >= len(labels[0]), classes)
 
 
 # LEAF -----------------------------------------------------------------------------------------------------------------

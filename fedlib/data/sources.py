@@ -1,8 +1,8 @@
 """The data sets of the four papers: where they come from, what they hold, under which terms. No behaviour, only facts.
 
-Addresses and sums: MNIST, Fashion-MNIST, EMNIST, CIFAR from torchvision; CINIC-10, Tiny ImageNet, DomainNet and PACS,
-which stands in for DomainNet, are those that several independent public projects use. Terms are quoted briefly; the
-sources' own pages are what counts.
+MNIST, Fashion-MNIST, EMNIST and CIFAR are torchvision's; addresses and sums of CINIC-10, Tiny ImageNet, DomainNet and
+PACS, which stands in for DomainNet, are those that several independent public projects use. Terms are quoted briefly;
+the sources' own pages are what counts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class Source:
     """A data set that can be had. shape: (channels, height, width); megabytes: of the download.
 
     images: how many there are; where they are `exact`, this and the number of classes are checked after preparing.
-    read: a reader, see `fedlib.data.readers`; None for what comes with fedlib. by_hand: how to get files that have no
-    address, or what else can be placed. instead: a file that a person may place in place of all others.
+    read: a reader, see `fedlib.data.readers`; None for what comes with fedlib. torchvision: its class that downloads
+    and reads the files. by_hand: how to get files that have no address, or what else can be placed. instead: a file
+    that a person may place in place of all others.
     """
 
     images: int
@@ -35,6 +36,7 @@ class Source:
     exact: bool = True
     by_hand: str = ""
     instead: RemoteFile | None = None
+    torchvision: str = ""
 
 
 def _file(checksum: str, url: str, *mirrors: str) -> tuple[RemoteFile]:
@@ -42,19 +44,19 @@ def _file(checksum: str, url: str, *mirrors: str) -> tuple[RemoteFile]:
     return (RemoteFile(url.rpartition("/")[2], (url, *mirrors), checksum),)
 
 
+def _torchvision(kind: str, images: int, shape: tuple, classes: int, megabytes: int, *urls: str, **about) -> Source:
+    """A data set that torchvision has; its option is the part of EMNIST. urls: of its files, which MNIST and its kin
+    keep two folders below."""
+    where = f"{kind}/raw/" if shape[0] == 1 else ""
+    files = tuple(RemoteFile(where + url.rpartition("/")[2], (url,)) for url in urls)
+    options = {"split": "byclass"} if kind == "EMNIST" else {}
+    read = functools.partial(readers.read_torchvision, kind=kind, **options)
+    return Source(images, shape, classes, megabytes, files=files, read=read, torchvision=kind, **about)
+
+
+MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 IDX_NAMES = [f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
-FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-
-
-def _mnist_like(megabytes: int, mirrors: list[str], sums: list[str], classes: tuple[str, ...], **about) -> Source:
-    """MNIST and what has its form: 70,000 images in four files."""
-    files = tuple(
-        RemoteFile(name, tuple(mirror + name for mirror in mirrors), f"md5:{md5}") for name, md5 in zip(IDX_NAMES, sums)
-    )
-    read = functools.partial(readers.read_mnist, classes=classes)
-    return Source(70_000, (1, 28, 28), 10, megabytes, files=files, read=read, **about)
-
-
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 CIFAR_TERMS = "no licence stated; the authors ask for a citation"
 CIFAR_CITATION = "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, technical report, 2009"
@@ -116,31 +118,21 @@ DATASETS = {
         citation="A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano, Heart Disease, UCI Machine Learning Repository, "
         "1989",
     ),
-    "mnist": _mnist_like(
-        12,
-        ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"],
-        ["f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
-         "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"],
-        tuple("0123456789"),
+    "mnist": _torchvision(
+        "MNIST", 70_000, (1, 28, 28), 10, 12, *(MNIST_URL + name for name in IDX_NAMES),
         terms="CC BY-SA 3.0",
         citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-Based Learning Applied to Document "
         "Recognition, 1998",
     ),
-    "fmnist": _mnist_like(
-        31,
-        ["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
-        ["8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
-         "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"],
-        FASHION,
+    "fmnist": _torchvision(
+        "FashionMNIST", 70_000, (1, 28, 28), 10, 31, *(FASHION_URL + name for name in IDX_NAMES),
         terms="MIT",
         citation="H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017",
     ),
-    "emnist": Source(
-        814_255, (1, 28, 28), 62, 562,
+    "emnist": _torchvision(
+        "EMNIST", 814_255, (1, 28, 28), 62, 562, "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
         terms="no licence stated; derived from NIST Special Database 19",
         citation="G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST, arXiv:1702.05373, 2017 (by class)",
-        files=_file("md5:58c8d27c78d21e728a6bc7b3cc06412e", "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip"),
-        read=readers.read_emnist,
     ),
     "femnist": Source(
         817_851, (1, 28, 28), 62, 0,  # with LEAF's whole data: 3,597 writers; its page says 805,263 images of 3,550
@@ -153,18 +145,13 @@ DATASETS = {
         "its "
         "data/femnist with pillow older than 10, which downloads NIST's images, and copy data/all_data/all_data_*.json",
     ),
-    "cifar10": Source(
-        60_000, (3, 32, 32), 10, 170, CIFAR_TERMS, CIFAR_CITATION,
-        files=_file("md5:c58f30108f718f92721af3b95e74349a", CIFAR_URL + "cifar-10-python.tar.gz"),
-        read=functools.partial(
-            readers.read_cifar, train=tuple(f"data_batch_{k}" for k in range(1, 6)), test="test_batch",
-            meta="batches.meta", kind="",
-        ),
+    "cifar10": _torchvision(
+        "CIFAR10", 60_000, (3, 32, 32), 10, 170, CIFAR_URL + "cifar-10-python.tar.gz",
+        terms=CIFAR_TERMS, citation=CIFAR_CITATION,
     ),
-    "cifar100": Source(
-        60_000, (3, 32, 32), 100, 169, CIFAR_TERMS, CIFAR_CITATION,
-        files=_file("md5:eb9058c3a382ffc7106e4002c42a8d85", CIFAR_URL + "cifar-100-python.tar.gz"),
-        read=functools.partial(readers.read_cifar, train=("train",), test="test", meta="meta", kind="fine_"),
+    "cifar100": _torchvision(
+        "CIFAR100", 60_000, (3, 32, 32), 100, 169, CIFAR_URL + "cifar-100-python.tar.gz",
+        terms=CIFAR_TERMS, citation=CIFAR_CITATION,
     ),
     "cinic10": Source(
         270_000, (3, 32, 32), 10, 688,
