@@ -4,6 +4,7 @@ checked."""
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import linecache
 import math
@@ -24,7 +25,6 @@ from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.registered import sources as packages
 from fedlib.base import tree
 from fedlib.base.errors import BadValue
 from fedlib.checks import contract
@@ -89,9 +89,6 @@ def nothing_registered(monkeypatch, tmp_path):
     for name in ("HOME", "CACHE"):
         monkeypatch.setenv(f"FEDLIB_{name}", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
-    yield
-    packages.entry_points.cache_clear()
-    packages.of_package.cache_clear()
 
 
 @pytest.fixture
@@ -170,55 +167,13 @@ def test_a_class_of_a_cell_is_registered_under_its_name_or_another():
     assert simulate(tiny("fast")).final("loss") > 0
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """Makes a package that brings methods: package(name of the method="module:class", ...)."""
-
-    def make(name: str = "demo", **methods):
-        info = tmp_path / "site" / f"{name}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        lines = [f"{method} = {place}" for method, place in methods.items()]
-        (info / "entry_points.txt").write_text("[fedlib.methods]\n" + "\n".join(lines) + "\n")
-        packages.entry_points.cache_clear()
-        packages.of_package.cache_clear()
-
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/halfway_package.py").write_text(FILE)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    yield make
-    sys.modules.pop("halfway_package", None)
-
-
-def test_a_package_brings_a_method(package):
-    package(half="halfway_package:Halfway")
+def test_a_class_of_a_package_is_registered(tmp_path, monkeypatch):
+    (tmp_path / "halfway_package.py").write_text(FILE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fedlib.register(importlib.import_module("halfway_package").Halfway, name="half")
+    sys.modules.pop("halfway_package")
     assert "half" in algorithms.names() and len(tiny("half").method_source) == 16
     assert simulate(tiny("half", rounds=1)).point == "recv"
-
-
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("no_such_module:X", "package demo (no_such_module:X) cannot be loaded: ModuleNotFoundError"),
-        ("halfway_package:Nobody", "cannot be loaded: AttributeError"),
-        ("halfway_package:between", "cannot be used: method ="),
-    ],
-)
-def test_a_package_that_cannot_be_used_is_named(package, place, said):
-    package(half=place)
-    with pytest.raises(BadValue) as error:
-        RunSpec("half")
-    assert said in str(error.value) and "'half'" in str(error.value) and "\n" not in str(error.value)
-    assert RunSpec("fedavg").id  # nothing else is disturbed
-
-
-def test_two_packages_with_one_name_are_both_named(package):
-    package(half="halfway_package:Halfway")
-    package("other", half="halfway_package:Halfway")
-    with pytest.raises(BadValue, match="several packages: demo, other"):
-        algorithms.find("half")
-    with pytest.raises(BadValue, match="'haf'; did you mean half"):
-        algorithms.find("haf")
 
 
 # told apart -----------------------------------------------------------------------------------------------------------

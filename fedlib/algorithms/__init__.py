@@ -1,7 +1,7 @@
 """One file per method. A new method is a new file here: it is found by its file name, nothing is registered by hand.
 
-Methods can also come from elsewhere (`fedlib.algorithms.registered`): `register` takes a class from a notebook's cell,
-`named` one from a file, and packages bring theirs as entry points of the group fedlib.methods.
+Methods can also come from elsewhere (`fedlib.algorithms.registered`): `register` takes a class from a notebook's cell
+or a package, `named` one from a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.registered import sources
-from fedlib.base.carry import source_hash_of
 from fedlib.base.errors import choose
 from fedlib.base.options import made
 
@@ -28,8 +27,8 @@ def of_fedlib() -> tuple[str, ...]:
 
 
 def names() -> list[str]:
-    """Names of all methods: of fedlib's, of packages' and of those that were registered."""
-    return sorted({*of_fedlib(), *registered.OWN, *sources.entry_points()})
+    """Names of all methods: of fedlib's, and of those that were registered."""
+    return sorted({*of_fedlib(), *registered.OWN})
 
 
 def register(kind: type[Algorithm] | None = None, *, name: str = ""):
@@ -41,7 +40,7 @@ def register(kind: type[Algorithm] | None = None, *, name: str = ""):
     """
     if kind is None:
         return lambda kind: register(kind, name=name)
-    registered.add(kind, name, {*of_fedlib(), *sources.entry_points()})
+    registered.add(kind, name, of_fedlib())
     return kind
 
 
@@ -52,7 +51,7 @@ def named(text: str) -> str:
     """
     if not sources.is_file(text):
         return _known(text)
-    return registered.add(sources.in_file(text), "", {*of_fedlib(), *sources.entry_points()})
+    return registered.add(sources.in_file(text), "", of_fedlib())
 
 
 def spelled(name: str) -> str:
@@ -65,12 +64,10 @@ def _known(name: str) -> str:
 
 
 def find(name: str) -> type[Algorithm]:
-    """The class of a method. Raises BadValue for an unknown name, and for a package's method that cannot be loaded."""
+    """The class of a method. Raises BadValue for an unknown name."""
     if name in registered.OWN:
         return registered.OWN[name].kind
-    if _known(name) not in of_fedlib():
-        return sources.of_package(name)
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = importlib.import_module(f"{__name__}.{_known(name)}")
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     (found,) = [each for each in classes if issubclass(each, Algorithm)]
     return found
@@ -80,7 +77,8 @@ def source_of(name: str) -> str:
     """16 hex digits of the hash of a method's source as it is now; "" for one of fedlib's own."""
     if name in registered.OWN:
         return registered.OWN[name].source
-    return "" if _known(name) in of_fedlib() else source_hash_of(sources.of_package(name))
+    _known(name)
+    return ""
 
 
 def text(name: str) -> str:

@@ -48,10 +48,8 @@ def is_users(module: str) -> bool:
 
 
 def source_hash_of(kind: type) -> str:
-    """16 hex digits of the hash of a class's source, and of all of the user's code and values that it uses.
-
-    Of a package that is installed, its own modules count as the user's. Raises BadValue if a source cannot be read.
-    """
+    """16 hex digits of the hash of a class's source, and of all of the user's code and values that it uses; of a
+    package that is installed, its own modules count as the user's. Raises BadValue if a source cannot be read."""
     digest = hashlib.sha256()
     for part in _Parts(kind).of(kind.__qualname__, kind):
         digest.update(f"{part}\0".encode())

@@ -45,7 +45,7 @@ def add(kind: type[Algorithm], name: str, taken: Collection[str]) -> str:
     check_class(kind)
     name = name or kind.__name__.lower()
     require(NAME.fullmatch(name) is not None, "name", name, "small letters, digits and '_', beginning with a letter")
-    other = "a method of fedlib or of a package" if name in taken else _other(name, kind)
+    other = "a method of fedlib" if name in taken else _other(name, kind)
     require(not other, "name", name, f"one that is free, it is {other}; register(..., name=...) takes another")
     source_hash_of(kind)  # now, for its source can be read
     OWN[name] = Own(kind)

@@ -1,12 +1,9 @@
-"""Whether a class is a method, and where methods come from that are no file of fedlib: files of the user's, named as
-FILE.py:CLASS, and installed packages, which bring them as entry points of the group fedlib.methods."""
+"""Whether a class is a method, and methods in files of the user's, named as FILE.py:CLASS."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +11,6 @@ from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import BadValue, choose, require
 
 OWN = "fedlib_own_"  # with which the names of modules in the user's files begin
-GROUP = "fedlib.methods"  # of entry points
 
 
 def check_class(kind: type[Algorithm]) -> None:
@@ -92,34 +88,3 @@ def _imported(path: Path, text: str):
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise BadValue(f"{text} cannot be imported{where}: {type(error).__name__}: {in_one_line(error)}") from error
     return module
-
-
-# packages -------------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def entry_points() -> dict[str, list[metadata.EntryPoint]]:
-    """The methods of installed packages by name; several where packages use the same one."""
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for point in metadata.entry_points(group=GROUP):
-        found.setdefault(point.name, []).append(point)
-    return found
-
-
-@functools.cache
-def of_package(name: str) -> type[Algorithm]:
-    """The class of an entry point. Raises BadValue if it cannot be loaded, is no method, or is that of two packages."""
-    point, *others = entry_points()[name]
-    if others:
-        packages = ", ".join(sorted(p.dist.name for p in (point, *others)))
-        raise BadValue(f"method {name!r} is defined by several packages: {packages}; uninstall all but one")
-    said = f"method {name!r} of package {point.dist.name} ({point.value})"
-    try:
-        kind = point.load()
-    except Exception as error:
-        raise BadValue(f"{said} cannot be loaded: {type(error).__name__}: {in_one_line(error)}") from error
-    try:
-        check_class(kind)
-    except BadValue as error:
-        raise BadValue(f"{said} cannot be used: {error}") from None
-    return kind
