@@ -52,9 +52,12 @@ LOOKS = (("D", PAPER), ("o", INK), ("s", REFERENCE), ("^", "#2f8f5b"))  # of kin
 
 
 @styled
-def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[pd.DataFrame], str]) -> Figure:
+def dots(
+    shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[pd.DataFrame], str], prior=None
+) -> Figure:
     """Numbers of several kinds side by side with their 95 % intervals, one panel a task. shown: task, row, kind, mean,
-    low, high; label: of the axis; says: the title, of what is shown. A line at 0 where it is in sight."""
+    low, high; label: of the axis; says: the title, of what is shown; prior: by task, the accuracy of predicting every
+    client's most frequent class. A line there, and at 0 where it is in sight."""
     tasks, rows = list(dict.fromkeys(shown["task"])), list(dict.fromkeys(shown["row"]))
     figure, axes = axes_of(0.3 * len(rows) + 1.3, 1, max(1, len(tasks)), sharey=True)
     for ax, task in zip(axes[0], tasks):
@@ -66,6 +69,10 @@ def dots(shown: pd.DataFrame, kinds: Sequence[str], label: str, says: Callable[[
         ax.grid(axis="y", color="#eeeeee", linewidth=1.5)
         if ax.get_xlim()[0] < 0 < ax.get_xlim()[1]:
             ax.axvline(0, color=PAPER, linewidth=0.8, zorder=0)
+        if task in (prior or {}):
+            ax.axvline(prior[task], color=PAPER, linestyle=":", zorder=0)
+            side = "right" if prior[task] > np.mean(ax.get_xlim()) else "left"
+            ax.text(prior[task], len(rows) - 0.5, " most frequent class ", ha=side, va="bottom", color=PAPER, size=7)
         known = (shown["low"] < shown["high"]).any()
         ax.set(title=task, xlabel=label if known else f"{label} (one seed)")
     axes[0, 0].set_yticks(range(len(rows)), [titled(proper(row)) for row in rows])

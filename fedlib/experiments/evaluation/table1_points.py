@@ -129,7 +129,10 @@ ITEM = TABLE.item(
     claim="Which method is the best depends on when it is tested.",
     **TABLE_1,
     analyse=analyse,
-    figure=lambda tables: figures.dots(shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.largest_move),
+    figure=lambda tables: figures.dots(
+        shown(tables), POINTS, "accuracy, % (bars: 95 % CI)", figures.largest_move,
+        prior=dict(zip(tables["first"]["column"], tables["first"]["most frequent class"])),
+    ),  # fmt: skip
     shown={
         "first": "The best method at each point, its lead, and what predicting a client's most frequent class gives, %",
         "flips": "Pairs of methods that reverse their order from one evaluation point to another, and how many of them "
