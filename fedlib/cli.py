@@ -360,10 +360,10 @@ def _write_report(paper: str | None, profile: str, scoreboard: bool) -> None:
 @_command()
 def why(
     item: _argument(str, "An item of `fedlib list`, for example pfedsim/table3_accuracy."),
-    row: _argument(
+    labels: _argument(
         list[str] | None,
-        "Text that rows of its tables contain (a method, an alpha, an evaluation point), or a run's id; several narrow "
-        "the choice. Without it: what can be asked for.",
+        "Labels of a row or column (a method, an alpha), or a run's id; several narrow the choice. Without any: what "
+        "can be asked for.",
     ) = None,
     profile: _option(
         str, "Folder under results/: paper, reduced, quick, own/quick. Default: the largest scale with results."
@@ -372,13 +372,12 @@ def why(
 ):
     """Say where a number comes from: its runs and their settings.
 
-    Shows settings, seeds, commit, device, partition, how unspecified details were chosen, the accuracy over the rounds,
-    the best round beside the last one, and the command that repeats the run. Run files that are missing (those of quick
-    are not published) are named, and the rest is shown.
+    Shows settings, seeds, commit, device, partition, the accuracy over the rounds, the best round beside the last one,
+    and the command that repeats the run. Run files that are missing (those of quick are not published) are counted.
     """
     from fedlib.reports.why import why as explain
 
-    print(explain(item, row or (), profile, whole))
+    print(explain(item, labels or (), profile, whole))
 
 
 @_command()

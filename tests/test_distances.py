@@ -135,7 +135,6 @@ def test_columns_that_were_not_run_are_one_row(opened):
     assert item.not_run == {"Dir(0.5)": "cifar10"}
     assert table["method"].tolist() == ["local", "not run: cifar10 (Dir(0.5))"]
     assert not [name for name in table if "0.5" in name] and table["Dir(0.1): difference"].iloc[1] == ""
-    assert item.made_by("compare")[1] == "" != item.made_by("compare")[0]
 
 
 def test_names_of_columns_by_data_set():

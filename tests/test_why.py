@@ -1,4 +1,4 @@
-"""`fedlib why`: from a row to its runs, with their files, without them, and back by a command."""
+"""`fedlib why`: from labels to runs, with their files, without them, and back by a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from helpers import call
 
 from fedlib.base.errors import BadValue
 from fedlib.experiments import OpenItem, find, names
-from fedlib.reports.why import asked, options_of, readings, saved, why
+from fedlib.reports.saved import parts
+from fedlib.reports.why import asked, options_of, saved, why
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -25,7 +26,7 @@ def published(monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
 
 
-def test_a_row_is_explained_by_the_files_of_its_runs(published):
+def test_labels_are_explained_by_the_files_of_their_runs(published):
     """Everything that the stored run holds, and nothing that it does not."""
     spec = OpenItem(find(TABLE3), "paper").runs["pfedsim", "Dir(0.1)", 0]
     stored = Store("paper").get(spec)
@@ -40,32 +41,14 @@ def test_a_row_is_explained_by_the_files_of_its_runs(published):
         and f"by round: {rounds[0]} {100 * curve[0]:.1f}, " in text
     )
     assert "dataset = cifar10" in text and "rounds = 200" not in text  # 200 is the default
-    assert "phi_refresh = cosampled   [phi_refresh: the pairs" in text
-    assert "3 runs behind" in text and "not here" not in text
+    assert "paper: 3 runs\n" in text and "not here" not in text
     assert "rounds = 200" in why(TABLE3, ["pFedSim", "Dir(0.1)"], "paper", whole=True)
-
-
-def test_where_nothing_of_runs_was_saved_it_says_so_and_draws_the_partition_again(home):
-    """As results were before they came with their `origins`."""
-    folder = Path("results/quick") / TABLE3
-    (home / folder).parent.mkdir(parents=True)
-    for file in (PROJECT / folder).parent.glob(f"{folder.name}.*"):
-        if "origins" not in file.name:
-            shutil.copy(file, home / folder.parent)
-    spec = OpenItem(find(TABLE3), "quick").runs["fedrep", "Dir(0.5)", 0]
-    text = why(TABLE3, ["fedrep", "Dir(0.5)"], "quick")
-    assert "1 run file of 1 not here: settings follow from ids" in text
-    assert f"`fedlib sweep {TABLE3} --profile quick`" in text
-    assert f"run {spec.id}, seed 0, partition " in text and "last round" not in text
-    other = why(TABLE3, ["local", "Dir(0.5)"], "quick")  # all methods of a column share their clients
-    checksum = text.partition("partition ")[2].split()[0]
-    assert len(checksum) == 16 and f"partition {checksum}" in other
 
 
 def test_what_was_saved_with_an_item_tells_the_same_when_the_run_files_are_gone(home):
     item = "pfedsim/fig2_classifier_similarity"
     assert call("reproduce", item, "--profile", "smoke", "--seeds", 2, "--no-notebooks").exit_code == 0
-    args = ("why", item, "i-j", "--profile", "own/smoke+seeds=2")
+    args = ("why", item, "--profile", "own/smoke+seeds=2")  # of one setting
     first = call(*args)
     assert first.exit_code == 0 and "not here" not in first.output and first.output.count("  run ") == 2
     shutil.rmtree(home / "results/smoke+seeds=2/runs")
@@ -76,9 +59,9 @@ def test_what_was_saved_with_an_item_tells_the_same_when_the_run_files_are_gone(
     assert told[0] == told[1] and any("best round" in line for line in told[0])
 
 
-def test_without_a_row_what_can_be_asked_and_for_an_unknown_one_the_nearest(published):
+def test_without_a_label_what_can_be_asked_and_for_an_unknown_one_the_nearest(published):
     listed = call("why", TABLE3).output
-    assert "row:" in listed and "pfedsim" in listed and "Dir(0.5)" in listed and "post" in listed
+    assert "  local | fedavg | " in listed and "\n  Dir(0.1) | Dir(0.5)\n  0 | 1 | 2" in listed
     for args, said in (
         ((TABLE3, "pfedsimm"), ["'pfedsimm'", "did you mean pfedsim"]),
         ((TABLE3, "pfedsim", "fedavg"), ["all of 'pfedsim', 'fedavg'"]),
@@ -91,12 +74,11 @@ def test_without_a_row_what_can_be_asked_and_for_an_unknown_one_the_nearest(publ
         assert line.startswith("error: ") and all(words in line for words in said)
 
 
-def test_a_run_can_be_asked_for_by_its_id_and_numbers_that_are_printed_have_none(published):
+def test_a_run_can_be_asked_for_by_its_id_and_tables_without_runs_have_none(published):
     spec = OpenItem(find(TABLE3), "paper").runs["fedbn", "Dir(0.5)", 0]
     for id in (spec.id, spec.id[:8]):
-        assert why(TABLE3, [id], "paper").count("  run ") == 1
-        assert f"run {spec.id}" in why(TABLE3, [id], "paper")
-    assert "0 runs behind" in why(TABLE3, ["paper"], "paper")
+        text = why(TABLE3, [id], "paper")
+        assert text.count("  run ") == 1 and f"run {spec.id}" in text
     assert "no run is behind it" in why("pfedsim/fig3_partitions")
 
 
@@ -106,12 +88,11 @@ def test_many_settings_are_listed_a_line_each(published):
     assert [line for line in text.splitlines() if line.startswith("  fedrep ")][0].count("%") == 1
 
 
-def test_every_row_of_committed_tables_can_be_asked_for(published):
-    of = saved("pfedsim/notes", "paper")
-    for cells, ids in zip(of.rows["cells"], of.rows["ids"]):
-        texts = [cell for cell in cells.values() if cell]
-        rows = asked(of, texts)
-        assert any(set(ids) <= set(own) for own in rows["ids"])
+@pytest.mark.parametrize("name", names())
+def test_every_run_of_committed_results_can_be_asked_for(name, published):
+    of = saved(name)
+    for key, spec in of.runs.items():
+        assert spec in asked(of, parts(key)).values() and asked(of, [spec.id])
 
 
 @pytest.mark.parametrize("name", names())
@@ -132,12 +113,6 @@ def test_the_command_that_is_given_makes_the_same_run(name, monkeypatch, home):
             assert seen == [spec]
 
 
-def test_readings_say_how_options_stand_and_what_they_mean():
-    (first, *_), others = readings(RunSpec("pfedsim", {"phi": "eq3"})), readings(RunSpec("fedavg"))
-    assert first.startswith('  phi = eq3   [phi="eq3" is Eq. 3 as printed') and others == []
-    assert any("max_age = 4" in text for text in readings(RunSpec("pfedsim", {"max_age": 4})))
-
-
 def test_the_saved_curve_is_the_runs(home):
     """origins.csv, beside the tables: one row a run, as the run file has it."""
     item = "pfedsim/fig2_classifier_similarity"
@@ -146,3 +121,4 @@ def test_the_saved_curve_is_the_runs(home):
     (stored,) = (json.loads(p.read_text()) for p in (home / "results/smoke/runs").glob("*.json"))
     last = [h for h in stored["history"] if h["headline"]][-1]
     assert f"{last['round']}:{100 * last['pooled']:.2f}" in line and stored["partition"]["checksum"] in line
+    assert line.endswith(',0,"four subsets, 0"')  # its origin and its key

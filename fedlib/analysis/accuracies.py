@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.run_ids import NOT_RUN
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 
@@ -146,7 +145,7 @@ def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
     kept = [name for name in compare if not any(name.startswith(f"{column}: ") for column in not_run)]
     needs = {dataset: [c for c, own in not_run.items() if own == dataset] for dataset in not_run.values()}
     said = ", ".join(f"{dataset} ({'; '.join(columns)})" for dataset, columns in needs.items())
-    row = dict.fromkeys(kept, "") | {kept[0]: f"{NOT_RUN}{said}"}
+    row = dict.fromkeys(kept, "") | {kept[0]: f"not run: {said}"}
     return pd.concat([compare[kept], pd.DataFrame([row])], ignore_index=True)
 
 

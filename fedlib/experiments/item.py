@@ -16,7 +16,6 @@ import pandas as pd
 from fedlib import algorithms
 from fedlib.analysis.accuracies import folded
 from fedlib.analysis.names import counted, proper
-from fedlib.analysis.run_ids import run_ids
 from fedlib.analysis.tables import Found
 from fedlib.analysis.uncertainty import units
 from fedlib.base.errors import FedlibError, choose, like, require
@@ -72,8 +71,6 @@ class Item:
     diverging: bool = False  # `analyse` sees the runs that diverged, too
     timed: bool = False  # seconds are what it shows: its runs are done one at a time
     table: AccuracyTable | None = None  # where it is one
-    made_of: Callable[[str, Hashable], bool] = lambda table, key: True  # does this run, by its key, go into this table?
-    called: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what labels of tables stand for in keys of runs
     name: str = ""  # "<paper>/<file>", given by `fedlib.experiments.find`
 
     def smaller_at(self, profile: str) -> str:
@@ -256,11 +253,6 @@ class OpenItem:
                 by_column.setdefault(key[1], []).append(spec)
         gone = {c: specs for c, specs in by_column.items() if not any(self.store.path(s).exists() for s in specs)}
         return {column: specs[0].dataset for column, specs in gone.items()}
-
-    def made_by(self, table: str) -> list[str]:
-        """Of every row of a table the runs that it is made of, by the beginnings of their ids (`run_ids`)."""
-        runs = {key: spec for key, spec in self.runs.items() if self.item.made_of(table, key)}
-        return run_ids(self.tables[table], runs, [r.spec.id for r in self.results], self.item.called)
 
     def figure(self) -> Figure | None:
         """The item's picture, drawn from its tables; None if they have nothing to show yet. Its title says

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.analysis.names import counted, proper, titled
-from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.base.errors import BadValue, FedlibError, choose
 from fedlib.base.files import home, write_atomically
 from fedlib.claims import DECIDED, ONE_SEED
@@ -30,6 +29,7 @@ POINTS = (
     "claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
+ORIGINS = "origins"  # the saved table that has a row for each run
 MOST = 12  # settings of missing runs that are named
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
 
@@ -172,13 +172,15 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
         *([shrunk] if (shrunk := smaller(item)) else []),
         f"Profile `{item['profile']}`; settings (`--set NAME=VALUE` changes one): {settings}.{changed}",
         picture(item, to_home),
-        *_table(item, "compare", to_home),
+        _table(item, "compare"),
     ]
     for name, caption in item.get("shown", {}).items():
-        parts += [f"**{caption}**", *_table(item, name, to_home)]
+        parts += [f"**{caption}**", _table(item, name)]
     there = f"{stored_runs(item)} of " * bool(missing) + counted(len(item["runs"]), "run")
     path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
-    each = f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}))" if path.exists() else ""
+    place = path.parent.parent.relative_to(home() / "results").as_posix()
+    ask = f"`fedlib why {item['item']} --profile {place}` says what is behind a number"
+    each = f" ([each of them]({to_home}{path.relative_to(home()).as_posix()}); {ask})" if path.exists() else ""
     return [
         *parts,
         markdown(pd.DataFrame(item["claims"], columns=["claim", "verdict", "evidence"])),
@@ -191,19 +193,12 @@ def picture(item: dict, to_home: str) -> str:
     return f"![{item['title']}]({to_home}{item['figure']})" if item["figure"] else "*No picture: not run yet.*"
 
 
-def _table(item: dict, name: str, to_home: str) -> list[str]:
-    """One of the tables saved with an item, in Markdown, and below it how to ask for the runs behind a row."""
+def _table(item: dict, name: str) -> str:
+    """One of the tables saved with an item, in Markdown."""
     path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if frame.empty:
-        return ["None."]
-    frame_shown = side_by_side(frame.drop(columns=COLUMN, errors="ignore").map(_short))
-    shown = markdown(for_readers(frame_shown, stand_in(item["settings"])))
-    if COLUMN not in frame or not frame[COLUMN].any():
-        return [shown]
-    file = path.relative_to(home()).as_posix()
-    ask = f"fedlib why {item['item']} ROW --profile {file.removeprefix('results/').partition('/' + item['item'])[0]}"
-    return [shown, f"<sub>The runs behind a row: `{ask}`; their ids: [{path.name}]({to_home}{file})</sub>"]
+    shown = for_readers(side_by_side(frame.map(_short)), stand_in(item["settings"]))
+    return markdown(shown) if len(frame) else "None."
 
 
 def for_readers(frame: pd.DataFrame, instead: str = "") -> pd.DataFrame:

@@ -8,7 +8,7 @@ publishes. Runs are in results/<profile>/runs in any case: they are called by wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ import pandas as pd
 import torch
 
 from fedlib.analysis.names import proper, titled
-from fedlib.analysis.run_ids import COLUMN, ORIGINS
 from fedlib.analysis.uncertainty import units
 from fedlib.base.files import write_atomically
 from fedlib.base.provenance import provenance
@@ -24,7 +23,7 @@ from fedlib.claims import Claim, Verdict
 from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem
 from fedlib.figures.base import as_everywhere, png
-from fedlib.reports.report import than_in
+from fedlib.reports.report import ORIGINS, than_in
 from fedlib.spec import RunSpec
 
 OWN = "own"  # folder of what a user makes, under results/ and figures/
@@ -39,7 +38,7 @@ def place_of(opened: OpenItem, publish: bool = False) -> str:
 
 def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -> dict:
     """Write figure, tables and claims under figures/ and results/, beside what is published, or in its place; returns
-    what the report needs. Every row of a table says of which runs it is made; what they are says the table ORIGINS.
+    what the report needs. The table ORIGINS has a row for each run.
     formats: those of FORMATS that are written besides."""
     item, (paper, stem), place = opened.item, opened.item.name.split("/"), place_of(opened, publish)
     folder = opened.root / "results" / place / paper
@@ -96,13 +95,21 @@ def _write_tables(tables: dict[str, pd.DataFrame], folder: Path, stem: str) -> N
 
 
 def _tables(opened: OpenItem, origins: list[dict]) -> dict[str, pd.DataFrame]:
-    """The tables that are kept, with the column COLUMN where there are runs, and `runs_of` as ORIGINS."""
+    """The tables that are kept, and as ORIGINS `runs_of` with the keys by which the item calls its runs."""
     tables = {name: frame for name, frame in opened.tables.items() if not name.startswith("_")}
     if not opened.specs:
         return tables
-    tables = {name: frame.assign(**{COLUMN: opened.made_by(name)}) for name, frame in tables.items()}
-    number = [origins.index(_lasting(r.provenance)) for r in opened.results]
-    return {**tables, ORIGINS: runs_of(opened.results).assign(origin=number)}  # of the summary's "provenance", from 0
+    number = [origins.index(_lasting(r.provenance)) for r in opened.results]  # in the summary's "provenance", from 0
+    called: dict[str, list[str]] = {}
+    for key, spec in opened.runs.items():
+        called.setdefault(spec.id, []).append(", ".join(parts(key)))
+    keys = [" | ".join(called[r.spec.id]) for r in opened.results]
+    return {**tables, ORIGINS: runs_of(opened.results).assign(origin=number, keys=keys)}
+
+
+def parts(key: Hashable) -> list[str]:
+    """The parts of a run's key, as texts: of ("fedavg", "Dir(0.1)", 0) three."""
+    return [text for part in key for text in parts(part)] if isinstance(key, tuple) else [str(key)]
 
 
 def runs_of(results: Sequence[RunResult]) -> pd.DataFrame:

@@ -1,38 +1,32 @@
-"""Where a number comes from: the runs behind rows of an item's tables, from their settings to the command that repeats
-them.
+"""Where a number comes from: an item's runs, from their settings to the command that repeats them.
 
-A run's file says everything. Where it is not here, as those of the quick profile, which are not published, settings
-follow from its id, and the rest from what was saved with the item.
+An item calls its runs by keys, such as (row, column, seed), whose parts are the labels of its tables. A run's file says
+everything about it; where it is not here, as those of the quick profile, which are not published, the table ORIGINS
+that is saved with an item says the rest.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype
 
-from fedlib import algorithms
 from fedlib.analysis.names import counted, proper
-from fedlib.analysis.run_ids import COLUMN, DIGITS, NESTED, ORIGINS, PRINTED, labels
-from fedlib.base.errors import BadValue, FedlibError, choose
+from fedlib.base.errors import BadValue, choose
 from fedlib.base.files import home
-from fedlib.data import available, load
 from fedlib.experiments import OpenItem, find, full_name
-from fedlib.experiments.item import duration
-from fedlib.reports.report import SCALES, largest, origin, saved_items
-from fedlib.reports.saved import OWN, runs_of
+from fedlib.experiments.item import Runs, duration
+from fedlib.reports.report import ORIGINS, SCALES, largest, origin, saved_items
+from fedlib.reports.saved import OWN, parts, runs_of
 from fedlib.runs.store import Spec
 from fedlib.spec import RunSpec
 
-FEW, MANY = 4, 25  # settings that are shown in full; texts of a column that are listed
-READ_SO = "choices made in all of these runs where the paper is not specific:"
-SEEDS = ("seed", "partition_seed")
+FEW, MANY = 4, 25  # settings that are shown in full; labels of one kind that are listed
+SEEDS, NESTED = ("seed", "partition_seed"), ("hyper", "partition", "model_options")  # fields of a run
 ASKED = {  # options of `fedlib run`, by field
     "dataset": "--dataset", "num_clients": "--clients", "join_ratio": "--join-ratio", "rounds": "--rounds",
     "lr": "--lr", "seed": "--seed",
@@ -41,26 +35,17 @@ ASKED = {  # options of `fedlib run`, by field
 
 @dataclass(frozen=True)
 class Saved:
-    """An item as it was saved in results/<place>. rows: of all its tables, one row each: table, cells (its labels, as
-    texts by column) and ids."""
+    """An item as it was saved in results/<place>. runs: those that its tables were made of, by key; known: of each what
+    `runs_of` says, with its origin in words, and whether its file is here."""
 
     summary: dict
     place: str
-    opened: OpenItem
-    rows: pd.DataFrame
-
-    def specs(self, short: Iterable[str]) -> list[Spec]:
-        """Settings of runs by the beginnings of their ids. Raises FedlibError if this version of the item has others
-        than it was saved with."""
-        every = {spec.id[:DIGITS]: spec for spec in self.opened.specs}
-        if gone := [id for id in short if id not in every]:
-            raise FedlibError(f"{self.summary['item']} has other settings than those that it was saved with: of its "
-                              f"own runs {', '.join(gone)} are none")  # fmt: skip
-        return [every[id] for id in short]
+    runs: Runs
+    known: dict[str, dict]
 
 
 def saved(name: str, place: str = "") -> Saved:
-    """An item's tables, of one folder under results/, or of the largest scale that is published, else the own ones.
+    """An item and its runs, of one folder under results/, or of the largest scale that is published, else the own ones.
 
     Raises BadValue for an unknown item, and for a folder that does not have it.
     """
@@ -72,178 +57,128 @@ def saved(name: str, place: str = "") -> Saved:
     if summary is None:
         raise BadValue(f"{name} has no results in {home() / 'results' / place}; run `fedlib reproduce {name}` first")
     opened = OpenItem(find(name), summary["profile"], **summary["changed"])
-    place = next(p for p, item in there.items() if item is summary)
-    return Saved(summary, place, opened, _rows(summary, opened))
+    place, path = next(p for p, item in there.items() if item is summary), summary["path"]
+    file, origins, known = path.with_name(f"{path.stem}.{ORIGINS}.csv"), list(map(origin, summary["provenance"])), {}
+    lines = pd.read_csv(file, dtype=str, keep_default_na=False).to_dict("records") if file.exists() else []
+    for line in lines:
+        known[line["run"]] = line | {"origin": origins[int(line["origin"])], "here": False}
+    runs = {key: spec for key, spec in opened.runs.items() if spec.id in known}
+    for spec in runs.values():
+        if (result := opened.store.get(spec)) is not None:
+            line = runs_of([result]).astype(str).iloc[0].to_dict()
+            known[spec.id] = line | {"origin": origin(result.provenance), "here": True}
+    return Saved(summary, place, runs, known)
 
 
-def _rows(summary: dict, opened: OpenItem) -> pd.DataFrame:
-    """The rows of all tables of an item that say which runs they are made of."""
-    path, lines = summary["path"], []
-    for file in sorted(path.parent.glob(f"{path.stem}.*csv")):
-        frame = pd.read_csv(file, dtype={COLUMN: str})
-        if COLUMN in frame and file.name != f"{path.stem}.{ORIGINS}.csv":
-            shown = [name for name in labels(frame, opened.runs) if name != COLUMN and not is_bool_dtype(frame[name])]
-            shown = [name for name in shown if frame[name].dtype.kind not in "iu" or name == "seed"]  # texts, settings
-            ids = frame[COLUMN].fillna("").str.split()
-            cells = frame[shown].fillna("").astype(str).to_dict("records")
-            lines += [(file.name, row, tuple(own)) for row, own in zip(cells, ids)]
-    return pd.DataFrame(lines, columns=["table", "cells", "ids"])
-
-
-# which rows ----------------------------------------------------------------------------------------------------------
+# which runs -----------------------------------------------------------------------------------------------------------
 
 
 def what_can_be_asked(of: Saved) -> str:
-    """The texts that rows of an item's tables contain, by column."""
-    texts: dict[str, dict[str, None]] = {}
-    for cells in of.rows["cells"]:
-        for column, cell in cells.items():
-            if cell and column not in PRINTED:
-                texts.setdefault(column, {})[cell] = None
+    """The parts of the keys of an item's runs, by place."""
+    labels: dict[int, dict[str, None]] = {}
+    for key in of.runs:
+        for place, part in enumerate(parts(key)):
+            labels.setdefault(place, {})[part] = None
     lines = [f"{of.summary['item']}, {of.place}: ask for any of these, or for a run's id; several narrow it down"]
-    for column, cells in texts.items():
-        more = [f"and {len(cells) - MANY} more"] if len(cells) > MANY else []
-        lines.append(f"  {column + ':':<12} {' | '.join([*list(cells)[:MANY], *more])}")
+    for found in labels.values():
+        more = [f"and {len(found) - MANY} more"] if len(found) > MANY else []
+        lines.append(f"  {' | '.join([*list(found)[:MANY], *more])}")
     return "\n".join(lines)
 
 
-def asked(of: Saved, texts: Sequence[str]) -> pd.DataFrame:
-    """The rows that contain all of these texts: as a cell, as a part of one, or as the beginning of a run's id.
+def asked(of: Saved, texts: Sequence[str]) -> Runs:
+    """The runs that all of these texts name: as a part of their keys, as the beginning of their ids, or within a part.
 
-    Raises BadValue with the nearest texts if there are none.
+    Raises BadValue with the nearest labels if there are none.
     """
-    found = of.rows
+    found = set(of.runs)
     for text in texts:
-        if not _hits(of.rows, text).any():
-            cells = {cell for row in of.rows["cells"] for cell in row.values() if cell}
-            choose(f"row of {of.summary['item']}", text, sorted(cells, key=lambda cell: (len(cell), cell)))
-        found = found[_hits(found, text)]
-    if found.empty:
-        raise BadValue(f"no row of {of.summary['item']} has all of {', '.join(map(repr, texts))}")
-    return found
+        if not (named := _named(of.runs, text)):
+            labels = {part for key in of.runs for part in parts(key)}
+            choose(f"label of {of.summary['item']}", text, sorted(labels, key=lambda label: (len(label), label)))
+        found &= named
+    if not found:
+        raise BadValue(f"no run of {of.summary['item']} has all of {', '.join(map(repr, texts))}")
+    return {key: spec for key, spec in of.runs.items() if key in found}
 
 
-def _hits(rows: pd.DataFrame, text: str) -> pd.Series:
-    """Which rows contain a text, in the strictest way in which one does."""
+def _named(runs: Mapping[Hashable, Spec], text: str) -> set:
+    """The keys that a text names, in the strictest way in which it names one."""
     wanted = text.casefold()
-    called = rows["cells"].map(lambda cells: [name.casefold() for c in cells.values() for name in (c, proper(c))])
-    equal = called.map(lambda names: wanted in names).astype(bool)
-    part = called.map(lambda names: any(wanted in name for name in names)).astype(bool)
-    short = wanted[:DIGITS] if re.fullmatch(r"[0-9a-f]{4,16}", wanted) else None
-    ids = rows["ids"].map(lambda ids: short is not None and any(id.startswith(short) for id in ids)).astype(bool)
-    return next((hit for hit in (equal, ids, part) if hit.any()), part)
+    labels = {key: [name.casefold() for part in parts(key) for name in (part, proper(part))] for key in runs}
+    ways = (
+        lambda key: wanted in labels[key],
+        lambda key: len(wanted) >= 4 and runs[key].id.startswith(wanted),
+        lambda key: any(wanted in label for label in labels[key]),
+    )
+    return next((found for way in ways if (found := set(filter(way, runs)))), set())
 
 
-def ids_of(rows: pd.DataFrame, texts: Iterable[str] = ()) -> list[str]:
-    """The runs behind rows, each once; only those that are asked for by their ids, if some are."""
-    every = list(dict.fromkeys(id for ids in rows["ids"] for id in ids))
-    named = [id for id in every for text in texts if len(text) >= 4 and id.startswith(text.casefold()[:DIGITS])]
-    return named or every
-
-
-# what they are -------------------------------------------------------------------------------------------------------
+# what they are --------------------------------------------------------------------------------------------------------
 
 
 def why(name: str, texts: Sequence[str] = (), place: str = "", whole: bool = False) -> str:
-    """What is known of the runs behind the rows of an item that contain these texts; without any, what can be asked.
+    """What is known of an item's runs that these texts name; without any, what can be asked, unless all are alike.
 
     whole: all settings, not only those that differ from the defaults. Raises BadValue for what is not there.
     """
     of = saved(name, place)
-    if not of.opened.specs:
+    if not of.runs:
         return f"{name}, {of.place}: no run is behind it, its tables are drawn and counted.\n{_made(of)}"
-    if of.rows.empty:
-        raise FedlibError(f"the tables of {name} in results/{of.place} do not say of which runs they are made; "
-                          f"run `fedlib reproduce {name}` again")  # fmt: skip
-    if not texts:
+    groups: dict[str, dict[str, Spec]] = {}  # by settings but for seeds; a run may have several keys
+    for spec in asked(of, texts).values():
+        values = {name: value for name, value in spec.to_dict().items() if name not in SEEDS}
+        groups.setdefault(json.dumps(values, sort_keys=True), {})[spec.id] = spec
+    settings = [list(group.values()) for group in groups.values()]
+    if not texts and len(settings) > 1:
         return what_can_be_asked(of)
-    rows = asked(of, texts)
-    short = ids_of(rows, texts)
-    counts = rows["table"].value_counts(sort=False)
-    behind = ", ".join(f"{counted(count, 'row')} of {table}" for table, count in counts.items())
-    head = f"{of.summary['title']}, {of.place}: {counted(len(short), 'run')} behind {behind}"
-    if not short:
-        return f"{head}: these numbers are printed or drawn, not trained."
-    groups: dict[str, list[Spec]] = {}
-    for spec in of.specs(short):
-        groups.setdefault(_without_seed(spec), []).append(spec)
-    if len(groups) > FEW:
-        lines = _overview(of, groups.values())
-        return "\n".join([head, *lines, f"{len(groups)} settings: name another text to see one in full"])
-    return "\n\n".join([head, *_in_full(of, list(groups.values()), whole), _made(of)])
-
-
-def _in_full(of: Saved, groups: list[list[Spec]], whole: bool) -> list[str]:
-    """A paragraph a setting, and one on the readings that all have in common."""
-    read = [readings(group[0]) for group in groups]
-    alike = all(own == read[0] for own in read)
-    blocks = [_setting(of, group, [] if alike else own, whole) for group, own in zip(groups, read)]
-    return blocks + (["\n".join([READ_SO, *read[0]])] if alike and read[0] else [])
+    head = f"{of.summary['title']}, {of.place}: {counted(sum(map(len, settings)), 'run')}"
+    if len(settings) > FEW:
+        lines = [_in_a_line(of, group) for group in settings]
+        return "\n".join([head, *lines, f"{len(settings)} settings: name another text to see one in full"])
+    return "\n\n".join([head, *(_in_full(of, group, whole) for group in settings), _made(of)])
 
 
 def _title(spec: Spec) -> str:
     return spec.label.rpartition("seed ")[0].rstrip(", ")
 
 
-def _without_seed(spec: Spec) -> str:
-    values = spec.to_dict()
-    return json.dumps({k: v for k, v in values.items() if k not in SEEDS}, sort_keys=True)
+def _in_a_line(of: Saved, specs: list[Spec]) -> str:
+    ends = ", ".join(of.known[spec.id]["pooled"].rpartition(":")[2] for spec in specs)
+    ids = " ".join(spec.id[:8] for spec in specs)
+    return f"  {_title(specs[0]):<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}"
 
 
-def _overview(of: Saved, groups: Iterable[list[Spec]]) -> list[str]:
-    lines = []
-    for specs in groups:
-        known = _known(of, specs)
-        ends = [f"{curve[-1][1]:.2f}" for curve in map(_points, known["pooled"]) if curve]
-        last = f"last round {', '.join(ends)} %" if ends else "numbers not here"
-        lines.append(f"  {_title(specs[0]):<40} {last:<32} {' '.join(spec.id[:DIGITS] for spec in specs)}")
-    return lines
-
-
-def _known(of: Saved, specs: Sequence[Spec]) -> pd.DataFrame:
-    """What is known of runs, a row each as `runs_of` has it, with origin in words and source: "file" of the run,
-    "table" saved with the item, or "nothing" but its settings."""
-    origins, path, frames = list(map(origin, of.summary["provenance"])), of.summary["path"], []
-    file = path.with_name(f"{path.stem}.{ORIGINS}.csv")
-    table = pd.read_csv(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame({"run": []})
-    for spec in specs:
-        own, result = table[table["run"] == spec.id], of.opened.store.get(spec)
-        if result is not None:
-            own = runs_of([result]).astype(str).assign(source="file", origin=origin(result.provenance))
-        elif len(own):
-            own = own.assign(source="table", origin=[origins[int(k)] for k in own["origin"]])
-        else:
-            own = pd.DataFrame([{"run": spec.id, "source": "nothing", "partition": _drawn_again(spec)}])
-            own = own.assign(origin=" or ".join(origins))
-        frames.append(own.assign(seed=spec.seed))
-    return pd.concat(frames, ignore_index=True).fillna("")
-
-
-def _drawn_again(spec: Spec) -> str:
-    """The partition's checksum, drawn again, which needs no training; empty where its data are not here."""
-    if not isinstance(spec, RunSpec) or spec.dataset not in available():
-        return ""
-    return spec.divide(load(spec.dataset))[0].checksum
-
-
-def _points(curve: str) -> list[tuple[int, float]]:
-    """ "5:61.20 10:63.07" as rounds and percent."""
-    return [(int(t), float(percent)) for t, percent in (point.split(":") for point in curve.split())]
-
-
-def _setting(of: Saved, specs: list[Spec], read: list[str], whole: bool) -> str:
-    """Everything about the runs of one setting, which differ in their seeds; read: readings that are its own."""
-    first, known = specs[0], _known(of, specs)
+def _in_full(of: Saved, specs: list[Spec], whole: bool) -> str:
+    """Everything about the runs of one setting, which differ in their seeds."""
+    first, known = specs[0], [of.known[spec.id] for spec in specs]
     settings = f"all settings: {_listed(first.to_dict())}" if whole else f"non-default: {_listed(differences(first))}"
-    lines = [_title(first), f"  {settings}", *read, *(f"  made by: {text}" for text in dict.fromkeys(known["origin"]))]
-    absent = known[known["source"] != "file"]
-    if len(absent):
-        have = "what is said of them was saved with the item"
-        if (absent["source"] == "nothing").any():
-            have = "settings follow from ids, partitions are drawn again, accuracies over the rounds are not known"
-        lines += [f"  {counted(len(absent), 'run file')} of {len(known)} not here: {have}; `{_sweep(of)}` makes them"]
-    lines += [line for _, row in known.iterrows() for line in _run(row)]
+    made_by = [f"  made by: {text}" for text in dict.fromkeys(line["origin"] for line in known)]
+    lines = [_title(first), f"  {settings}", *made_by]
+    if absent := sum(not line["here"] for line in known):
+        lines.append(f"  {counted(absent, 'run file')} of {len(known)} not here: what is said of them was saved with "
+                     f"the item; `{_sweep(of)}` makes them")  # fmt: skip
+    lines += [text for spec, line in zip(specs, known) for text in _run(spec, line)]
     return "\n".join([*lines, *(f"  again: {command}" for command in _commands(of, specs))])
+
+
+def _run(spec: Spec, known: dict) -> list[str]:
+    """One run: id, seed, partition; and its accuracies over the rounds."""
+    text = f"  run {spec.id}, seed {spec.seed}"
+    for name, title in (("partition", "partition"), ("data", "data"), ("date", "done"), ("status", "")):
+        text += f", {title} {known[name]}".replace(",  ", ", ") if known[name] else ""
+    text += f", {duration(float(known['seconds']) / 60)}" if known["seconds"] else ""
+    points = [(int(t), float(percent)) for t, _, percent in (point.partition(":") for point in known["pooled"].split())]
+    if not points:
+        return [text]
+    (best_t, best), clients = max(points, key=lambda point: point[1]), known["client_mean"].rpartition(":")[2]
+    shown = [*points[: -1 : max(1, len(points) // 6)], points[-1]]
+    return [
+        text,
+        f"    last round {points[-1][1]:.2f} % of all test samples ({clients} as the mean over clients), "
+        f"best round {best:.2f} % (round {best_t})",
+        f"    by round: {', '.join(f'{t} {percent:.1f}' for t, percent in shown)}",
+    ]
 
 
 def _commands(of: Saved, specs: list[Spec]) -> list[str]:
@@ -253,26 +188,6 @@ def _commands(of: Saved, specs: list[Spec]) -> list[str]:
     first, *others = ([f"fedlib run {spec.method}", *options_of(spec)] for spec in specs)
     other = [" ".join(option for option in options if option not in first) for options in others]
     return [" ".join(first), *(f"the same with {options}" for options in other)]
-
-
-def _run(row: pd.Series) -> list[str]:
-    """One run: id, seed, partition, accuracies; and its curve."""
-    text, points = f"  run {row['run']}, seed {row['seed']}", _points(row.get("pooled", ""))
-    for name, title in (("partition", "partition"), ("data", "data"), ("date", "done"), ("status", "")):
-        text += f", {title} {row[name]}".replace(",  ", ", ") if row.get(name) else ""
-    text += f", {duration(float(row['seconds']) / 60)}" if row.get("seconds") else ""
-    if not points:
-        return [text]
-    (t, last), (best_t, best) = points[-1], max(points, key=lambda point: point[1])
-    clients = dict(_points(row["client_mean"])).get(t)
-    shown = [*points[: -1 : max(1, len(points) // 6)], points[-1]]
-    numbers = ", ".join(f"{round} {percent:.1f}" for round, percent in shown)
-    return [
-        text,
-        f"    last round {last:.2f} % of all test samples ({clients:.2f} as the mean over clients), "
-        f"best round {best:.2f} % (round {best_t})",
-        f"    by round: {numbers}",
-    ]
 
 
 def _made(of: Saved) -> str:
@@ -287,7 +202,7 @@ def _sweep(of: Saved) -> str:
     return _made(of).partition(": ")[2].replace("reproduce", "sweep", 1)
 
 
-# of a spec -----------------------------------------------------------------------------------------------------------
+# of a spec ------------------------------------------------------------------------------------------------------------
 
 
 def differences(spec: Spec) -> dict:
@@ -300,24 +215,6 @@ def differences(spec: Spec) -> dict:
             found |= {f"{name}.{key}": v for key, v in value.items() if key not in same or v != same[key]}
         elif name == "method" or name not in usual or value != usual[name]:
             found[name] = value
-    return found
-
-
-def readings(spec: Spec) -> list[str]:
-    """How the options that settle what the method's paper leaves open stand in this run, with what they mean: from the
-    method's own file. An option that the file does not call a reading is not among them."""
-    if not isinstance(spec, RunSpec):
-        return []
-    text = algorithms.text(spec.method)
-    section = re.search(r"^Readings.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    if not section:
-        return []
-    _, *points = re.split(r"\n- ", section[0])
-    found = []
-    for means in (" ".join(point.split()) for point in points or [section[0]]):
-        about = means.partition(":")[0] if points else means
-        own = {name: v for name, v in spec.hyper.items() if re.search(rf"\b{name}\b", about)}
-        found += [f"  {_listed(own)}   [{means}]"] if own else []
     return found
 
 

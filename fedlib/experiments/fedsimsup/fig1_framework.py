@@ -96,7 +96,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 3},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: table not in ("sources", "waits"),
     figure=lambda tables: figures.framework(tables["own"], tables["weights"], tables["waits"]),
     claims=(
         implementation("A participant downloads one personalised model and uploads one; its supervisor is not sent.",

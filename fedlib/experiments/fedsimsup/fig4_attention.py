@@ -111,7 +111,6 @@ ITEM = Item(
     minutes={"smoke": 0.2, "quick": 1, "reduced": 40, "paper": 300},
     runs=runs,
     analyse=analyse,
-    called={name: (run,) for run, (*_, names) in RUNS.items() for name in names},
     figure=lambda tables: figures.attention_maps(
         tables["pictures"], tables["tidy"], tables["means"], tables["gaps"][tables["gaps"]["pair"].isin(PAIRS)], NUMBERS
     ),

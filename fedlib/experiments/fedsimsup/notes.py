@@ -157,12 +157,6 @@ def task_of(alpha: float) -> str:
     return f"Dir({alpha:g})"
 
 
-def goes_into(table: str, key: tuple) -> bool:
-    """Which runs a table is made of: training at two rates, baselines with other rates, one thing changed."""
-    kinds = {"parts": ("choice", "part"), "secrets": ("choice", "part"), "rates": ("rate",)}.get(table, ("choice",))
-    return key[0] in kinds if table != "stability" else key[0] not in ("choice", "part", "rate")
-
-
 worse = partial(less_accurate, "fedsimsup")
 
 
@@ -217,8 +211,6 @@ ITEM = Item(
     minutes={"smoke": 0.5, "quick": 0.7, "paper": 1500},
     runs=runs,
     analyse=analyse,
-    made_of=goes_into,
-    called={arm: key for arm, (key, _) in ARMS.of.items()},
     partial=True,
     diverging=True,
     figure=lambda tables: figures.choices_by_task(tables["effects"], "fedsimsup"),

@@ -87,7 +87,6 @@ ITEM = Item(
     minutes={"smoke": 0.2, "quick": 0.4, "reduced": 20, "paper": 400},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: table not in ("pairs", "groups") or key == (next(iter(TRAININGS)), 0),
     figure=lambda tables: figures.classifier_distances(tables["pairs"], tables["groups"], tables["tidy"]),
     answer=answer,
     claims=(

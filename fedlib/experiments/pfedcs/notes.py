@@ -60,7 +60,6 @@ LEAKS = {
     "class_auc": "classes by class vectors, AUC",
     "sets": "share of clients whose classes are all inferred",
 }
-MADE_OF = {"leak": ("server",), "server": ("server",), "parts": ("choice", "control")}  # all others: of choices
 
 WHOLE, POST = "PFedCS", "PFedCS after local training"
 ARMS = Arms(
@@ -166,8 +165,6 @@ ITEM = Item(
     minutes={"smoke": 0.5, "quick": 0.7, "paper": 33_000},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: key[0] in MADE_OF.get(table, ("choice",)),
-    called={arm: (key,) if key in CONTROLS else (key, "pfedcs") for arm, (key, _) in ARMS.of.items()},
     partial=True,
     figure=lambda tables: figures.choices_by_task(tables["effects"], "pfedcs"),
     answer=answer,

@@ -83,7 +83,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 2},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: table != "meetings",
     figure=lambda tables: figures.workflow(tables["phi"], tables["tidy"], tables["meetings"]),
     claims=(
         implementation("In both phases a participant receives one model and sends one model, as in FedAvg.",

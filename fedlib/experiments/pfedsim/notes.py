@@ -108,9 +108,6 @@ def levels(found: Found) -> pd.DataFrame:
     return made.round(2) if found else made[:0]
 
 
-# Which of these runs make a table; every other table is made of those with one thing changed
-MADE_OF = {"leads": ("table",), "fit": ("table",), "cells": ("table", "again"), "alone": ("mixing",), "draws": (),
-           "levels": ("harder",)}  # fmt: skip
 PARTS = {"table": lambda s: TABLE.runs(of_table(s)), "changed": changed,
          "mixing": lambda s: MIXING.runs(of_table(s)), "again": again, "harder": harder}  # fmt: skip
 
@@ -235,7 +232,6 @@ ITEM = Item(
     partial=True,
     runs=lambda s: joined({kind: runs(s) for kind, runs in PARTS.items()}),
     analyse=analyse,
-    made_of=lambda table, key: key[0] in MADE_OF.get(table, ("changed",)),
     shown={
         "leads": "pFedSim's rank and lead over the best competitor, by definition of the accuracy metric",
         "alone": "Effect of aggregation: pFedSim, and without aggregation (Φ: identity), %",

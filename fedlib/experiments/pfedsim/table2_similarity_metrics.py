@@ -66,7 +66,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.1, "paper": 30},
     runs=lambda s: {**four_subsets(s), **ten_clients(s)},
     analyse=analyse,
-    made_of=lambda table, key: key[0] == ("ten clients" if table == "ten_clients" else "four subsets"),
     figure=lambda tables: figures.similarity_measures(tables["tidy"], tables["ten_clients"], MEASURES, list(PAIRS)),
     claims=(
         Claim("CS orders the four pairs of clients (classes: i, i' 0-4; j 2-6; k 5-9) by data similarity.",

@@ -151,9 +151,6 @@ ITEM = Item(
     minutes={"smoke": 0.2, "quick": 1, "paper": 900},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: {
-        "pictures": key[1] == 0, "levels": key[0] == PADDED, "learnt": key[0] in (TRAINED, ROUNDS),
-    }.get(table, True),
     answer=answer,
     figure=lambda tables: figures.attackers(tables["tidy"], tables["pictures"]),
     shown={"learnt": "Share of the attacked images that the network gets right when the client uploads"},

@@ -153,7 +153,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 1, "paper": 90},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: key[0] == "cosine" or table not in ("levels", "pictures"),
     answer=answer,
     figure=lambda tables: figures.inversion(tables["tidy"], tables["pictures"], tables["levels"]),
     claims=(

@@ -101,7 +101,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.5, "reduced": 45, "paper": 500},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: table != "cost",
     figure=lambda tables: figures.relevance_matrices(tables["tidy"], tables["labels"]),
     answer=answer,
     claims=(

@@ -116,7 +116,6 @@ ITEM = Item(
     minutes={"smoke": 0.1, "quick": 0.3, "paper": 500},
     runs=runs,
     analyse=analyse,
-    made_of=lambda table, key: table != "shares",
     figure=lambda tables: figures.traffic(tables["tidy"], tables["per_round"], METHODS, READINGS),
     claims=(
         Claim("FedFomo sends most, for each network.", sent(first(FOMO, ".2f"))),

@@ -53,7 +53,6 @@ ITEM = TABLE.item(
     title="pFedSV Table 2: accuracy with Dirichlet label skew",
     claim="Dirichlet label skew is harder for every method, and pFedSV leads by more.",
     runs=lambda s: TABLE.runs(s) | joined({"Table 1": TABLE1.runs(s)}),
-    made_of=lambda table, key: key[0] != "Table 1",
     analyse=analyse,
     claims=(
         task.BEST,

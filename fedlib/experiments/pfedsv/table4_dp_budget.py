@@ -144,7 +144,6 @@ ITEM = TABLE.item(
     ),
     minutes={"smoke": 0.3, "quick": 1, "reduced": 120, "paper": 900},
     analyse=analyse,
-    made_of=lambda table, key: table not in ("by_round", "readings"),
     figure=lambda tables: figures.budgets(tables["cells"], tables["by_round"]),
     claims=(
         Claim("The more noise, the smaller ε and the lower the accuracy, for both methods.",
