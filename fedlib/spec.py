@@ -237,14 +237,14 @@ class RunSpec(Hashed):
         return _divided(dataset, **self.division)
 
     @property
-    def label(self) -> str:
-        """A short name for progress bars and errors."""
+    def title(self) -> str:
+        """A short name, without the seed."""
         parts = [self.method, *(f"{k}={v}" for k, v in self.hyper.items() if k == "rho"), self.dataset]
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
         if self.privacy != "none":
             parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
-        return " ".join([*parts, f"seed {self.seed}"])
+        return " ".join(parts)
 
 
 def _divided(

@@ -214,12 +214,12 @@ class AttackSpec(Hashed):
                 require(known, "defences", name, "kind 'record' with a sigma above 0, for the match 'likelihood'")
 
     @property
-    def label(self) -> str:
-        """A short name for progress bars and errors."""
+    def title(self) -> str:
+        """A short name, without the seed."""
         a = self.attack
         how = f"{a['match']} {a['labels']} {a['optimiser']}"
         more = "".join(f", {name} {value}" for name in ADDED_FIELDS if (value := self.to_dict().get(name)))
-        return f"attack {how} on {self.network}, {len(self.plan)} steps{more}, seed {self.seed}"
+        return f"attack {how} on {self.network}, {len(self.plan)} steps{more}"
 
     def to_dict(self) -> dict:
         """The fields as JSON types, and the kind, without those that came later and have their default."""

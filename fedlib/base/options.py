@@ -50,6 +50,11 @@ class Hashed:
         """16 hex digits of the hash of the canonical JSON."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
+    @property
+    def label(self) -> str:
+        """A short name for progress bars and errors."""
+        return f"{self.title} seed {self.seed}"
+
     @classmethod
     def from_dict(cls, values: dict):
         """The inverse of `to_dict`. Raises BadValue for a field that does not exist."""

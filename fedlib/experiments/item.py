@@ -192,8 +192,8 @@ class OpenItem:
 
     @property
     def missing(self) -> list[str]:
-        """Runs, by their labels, that are not there."""
-        return [spec.label for spec in self.specs if not self.store.path(spec).exists()]
+        """The titles of runs that are not there."""
+        return [spec.title for spec in self.specs if not self.store.path(spec).exists()]
 
     @property
     def lacks(self) -> str:

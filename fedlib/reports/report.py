@@ -124,12 +124,11 @@ def written(name: str, text: str) -> Path:
     return path
 
 
-def with_counts(labels: list[str]) -> str:
-    """Labels of runs without their seeds, the first MOST, each with the number of runs where these are several."""
-    counts = Counter(label.partition(" seed ")[0] for label in labels)
-    named = [f"{label} ({counted(n, 'run')})" if n > 1 else label for label, n in counts.items()]
-    named[MOST:] = [f"and {len(named) - MOST} other settings"] * (len(named) > MOST)
-    return proper(", ".join(named))
+def with_counts(titles: list[str]) -> str:
+    """Titles of runs, the first MOST, each with the number of runs where these are several."""
+    texts = [f"{title} ({counted(n, 'run')})" if n > 1 else title for title, n in Counter(titles).items()]
+    texts[MOST:] = [f"and {len(texts) - MOST} other settings"] * (len(texts) > MOST)
+    return proper(", ".join(texts))
 
 
 def diverged(item: dict) -> str:

@@ -59,7 +59,7 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
         "claims": [_claim(claim, v, *said) for (claim, v), said in zip(opened.checked, opened.verdicts())],
         "runs": [spec.id for spec in opened.specs],
         "missing": opened.missing,
-        "diverged": [spec.label for spec in opened.diverged],
+        "diverged": [spec.title for spec in opened.diverged],
         "provenance": origins,
         "figure": picture.relative_to(opened.root).as_posix() if there else "",
         "shown": item.shown,

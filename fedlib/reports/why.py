@@ -139,14 +139,10 @@ def why(name: str, texts: Sequence[str] = (), place: str = "", whole: bool = Fal
     return "\n\n".join([head, *(_in_full(of, group, whole) for group in settings), _made(of)])
 
 
-def _title(spec: Spec) -> str:
-    return spec.label.rpartition("seed ")[0].rstrip(", ")
-
-
 def _in_a_line(of: Saved, specs: list[Spec]) -> str:
     ends = ", ".join(of.known[spec.id]["pooled"].rpartition(":")[2] for spec in specs)
     ids = " ".join(spec.id[:8] for spec in specs)
-    return f"  {_title(specs[0]):<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}"
+    return f"  {specs[0].title:<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}"
 
 
 def _in_full(of: Saved, specs: list[Spec], whole: bool) -> str:
@@ -154,7 +150,7 @@ def _in_full(of: Saved, specs: list[Spec], whole: bool) -> str:
     first, known = specs[0], [of.known[spec.id] for spec in specs]
     settings = f"all settings: {_listed(first.to_dict())}" if whole else f"non-default: {_listed(differences(first))}"
     made_by = [f"  made by: {text}" for text in dict.fromkeys(line["origin"] for line in known)]
-    lines = [_title(first), f"  {settings}", *made_by]
+    lines = [first.title, f"  {settings}", *made_by]
     if absent := sum(not line["here"] for line in known):
         lines.append(f"  {counted(absent, 'run file')} of {len(known)} not here: what is said of them was saved with "
                      f"the item; `{_sweep(of)}` makes them")  # fmt: skip
