@@ -177,7 +177,7 @@ def test_cells_beside_the_papers():
     assert table.loc["b", "x: paper, cifar10"] == "50.00" and table.loc["b", "x: difference"] == "-5.00"
     missing = table.loc["b", ["y: paper, cifar10", "y: ours, cifar10", "y: difference"]]
     assert missing.tolist() == ["", "not run", ""]
-    for data, shows in ((("cifar10", "digits"), False), (("its data", "the same data"), True)):
+    for data, shows in ((("cifar10", "digits"), False), (("its data", "same data set"), True)):
         columns = accuracies.compared(found, shown, ["x"], data, ())
         assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
     unprinted = accuracies.compared(found, shown[shown["column"] == "x"], ["x", "y"], ("cifar10", "cifar10"), ())

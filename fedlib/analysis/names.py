@@ -23,7 +23,7 @@ POINTS = {
 }  # fmt: skip
 POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
 HEADS = {
-    "rank_correlation": "rank correlation", "question": "unspecified detail", "arm": "variant",
+    "rank_correlation": "rank correlation", "question": "choice varied", "arm": "variant",
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
     "reached in round": "reported accuracy reached in round", "of them diverged": "diverged",

@@ -22,7 +22,7 @@ from fedlib.spec import RunSpec
 
 EVERY = "every column"
 EXTRAS = {
-    "points": "At every evaluation point, %",
+    "points": "At every evaluation point, and other averages, %",
     "ranks": "Rank correlation of the methods' order with the paper's",
 }  # captions of tables that every item of this kind has
 
@@ -100,8 +100,8 @@ class AccuracyTable:
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
     def data(self, s: dict) -> tuple[str, str]:
-        """The names of the paper's data set, "" where columns name their own, and of ours, "the same data" if it is."""
-        return self.dataset(s) or "", s.get("dataset", "the same data")
+        """The names of the paper's data set, "" where columns name their own, and of ours, "same data set" if it is."""
+        return self.dataset(s) or "", s.get("dataset", "same data set")
 
     def printed(self, s: dict) -> pd.DataFrame:
         """The paper's readable cells that belong to a row and a column: row, column, value, std. Where columns are of

@@ -62,7 +62,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
 def of_data(series: str, cells: pd.DataFrame) -> str:
     """A series with its data set, where ours is another one than the paper's."""
     printed, own = cells.attrs.get("data", ("", ""))
-    data = "" if own in (printed, "the same data") else printed if series == "paper" else own
+    data = "" if own in (printed, "same data set") else printed if series == "paper" else own
     return f"{series}, {titled(data)}" if data else series
 
 
@@ -91,7 +91,9 @@ def leaders(cells: pd.DataFrame, about: str = "") -> str:
         text += f" (paper: {printed[about]} of {printed.total()})" if printed else ""
         rival = next((row for row, _ in count.most_common() if row != about), None)
         return f"{text}, {proper(rival)} in {count[rival]}" if rival else text
-    text = f"Highest mean accuracy{of}: {_listed(count)}"
+    own = cells.loc[cells["series"] == first].dropna(subset=["mean"])["row"].nunique()
+    few = f" of the {own} methods that were run" if own < len(there) else ""
+    text = f"Highest mean accuracy{few}{of}: {_listed(count)}"
     rows = cells.loc[cells["series"] == "paper", "row"].nunique()  # of which the paper has numbers
     return f"{text} (the paper: {_listed(printed)})" if printed and 2 * rows > len(there) else text
 

@@ -89,7 +89,8 @@ def largest_move(shown: pd.DataFrame) -> str:
         return "Nothing was evaluated before and after local training yet"
     task, row = (places[RECEIVED] - places[TRAINED]).abs().idxmax()
     before, after = places.loc[(task, row)].astype(int)
-    return f"{task}: {proper(row)} ranks {before} of {len(places.loc[task])} before local training, {after} after it"
+    text = f"{task}: by means {proper(row)} ranks {before} of {len(places.loc[task])} before local training"
+    return f"{text}, {after} after it"
 
 
 def leads_left(shown: pd.DataFrame) -> str:

@@ -75,12 +75,11 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
             _picture(ax, one)
         line[0].set_ylabel(proper(name).replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=7)
     _scores(scores.subplots(4, 1, sharex=True), tidy, levels)
-    bare, noisy = (
-        own.groupby("attack")["success"].mean() for own in (tidy[tidy["defence"] == "none"], tidy[tidy["sigma"] > 0])
-    )
+    bare = tidy[tidy["defence"] == "none"].groupby("attack")["success"].mean()
+    noisy = tidy[tidy["sigma"] > 0].groupby(["sigma", "attack"])["success"].mean().groupby("sigma").max()
     text = f"Without a defence attacks recover {100 * bare.min():.0f} % to {100 * bare.max():.0f} % of the images"
-    said = f"; with noise at most {100 * noisy.max():.0f} %, averaged over σ" if len(noisy) else ""
-    return headline(figure, text + said)
+    said = (f"up to {100 * share:.0f} % at σ = {sigma:g}" for sigma, share in noisy.items())
+    return headline(figure, f"{text}; {', '.join(said)}" if len(noisy) else text)
 
 
 def _picture(ax, one) -> None:

@@ -225,7 +225,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
         return "<br>".join(filter(None, (ours, beside)))
 
     made = frame[[name for name in frame.columns if name not in named]].copy()
-    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "the same data"}
+    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "same data set"}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
         made[f"{column}; ours: {ours}" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
@@ -289,7 +289,7 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
     small = sorted(number(item) + begun.get(item["item"], "") for item in items if item["profile"] == "quick")
     names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
-    parts = [own if claims["paper"] else "**At the paper's own settings** nothing has been run yet."]
+    parts = [own if claims["paper"] else "**At the paper's settings** (profile `paper`) nothing has been run yet."]
     if claims["reduced"]:
         less = "**Reduced, with fewer rounds or methods, a smaller network or other data**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")

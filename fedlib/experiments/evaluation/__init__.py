@@ -3,5 +3,6 @@
 IN_SHORT = """At pFedSim's settings (CIFAR-10, its authors' partition, 100 clients, 200 rounds; eleven methods, three
 seeds) FedAvg ranks ninth of ten methods before local training, and has the highest mean after it. At Dir(0.1) it gains
 63.7 points [57.3, 70.1] and is then 1.8 [0.9, 2.6] above FedRep, at Dir(0.5) 2.2 [1.3, 3.0] above FedSimSup, which had
-the highest means before. 13 and 16 of 45 pairs of methods reverse their order significantly. In all of these one is
-FedAvg, FedBN or FedBABU, with one classifier for all clients, and the other one keeps or mixes models."""
+the highest means before. 13 and 16 of 45 pairs of methods reverse their order significantly (not corrected for the
+number of pairs). In all of these one is FedAvg, FedBN or FedBABU, with one classifier for all clients; the other one
+has a classifier or an aggregate for each client."""

@@ -30,7 +30,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "_last": table1.TABLE.read_off(s, found)["tidy"],
         "early": only(tidy, round=tenth),
         "steps": moves.reset_index().assign(alpha=lambda t: t["column"].str.extract(r"(Dir\(.*?\))", expand=False)),
-        "compare": by_round(tidy, {f"ours, after {name} of the rounds, %": t for name, t in half.items() if t}
+        "compare": by_round(tidy, {f"ours, round {t} of {s['rounds']}, %": t for t in half.values() if t}
                             | {"ours, last round, %": s["rounds"]}).assign(paper="a curve; no numbers reported"),
     }  # fmt: skip
 

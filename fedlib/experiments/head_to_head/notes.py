@@ -81,7 +81,9 @@ def at_a_glance(tables) -> pd.DataFrame:
     for row in dict.fromkeys(accuracy["tidy"]["row"]):
         line = {"method": row}
         for title, name, where in (
-            ("accuracy", "accuracy", {}), ("at FedAvg's bytes", "bytes", {}), ("of the bottom 10 %", "worst", WORST),
+            ("accuracy", "accuracy", {}),
+            ("within FedAvg's communication", "bytes", {}),
+            ("of the bottom 10 %", "worst", WORST),
         ):  # fmt: skip
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
             line[f"{title}, minus {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)

@@ -92,7 +92,7 @@ ITEM = TABLE.item(
     shown={
         "leads": "Leads on average over the tasks, in points",
         "costs": "Cost per client and participation: megabytes, and multiples of FedAvg (times are rough)",
-        "points": "At every evaluation point, %",
+        "points": "At every evaluation point, and other averages, %",
     },
     claims=(
         HOME,

@@ -105,7 +105,8 @@ def less_noise_suffices(tables) -> Verdict:
     noisy = tables["tidy"].query("sigma > 0").groupby("sigma")["success"].agg(["mean", "size"])
     enough = [sigma for sigma in noisy.index if (noisy["mean"][noisy.index >= sigma] == 0).all()]
     listing = ", ".join(f"{row['mean']:.2f} at {sigma:g} (n={row['size']:.0f})" for sigma, row in noisy.iterrows())
-    return verdict(bool(enough) and min(enough) <= 0.1, f"share recovered over all attacks by σ: {listing}")
+    text = f"share recovered by the attacks that were run with this σ: {listing}"
+    return verdict(bool(enough) and min(enough) <= 0.1, text)
 
 
 def of_images(judge, defence: str = "none"):
