@@ -228,7 +228,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "same data set"}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
-        made[f"{column}; ours: {ours}" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
+        made[f"{ours} for '{column}'" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
     return made
 
 
