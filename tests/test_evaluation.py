@@ -15,6 +15,7 @@ from fedlib.engine.simulate import simulate, watched
 from fedlib.experiments import find
 from fedlib.experiments.evaluation import notes, table1_points, table2_statistics
 from fedlib.experiments.evaluation.task import ALL
+from fedlib.experiments.pfedsim import table3_own_clients
 from fedlib.spec import RunSpec
 
 TASK = dict(dataset="digits", num_clients=5, join_ratio=0.4, rounds=2, local_epochs=1, lr=0.05, images=300,
@@ -118,7 +119,7 @@ def test_orders_that_change_are_counted():
     assert first["Dir(0.5)", RECEIVED] == "FedPer" and first["Dir(0.5)", TRAINED] == "FedAvg"
     assert verdicts(TABLE1, tables)[:4] == [REPRODUCED] * 4
     said = figures.largest_move(table1_points.shown(tables))
-    assert said == "Dir(0.1): FedAvg ranks 4 of 4 before local training, 1 after it"
+    assert said == "Dir(0.1): by means FedAvg ranks 4 of 4 before local training, 1 after it"
     calm = of_table1(noise=0.5)  # the same means, but for what seeds do: nothing is sure
     assert calm["flips"]["significantly"].sum() == 0
 
@@ -145,6 +146,18 @@ def test_what_a_method_gains_where_others_are_tested():
     assert tables.loc["pFedSim", "usual evaluation point"] == "post"
     assert tables.loc["pFedSim", "Dir(0.1): before local training"] == "-8.0"
     assert tables.loc["Local", "Dir(0.1): before local training"] == ""
+
+
+def test_where_others_code_evaluates():
+    """In the code of pFedSim's authors as our table on their clients has it."""
+    for method, points in table1_points.ELSEWHERE.items():
+        assert len(points) == len(table1_points.CODES) and any(points)
+        for point in points:
+            assert point in ("", *algorithms.find(method).points) or point.startswith("fine-tuned")
+        first = table3_own_clients.TESTED_AT.get(method, algorithms.make(method).eval_points({})[0])
+        assert points[0] in ("", first)
+    shown = of_table1()["elsewhere"].set_index("method")
+    assert shown.index.tolist()[-1] == "batch-norm statistics" and len(shown) == 1 + len(of_table1()["protocols"])
 
 
 def test_nothing_changes_where_the_order_is_one():

@@ -26,8 +26,9 @@ threshold. *Not reproduced*: one, corrected for multiplicity, lies on the other.
 each other, or so in some settings and as claimed in all others. *Inconclusive*: none of these. *Underpowered*:
 inconclusive, and so few runs would miss most true claims. The table counts the paper's claims on its data, at its
 settings or reduced (fewer rounds or a smaller network), and claims that need no data; our additional claims are on the
-pages. Other data (digits, PACS) cannot refute a paper and are not counted, nor are claims without a verdict. The guide
-[Reading a claim](../notebooks/guides/reading_a_claim.ipynb) has more."""
+pages. A claim without randomness, such as a size or a formula, has no CI: one exception refutes it. Other data
+(digits, PACS) cannot refute a paper and are not counted, nor are claims without a verdict. The guide [Reading a
+claim](../notebooks/guides/reading_a_claim.ipynb) has more."""
 
 SCOREBOARD = """# Scoreboard
 

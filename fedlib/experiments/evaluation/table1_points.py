@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -17,6 +19,18 @@ from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_
 from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
+CODES = ("pFedSim's code, 2023", "PFLlib d832e76, 2025", "FL-bench 06e658b, 2025")
+ELSEWHERE = {  # the point at which each of them evaluates a method, read in its code; "": it does not have it
+    **dict.fromkeys(("fedavg", "fedprox", "feddyn", "fedgen"), ("glob", "glob", "glob")),
+    **dict.fromkeys(("fedbn", "fedper", "fedrep"), ("recv", "recv", "recv")),
+    **dict.fromkeys(("fedrod", "fedpac"), ("", "recv", "recv")),
+    **dict.fromkeys(("local", "fedfomo"), ("post", "post", "post")),
+    **dict.fromkeys(("fedproto", "pfedme"), ("", "post", "post")),
+    "fedbabu": ("", "fine-tuned", "fine-tuned"), "perfedavg": ("", "fine-tuned for one step", "fine-tuned"),
+    "fedamp": ("", "post", ""), "fedgh": ("", "recv", ""), "ffedap": ("agg", "", "post"),
+    "pfedsim": ("post", "", "post"),
+}  # fmt: skip
+STATISTICS = ("client's own", "client's own", "averaged, by default")  # of batch norm, in the same three
 
 
 def first_at(tables) -> pd.DataFrame:
@@ -55,12 +69,19 @@ def by_protocol(tables) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def elsewhere(rows: Iterable[str]) -> pd.DataFrame:
+    """Where others' code evaluates these methods, and with which batch-norm statistics."""
+    lines = [(row, *ELSEWHERE[row]) for row in rows if row in ELSEWHERE]
+    return pd.DataFrame([*lines, ("batch-norm statistics", *STATISTICS)], columns=["method", *CODES])
+
+
 def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: first, who leads at each point; flips, how many pairs reverse their order; protocols, by
-    method; _pairs: every pair."""
+    method; elsewhere, the same in others' code; _pairs: every pair."""
     tables = TABLE.analyse(s, found)
     changed = points.pairs(tables)
     more = {"flips": points.flips(changed), "protocols": by_protocol(tables), "_pairs": changed}
+    more |= {"elsewhere": elsewhere(dict.fromkeys(tables["tidy"]["row"]))}
     first, prior = first_at(tables), {column: label_prior(r) for (_, column, _), r in found.items()}
     first = first.assign(**{"most frequent class": first["column"].map(prior)})  # of the partition, which all share
     return {**tables, "first": first, **more}
@@ -138,6 +159,7 @@ ITEM = TABLE.item(
         "flips": "Pairs of methods that reverse their order from one evaluation point to another, and how many of them "
         "are significantly apart at both",
         "protocols": "Accuracy where a method's own paper or code tests it, %, and the change in points elsewhere",
+        "elsewhere": "Where others' code evaluates a method (read by us at these commits), and with which statistics",
     },
     claims=(
         ours("The best method before local training is not the best after it, at either alpha.", of_all(another_leads)),
