@@ -276,7 +276,7 @@ def test_the_claims_on_results_that_agree_with_them_and_on_others():
     row = right["compare"].set_index(["attack", "defence"]).loc[("padding", "none")]
     assert row["ours: share with PSNR of at least 20 dB"] == "1.00 (n=12)"
     assert row["share with PSNR of at least 25 dB"] == "1.00"
-    wide = right["compare"].set_index(["attack", "defence"]).loc[("batch of 16", "σ = 1"), "victim and attacker"]
+    wide = right["compare"].set_index(["victim or attacker", "defence"]).loc[("batch of 16", "σ = 1"), "in full"]
     assert wide == "mcmahan_cnn, half width, padded, untrained, batch 16, local steps 1, cosine"
 
 
