@@ -126,7 +126,7 @@ ITEM = TABLE.item(
     minutes={"smoke": 0.2, "quick": 1, "reduced": 90, "paper": 500},
     analyse=analyse,
     figure=lambda tables: figures.dots(
-        tables["_shown"], KINDS, "accuracy before local training, %", figures.largest_gap
+        tables["_shown"], KINDS, "accuracy before local training, % (bars: 95 % CI)", figures.largest_gap
     ),
     shown={
         "received": "Accuracy before local training, by statistics, %",
