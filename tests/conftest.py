@@ -40,6 +40,11 @@ if os.environ.get("FEDLIB_TEST_PROCESS") != str(os.getpid()):  # notebooks/conft
     }
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: tests wait for the processes that they start."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home of the test's own, without data, checkpoints or results."""
