@@ -19,18 +19,19 @@ from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_
 from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
-CODES = ("pFedSim's code, 2023", "PFLlib d832e76, 2025", "FL-bench 06e658b, 2025")
-ELSEWHERE = {  # the point at which each of them evaluates a method, read in its code; "": it does not have it
+CODES = ("pFedSim's code (2023)", "PFLlib (d832e76)", "FL-bench (06e658b)")  # of autumn 2025
+ELSEWHERE = {  # the point at which each of them evaluates a method at the end, read in its code; "": it does not have
+    # the method, or tests another model than it means to (pFedMe in both libraries, FedRoD in FL-bench)
     **dict.fromkeys(("fedavg", "fedprox", "feddyn", "fedgen"), ("glob", "glob", "glob")),
     **dict.fromkeys(("fedbn", "fedper", "fedrep"), ("recv", "recv", "recv")),
-    **dict.fromkeys(("fedrod", "fedpac"), ("", "recv", "recv")),
+    "fedpac": ("", "recv", "recv"), "fedrod": ("", "recv", ""), "fedproto": ("", "post", "post"),
     **dict.fromkeys(("local", "fedfomo"), ("post", "post", "post")),
-    **dict.fromkeys(("fedproto", "pfedme"), ("", "post", "post")),
     "fedbabu": ("", "fine-tuned", "fine-tuned"), "perfedavg": ("", "fine-tuned for one step", "fine-tuned"),
     "fedamp": ("", "post", ""), "fedgh": ("", "recv", ""), "ffedap": ("agg", "", "post"),
     "pfedsim": ("post", "", "post"),
 }  # fmt: skip
-STATISTICS = ("client's own", "client's own", "averaged, by default")  # of batch norm, in the same three
+OWN = "client's own"
+STATISTICS = (OWN, OWN, f"by default averaged for models that are shared, for all else {OWN}")  # of batch norm
 
 
 def first_at(tables) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.analysis.accuracies import in_common
+from fedlib.analysis.names import proper
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, changes
 from fedlib.analysis.uncertainty import Interval, draws
 from fedlib.claims import apart, decided, not_tested, ours
@@ -109,6 +110,21 @@ def alike(of: str, over: str, rows, point: str = RECEIVED):
     return of_all(check)
 
 
+def answer(tables) -> str:
+    """What the models that clients receive, with averaged statistics, are relative to FedAvg after local training."""
+    before, after = by_statistics(tables), by_statistics(tables, TRAINED)
+    leads = {
+        f"{where}: {proper(row)}": before[where, row, AVERAGED] - after[where, "fedavg", OWN]
+        for where in DIRICHLET
+        for row in ("fedper", "pfedsim")
+        if (where, row, AVERAGED) in before and (where, "fedavg", OWN) in after
+    }
+    if not leads:
+        return ""
+    said = "Not among the claims: before local training with averaged statistics, minus FedAvg after local training"
+    return f"{said}, in points: {', '.join(f'{name} {apart(lead)}' for name, lead in leads.items())}."
+
+
 def another_is_first(tables):
     """The best method before local training with own statistics is not the best with averaged ones, at both alphas."""
     m = by_statistics(tables)
@@ -119,12 +135,13 @@ def another_is_first(tables):
 
 ITEM = TABLE.item(
     title="Evaluation, Table 2: which batch-norm statistics",
-    claim="Which batch-norm statistics a client is evaluated with matters as much as the method.",
+    claim="Whose batch-norm statistics a model has changes its accuracy before local training.",
     smaller=f"{pfedsim.SMALLER}; {FEWER}",
     smaller_reduced=FEWER,
     settings=per_profile(SETTINGS, methods=[None, FEW, METHODS], reduced={"methods": FEW}),
     minutes={"smoke": 0.2, "quick": 1, "reduced": 90, "paper": 500},
     analyse=analyse,
+    answer=answer,
     figure=lambda tables: figures.dots(
         tables["_shown"], KINDS, "accuracy before local training, % (bars: 95 % CI)", figures.largest_gap
     ),
