@@ -6,7 +6,18 @@ from scipy.stats import binomtest
 from fedlib import figures
 from fedlib.analysis.relevance import mean_auc, ranks_of_others, relevant_of
 from fedlib.analysis.tables import by_pair, described, mean_std, named, only, rows_of
-from fedlib.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Claim, Verdict, beyond, ours, over_seeds, under
+from fedlib.claims import (
+    INCONCLUSIVE,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Verdict,
+    beyond,
+    not_tested,
+    ours,
+    over_seeds,
+    under,
+)
 from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Found, Item, Runs, Tables, per_profile, runs_of
 from fedlib.experiments.pfedsv.task import RING, RING_REDUCED, ten_clients
@@ -99,6 +110,8 @@ def a_is_nearest_to_others(tables) -> Verdict:
     client a seed there is no mean with a t interval, but a binomial test."""
     own = only(tables["nearest"], client="A", last=True).groupby("training", sort=False)["nearest"]
     counts = [(training, int(hits.sum()), len(hits)) for training, hits in own]
+    if not counts:
+        return not_tested("nothing was run")
     text = "; ".join(f"{training}: the two nearest in {hits} of {seeds} seeds" for training, hits, seeds in counts)
     less, more = (
         [binomtest(hits, seeds, 0.5, side).pvalue for _, hits, seeds in counts] for side in ("less", "greater")
