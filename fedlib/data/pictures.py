@@ -301,7 +301,8 @@ def folder_images(path: Path) -> tuple[list[Picture], list[str]]:
     for folder in sorted(folders, key=lambda folder: folder.name):
         files = [file for file in sorted(folder.rglob("*")) if not any(map(_hidden, file.relative_to(folder).parts))]
         images = [file for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
-        left += [file.name for file in files if file not in images and (file.is_symlink() or not file.is_dir())]
+        chosen = set(images)
+        left += [file.name for file in files if file not in chosen and (file.is_symlink() or not file.is_dir())]
         if not images:
             why = f"; {left_out(left, 'file')}" if left else ""
             raise DataError(f"class folder {folder} has no images ({', '.join(SUFFIXES)}){why}")

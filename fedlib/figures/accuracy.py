@@ -92,7 +92,7 @@ def leaders(cells: pd.DataFrame, about: str = "") -> str:
         rival = next((row for row, _ in count.most_common() if row != about), None)
         return f"{text}, {proper(rival)} in {count[rival]}" if rival else text
     own = cells.loc[cells["series"] == first].dropna(subset=["mean"])["row"].nunique()
-    few = f" of the {own} methods that were run" if own < len(there) else ""
+    few = f" of the {own} rows that were run" if own < len(there) else ""
     text = f"Highest mean accuracy{few}{of}: {_listed(count)}"
     rows = cells.loc[cells["series"] == "paper", "row"].nunique()  # of which the paper has numbers
     return f"{text} (the paper: {_listed(printed)})" if printed and 2 * rows > len(there) else text

@@ -78,8 +78,9 @@ def inversion(tidy: pd.DataFrame, pictures: pd.DataFrame, levels: pd.DataFrame) 
     bare = tidy[tidy["defence"] == "none"].groupby("attack")["success"].mean()
     noisy = tidy[tidy["sigma"] > 0].groupby(["sigma", "attack"])["success"].mean().groupby("sigma").max()
     text = f"Without a defence attacks recover {100 * bare.min():.0f} % to {100 * bare.max():.0f} % of the images"
-    said = (f"up to {100 * share:.0f} % at σ = {sigma:g}" for sigma, share in noisy.items())
-    return headline(figure, f"{text}; {', '.join(said)}" if len(noisy) else text)
+    said = [f"up to {100 * share:.0f} % at σ = {sigma:g}" for sigma, share in noisy.items() if share > 0]
+    said += [f"none at σ = {sigma:g}" for sigma in noisy.index[noisy == 0]]
+    return headline(figure, "; ".join(filter(None, [text, ", ".join(said)])))
 
 
 def _picture(ax, one) -> None:

@@ -29,15 +29,6 @@ POINTS = (
     "claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
 )
 
-TERMS = {  # of a paper's items, which its page does not explain where they stand
-    "pfedsim": "Φ: the matrix of similarities between clients; self-weight: its diagonal.",
-    "fedsimsup": "Supervisor: a second network of a client, which is never sent.",
-    "pfedcs": "Teacher: the aggregate of similar clients' classifiers, from which a client's classifier is distilled "
-    "in stage 1; T: the number of rounds; beta: in how many of them there is a stage 1.",
-    "pfedsv": "Few clients: 10 in the paper, all in every round; many: 100, a tenth of them in a round. D: a client "
-    "downloads only models that it wants; D+C: only their classifiers, with one extractor for all (C). Relevance: the "
-    "value of another client's model to a client, by Shapley values; signs are counted over ordered pairs of clients.",
-}
 ORIGINS = "origins"  # the saved table that has a row for each run
 MOST = 12  # settings of missing runs that are named
 SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
@@ -270,16 +261,16 @@ def page(paper: str) -> str:
 def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) -> list[str]:
     """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are
     not all there; more: larger scales of the same tables, of which there are some runs."""
-    name, title, place = about(paper)
+    (name, title, place), declared = about(paper), import_module(f"fedlib.experiments.{paper}")
     return [
         f"# What could be reproduced from {name}" if place else f"# {name}",
         f"*{title}.{f' {place}.' if place else ''}*",
-        " ".join(getattr(import_module(f"fedlib.experiments.{paper}"), "IN_SHORT", "").split()),
+        " ".join(getattr(declared, "IN_SHORT", "").split()),
         summed_up(items, more),
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
         'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Additional)" marks claims '
         'that are not in the paper; "(Check)" marks implementation checks, which only test this code.',
-        f"{POINTS} {TERMS.get(paper, '')}".strip(),
+        " ".join([POINTS, *getattr(declared, "TERMS", "").split()]),
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),

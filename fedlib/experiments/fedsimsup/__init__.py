@@ -3,6 +3,7 @@
 DATA = ("cifar10", "cifar100", "femnist")  # the paper's
 
 SHOWN = ("table1_dirichlet", "table1_dirichlet")  # on the front page: the headline's item, and the figure
+TERMS = """Supervisor: a second network of a client, which is never sent."""
 IN_SHORT = """At the reported learning rate 10 of 15 runs diverge on CIFAR-10 (Dir(0.1), 100 clients). With half of that
 learning rate, pixels scaled to [-1, 1] and accuracies pooled over all test images, chosen after seeing that with them
 FedRep and FedSimSup come near the reported level, Table 1's four CIFAR-10 settings were run for 200 of the paper's

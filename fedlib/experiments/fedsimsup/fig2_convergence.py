@@ -21,8 +21,7 @@ def analyse(s: dict, found: Found) -> Tables:
     evaluations of the second half are; _last: what Table 1 reads off the same runs, after the last."""
     tidy = over_rounds(found, task.average(s))
     tenth = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 10)) if len(tidy) else 0
-    half = {"a tenth": tenth, "half": min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 2), default=0)}
-    half = {name: t for k, (name, t) in enumerate(half.items()) if t not in list(half.values())[:k]}  # of short runs
+    half = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 2), default=0)
     late = tidy[tidy["round"] > s["rounds"] / 2]
     moves = late.groupby(["column", "row", "seed"], sort=False)["accuracy"].agg(lambda a: a.diff().abs().mean())
     return {
@@ -30,7 +29,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "_last": table1.TABLE.read_off(s, found)["tidy"],
         "early": only(tidy, round=tenth),
         "steps": moves.reset_index().assign(alpha=lambda t: t["column"].str.extract(r"(Dir\(.*?\))", expand=False)),
-        "compare": by_round(tidy, {f"ours, round {t} of {s['rounds']}, %": t for t in half.values() if t}
+        "compare": by_round(tidy, {f"ours, round {t} of {s['rounds']}, %": t for t in (tenth, half) if t}
                             | {"ours, last round, %": s["rounds"]}).assign(paper="a curve; no numbers reported"),
     }  # fmt: skip
 

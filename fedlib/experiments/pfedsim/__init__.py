@@ -3,6 +3,7 @@
 DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet", "domainnet")  # the paper's
 
 SHOWN = ("table3_own_clients", "table3_own_clients")  # on the front page: the headline's item, and the figure
+TERMS = """Φ: the matrix of similarities between clients; self-weight: its diagonal."""
 IN_SHORT = """We ran pFedSim at the paper's settings on CIFAR-10; its tables of accuracies with the network of the
 authors' code (two max-pool layers; Table 5 reports one). Table 3's partition comes from the authors' sampler with their
 seed; its sizes match the paper's. With the code's inputs (pixels from 0 to 255 standardised with constants for 0 to 1,
