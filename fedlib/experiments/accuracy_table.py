@@ -42,6 +42,7 @@ class AccuracyTable:
     row_of: Callable[[pd.Series], str | None] = lambda cell: cell["method"]
     read: Callable[[dict], Read] = lambda s: last_round()  # of a run, for a column, by the settings
     where: dict = field(default_factory=dict)  # of what `read` gives, that which is compared
+    ours: str = "ours"  # what that is called
     also: dict[str, dict] = field(default_factory=dict)  # other accuracies that are shown beside it, by title
     dataset: Callable[[dict], str | None] = lambda s: "cifar10"  # the paper's beside ours; None: columns name their own
     seeded: tuple[str, ...] = ("seed",)  # fields of the run that vary with the seed: from the task's on, or from 0
@@ -95,7 +96,7 @@ class AccuracyTable:
             own = [key for key in keys if key[:2] == (row, column)]
             return why_none(found, own, self.applies(row, column))
 
-        compare = compared(tables, shown, self.shown(s), self.data(s), also, why)
+        compare = compared(tables, shown, self.shown(s), self.data(s), also, why, self.ours)
         points = by_point(only(tables["tidy"], **self.where))
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
@@ -134,5 +135,7 @@ class AccuracyTable:
     def item(self, **about) -> Item:
         """The table as an item; about: what is to be said of it, and what is otherwise."""
         given = {"runs": self.runs, "analyse": self.analyse, "partial": True, "table": self if self.numbers else None}
-        given |= {"figure": lambda tables: figures.accuracies(tables["cells"], self.paper), "shown": EXTRAS}
+        named = {"series": {"ours": self.ours}}
+        given |= {"figure": lambda tables: figures.accuracies(tables["cells"].replace(named), self.paper)}
+        given |= {"shown": EXTRAS}
         return Item(**given | about)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedlib import figures
 from fedlib.analysis.readings import Reading, last_round
 from fedlib.claims import below, in_columns, ours
 from fedlib.engine.result import RunResult
@@ -23,7 +22,7 @@ def both(r: RunResult, column: str = "") -> list[Reading]:
     return [Reading(whole.point, True, float(tenth.mean()), about=WORST), replace(whole, about=ALL)]
 
 
-TABLE = replace(task.TABLE, numbers=(), read=lambda s: both, where=WORST, also={"all clients": ALL})
+TABLE = replace(task.TABLE, numbers=(), read=lambda s: both, where=WORST, ours=WORST["of"], also={"all clients": ALL})
 
 
 ITEM = TABLE.item(
@@ -31,7 +30,6 @@ ITEM = TABLE.item(
     claim="What helps clients on average also helps the clients with the lowest accuracy.",
     **task.COMMON,
     minutes={"smoke": 0.1, "quick": 0.5, "paper": 15000},
-    figure=lambda tables: figures.accuracies(tables["cells"].replace({"series": {"ours": WORST["of"]}})),
     claims=(
         ours("The accuracy of the bottom 10 % of clients of FedAvg+FT is above that of local-only training.",
              below(["local"], ["fedavg_ft"], **WORST)),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from fedlib import figures
 from fedlib.analysis.readings import Reading
 from fedlib.claims import below, best, best_of, in_columns, ours
 from fedlib.engine.result import RunResult
@@ -37,7 +36,7 @@ def of_newcomers(r: RunResult, column: str = "") -> list[Reading]:
 
 TABLE = replace(
     task.TABLE, task=later, columns=(SIM, SUP), numbers=(), read=lambda s: of_newcomers, where=AFTER,
-    also={"before local training": BEFORE},
+    ours=AFTER["when"], also={"before local training": BEFORE},
 )  # fmt: skip
 
 
@@ -47,7 +46,6 @@ ITEM = TABLE.item(
     smaller=task.SMALLER,
     settings=per_profile(task.SETTINGS, methods=[SMOKED, ROWS, ROWS]),
     minutes={"smoke": 0.1, "quick": 0.4, "paper": 5000},
-    figure=lambda tables: figures.accuracies(tables["cells"].replace({"series": {"ours": AFTER["when"]}})),
     claims=(
         ours("After one local epoch FedAvg's model is the most accurate that new clients can get.",
              best("fedavg", (*TAKING, "fedper", "fedrep"), **AFTER)),
