@@ -453,7 +453,6 @@ def bench(
     rounds: _option(int, "Rounds per measurement.") = 1,
     repeats: _option(int, "Measurements per variant.") = 5,
     device: Device = "auto",
-    steps: _option(bool, "Instead measure single training steps: plain loop, PyTorch, compiled.", "--steps") = False,
     quick: _option(bool, "A tiny task that only shows that everything runs.", "--quick") = False,
 ):
     """Compare fedlib's speed with that of plain PyTorch loops.
@@ -462,9 +461,8 @@ def bench(
     GPU other variants are measured. The table is written to results/bench/.
     """
     from fedlib.benchmarks.speed import bench as measured
-    from fedlib.benchmarks.steps import bench_steps
 
-    words, table = bench_steps(repeats, quick) if steps else measured(rounds, repeats, device, quick)
+    words, table = measured(rounds, repeats, device, quick)
     shown = table.to_string(index=False, float_format=lambda v: f"{v:.2f}" if abs(v) < 10 else f"{v:,.0f}")
     print(f"{words}\n\n{shown}")
 

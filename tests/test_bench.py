@@ -35,12 +35,9 @@ from fedlib.benchmarks.speed import (
     trained_samples,
     write_plain_data,
 )
-from fedlib.benchmarks.steps import fedlib_step, plain_step
 from fedlib.data import load
-from fedlib.data.batch import Batch
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import run_round
-from fedlib.models import build
 
 CPU = torch.device("cpu")
 WORK = dict(model_options={"pools": 2}, num_clients=4, join_ratio=0.25, local_epochs=3, batch_size=8)
@@ -203,36 +200,6 @@ def test_command_prints_and_writes_every_row(home, monkeypatch):
     assert turns.loc[twice, "samples"].nunique() == turns.loc[~twice, "samples"].nunique() == 1
     assert turns.loc[twice, "samples"].iloc[0] == 2 * turns.loc[~twice, "samples"].iloc[0] > 0
     assert "error" not in result.output
-
-
-def test_steps_are_compared_on_the_same_weights(home):
-    """After three steps the plain loop, PyTorch's and compiled steps have gone to the same place."""
-    result = call("--quick", "--steps", "--repeats", 1)
-    assert result.exit_code == 0, result.output
-    table = pd.read_csv(home / "results/bench+quick/steps.csv")
-    assert table["network"].tolist() == ["lenet5_bn pools=2", "lenet5"] and table["by"].tolist() == ["SGD", "DP-SGD"]
-    assert table["fused: x plain"].iloc[0] > 0 and (table["fused: x torch"] > 0).all()
-    model = build("lenet5_bn", (1, 16, 16), 10, pools=2)
-    batch, ends = Batch(torch.randn(8, 1, 16, 16), torch.arange(8)), []
-    for step in (plain_step(model, batch), fedlib_step(model, batch, "torch"), fedlib_step(model, batch, "fused")):
-        for _ in range(3):
-            step()
-        own = step.__wrapped__  # within torch's switch of gradients
-        inside = {name: cell.cell_contents for name, cell in zip(own.__code__.co_freevars, own.__closure__)}
-        ends.append(list(inside["net"].parameters()) if "net" in inside else inside["held"][0])
-    plain, *ours = ends
-    for theta in ours:
-        for name, value in zip(model.trainable, plain, strict=True):
-            torch.testing.assert_close(theta[name], value.detach(), rtol=1e-4, atol=1e-5)
-    private, model = [], build("lenet5", (1, 16, 16), 10)
-    for kind in ("torch", "fused"):
-        torch.manual_seed(5)  # the same noise
-        (step := fedlib_step(model, batch, kind, private=True))()
-        private.append(
-            next(cell.cell_contents for cell in step.__wrapped__.__closure__ if isinstance(cell.cell_contents, list))[0]
-        )
-    torch.testing.assert_close(private[0], private[1], rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(private[0]["head.weight"], model.theta0["head.weight"], atol=1e-3)
 
 
 ERRORS = [

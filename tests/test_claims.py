@@ -14,6 +14,7 @@ from fedlib.claims import (
     ONE_SEED,
     REPRODUCED,
     UNDERPOWERED,
+    Claim,
     Verdict,
     across_columns,
     below,
@@ -154,6 +155,8 @@ def test_a_row_that_one_column_lacks():
     assert v.status == NOT_TESTED and v.evidence.startswith("one: a ")
     assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, minus c +20.0 " in v.evidence  # over c
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
+    assert Claim("a leads", best("a", ("b",))).said(v, "", "2 seeds")[1].status == "partly tested"
+    assert Claim("d rises", rises("d")).said(rises("d")(partly), "", "")[1].status == NOT_TESTED
     v = best("c", ("b",))(partly)
     assert v.status == NOT_REPRODUCED and v.evidence.endswith("; missing runs: b (in two)")
     v = place("c", 2, ("b",))(partly)  # such a place is one among all: not where one of them is missing

@@ -70,7 +70,7 @@ def test_reduced_is_read_pooled():
     cells = analysed(name, make, "reduced")["cells"].set_index(["series", "row"])["mean"]
     assert cells["ours", "fedsimsup"].tolist() == approx([49] * 8, abs=0.01)
     assert cells["ours, mean over clients", "fedsimsup"].tolist() == approx([50] * 8, abs=0.01)
-    assert {*analysed(name, make, "paper", seeds=1, repeats=1)["cells"]["series"]} == {"ours", "paper"}
+    assert {*analysed(name, make, "paper", seeds=1, seeds_of_claims=1)["cells"]["series"]} == {"ours", "paper"}
 
 
 def test_femnist_keeps_its_writers():
@@ -127,10 +127,10 @@ def test_convergence():
 
         return of
 
-    good = analysed(name, make(0.1, True), seeds=3, repeats=3, rounds=40, eval_every=1)
-    bad = analysed(name, make(-0.1, False), seeds=3, repeats=3, rounds=40, eval_every=1)
+    good = analysed(name, make(0.1, True), seeds=3, seeds_of_claims=3, rounds=40, eval_every=1)
+    bad = analysed(name, make(-0.1, False), seeds=3, seeds_of_claims=3, rounds=40, eval_every=1)
     assert signs(name, good) == "+.+" and signs(name, bad) == "-.-"  # CIFAR-100 is not there on digits
-    slow = analysed(name, make(-0.1, True), "reduced", seeds=2, repeats=2)
+    slow = analysed(name, make(-0.1, True), "reduced", seeds=2, seeds_of_claims=2)
     assert signs(name, slow)[1] == "+" and signs(name, analysed(name, make(0.1, True), "reduced"))[1] == "1"
     ends = good["compare"].set_index("row").loc["fedsimsup"]
     assert ends["ours, last round, %"].tolist() == approx([65, 65], abs=6)

@@ -1084,7 +1084,7 @@ def test_selection_and_average_leads():
 
     def chosen(adaptive, oracle):
         values = {"adaptive": adaptive, "oracle": oracle}
-        return analysed(table3, lambda key, spec: made_up(spec, values.get(key[0], 0.5)), repeats=2)
+        return analysed(table3, lambda key, spec: made_up(spec, values.get(key[0], 0.5)), seeds_of_claims=2)
 
     assert signs(table3, chosen(0.53, 0.53)) == "+=+++" and signs(table3, chosen(0.49, 0.53)) == "==-+-"
 
@@ -1097,7 +1097,7 @@ def notes_of(value) -> dict:
         r = made_up(spec, {"recv": v, "post": v, "ft(1)": v})
         return dataclasses.replace(r, arrays=r.arrays | {"head_distances": close, "head_moves": moves, "counts": FOURS})
 
-    return analysed(CS, make, repeats=2)
+    return analysed(CS, make, seeds_of_claims=2)
 
 
 def test_every_choice_of_pfedcss_notes_changes_one_thing():

@@ -324,16 +324,12 @@ def bench(rounds: int = 1, repeats: int = 5, device: str = "auto", quick: bool =
         f"{origin['device']}, {cores} cores, torch {origin['versions']['torch']}. Medians of {repeats} "
         f"repetitions of {counted(rounds, 'round')} each, after a warm-up round, without set-up and start of workers."
     )
-    save(table, "bench", quick, {"work": words, "spec": spec.to_dict(), "cores": cores, **origin}, tidy)
-    return words, table
-
-
-def save(table: pd.DataFrame, name: str, quick: bool, about: dict, turns: pd.DataFrame | None = None) -> None:
-    """Write results/bench/<name>.csv, and beside it as JSON what it is about, with the single turns."""
-    path = home() / "results" / ("bench+quick" if quick else "bench") / f"{name}.csv"
-    about |= {} if turns is None else {"turns": json.loads(turns.to_json(orient="records"))}
+    about = {"work": words, "spec": spec.to_dict(), "cores": cores, **origin}
+    about["turns"] = json.loads(tidy.to_json(orient="records"))
+    path = home() / "results" / ("bench+quick" if quick else "bench") / "bench.csv"
     write_atomically(path, table.to_csv(index=False, float_format="%.5g").encode())
     write_atomically(path.with_suffix(".json"), (json.dumps(about, indent=1) + "\n").encode())
+    return words, table
 
 
 # data -----------------------------------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def both(*checks: Check) -> Check:
         equal = {f"{k}. {n}": e for k, v in enumerate(found, 1) for n, e in each_equal(v.equal, v.drawn).items()}
         over, unit = (next((what for what in each if what), "") for each in zip(*((v.over, v.unit) for v in found)))
         v = decided(margins, evidence, over, equal, unit)
-        return v if len(tested) == len(found) or v.status == NOT_REPRODUCED else not_tested(evidence)
+        return v if len(tested) == len(found) or v.status == NOT_REPRODUCED else not_tested(evidence, v)
 
     return check
 

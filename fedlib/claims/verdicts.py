@@ -30,6 +30,7 @@ from fedlib.analysis.uncertainty import Interval, simultaneous
 REPRODUCED, NOT_REPRODUCED, EQUAL = "reproduced", "not reproduced", "practically equal"
 INCONCLUSIVE, UNDERPOWERED, ONE_SEED, NOT_TESTED = "inconclusive", "underpowered", "no verdict (one seed)", "not tested"
 DECIDED = (REPRODUCED, NOT_REPRODUCED, EQUAL)
+PARTLY = "partly tested"  # what "not tested" is called where some of the runs are there
 STATUSES = (REPRODUCED, EQUAL, NOT_REPRODUCED, INCONCLUSIVE, UNDERPOWERED, ONE_SEED, NOT_TESTED)
 POINT = 1.0  # accuracies that are within this many points of each other are practically equal
 ENOUGH = 0.5  # of replications in which a true claim must come out as reproduced; below it is underpowered
@@ -170,6 +171,7 @@ class Claim:
         instead = "" if v.anywhere else elsewhere
         evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence, instead)
         words = in_words(v.status, self.kind, instead, "" if v.anywhere else scale)
+        words = PARTLY if v.status == NOT_TESTED and v.drawn else words
         return PREFIXES[self.kind] + self.text, dataclasses.replace(v, status=words, evidence=evidence, over=over)
 
 

@@ -38,7 +38,7 @@ def of_group(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
 
 TABLE = task.table(
     "3", COLUMNS, rows, row_of=lambda cell: PRINTED[cell["supervisor"]], chosen=of_group,
-    seeds=lambda s, row, column: max(s["seeds"], s["repeats"]),
+    seeds=lambda s, row, column: max(s["seeds"], s["seeds_of_claims"]),
 )  # fmt: skip
 
 ITEM = TABLE.item(

@@ -31,7 +31,7 @@ FEMNIST = {WRITERS: {"dataset": "femnist", "scheme": "writer", "num_clients": 35
 SETTINGS = per_profile(
     dataset=["digits", "digits", None], many_clients=[8, 20, 100], few_clients=[6, 10, 50], join_ratio=[0.5, 0.3, 0.1],
     rounds=[2, 15, 1000], eval_every=[1, 5, 50], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40],
-    seeds=[1, 1, 3], repeats=[1, 1, 3], methods=[SMOKED, METHODS, METHODS],
+    seeds=[1, 1, 3], seeds_of_claims=[1, 1, 3], methods=[SMOKED, METHODS, METHODS],
     reduced=dict(datasets=("cifar10", "cifar100"), rounds=200, eval_every=20, seeds=1, lr=0.05, pixels="symmetric",
                  average="pooled", fedavg_points=("glob", "ft(5)")),
 )  # fmt: skip
@@ -97,7 +97,7 @@ def table(number: str, columns: dict[str, dict], rows=None, **more) -> AccuracyT
 
 def repeated(s: dict, row: str, column: str) -> int:
     """Seeds of a cell: more for the methods that claims name."""
-    return max(s["seeds"], s["repeats"]) if row in REPEATED else s["seeds"]
+    return max(s["seeds"], s["seeds_of_claims"]) if row in REPEATED else s["seeds"]
 
 
 def columns_of(**shares: tuple) -> dict[str, dict]:

@@ -40,7 +40,7 @@ SETTINGS = per_profile(
     methods=[SMOKED, SHOWN, SHOWN], test_fraction=0.25, num_clients=20, join_ratio=1.0, local_epochs=[1, 5, 5],
     dataset=["digits", "digits", None], rounds=[2, 8, 200], eval_every=[1, 8, 10], batch_size=[32, 16, 100],
     lr=[0.05, 0.05, 0.005], min_size=[10, 10, 40], model=["lenet5", "lenet5", "mcmahan_cnn"], seeds=[1, 1, 3],
-    repeats=[1, 1, 3],
+    seeds_of_claims=[1, 1, 3],
     reduced=dict(model="lenet5", rounds=100, seeds=1, beta=1.0, beside="best"),
 )  # fmt: skip
 RESNET = {"model": "resnet18", "lr": 0.1}  # of Tiny-ImageNet
@@ -55,7 +55,7 @@ ALL_ROUNDS = "stage 1 of PFedCS in all rounds (the paper does not say in how man
 
 def trials(s: dict, method: str = "pfedcs") -> int:
     """How many seeds a method is run with."""
-    return max(s["seeds"], s["repeats"]) if method in NAMED else s["seeds"]
+    return max(s["seeds"], s["seeds_of_claims"]) if method in NAMED else s["seeds"]
 
 
 def of_column(s: dict, own: dict) -> dict:

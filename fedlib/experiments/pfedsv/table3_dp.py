@@ -63,9 +63,8 @@ def released_is_useless(tables) -> Verdict:
         found = f"released models {out[0]:.1f}, personalised models {own[0]:.1f}, without noise {free[0]:.1f}"
         texts.append(f"{scale} clients: {found}")
     lines = "thresholds set by us: released models below 0.6 of the personalised ones, which lose less than 10"
-    if lacks:
-        return not_tested("; ".join(texts + lacks))
-    return decided(margins, f"{'; '.join(texts)} ({lines})")
+    evidence = f"{'; '.join(texts + lacks)} ({lines})"
+    return not_tested(evidence, decided(margins, evidence)) if lacks else decided(margins, evidence)
 
 
 def answer(tables) -> str:

@@ -26,8 +26,8 @@ SETTINGS = per_profile(
     dataset=["digits", "digits", "cifar10"], few_clients=[5, 10, 10], few_rounds=[2, 6, 20],
     many_clients=[8, 20, 100], many_join=[0.5, 0.3, 0.1], many_rounds=[2, 12, 100], local_epochs=[1, 3, 5],
     batch_size=[32, 16, 32], lr=[0.05, 0.1, 0.1], test_fraction=[0.5, 0.5, 0.2], classes_per_client=2, alpha=0.1,
-    min_size=[10, 20, 40], model=["lenet5", "lenet5", "mcmahan_cnn"], seeds=[1, 1, 5], repeats=1,
-    reduced=dict(model="lenet5", cifar_lr=0.05, dirichlet_test="owned_uniform", seeds=1, repeats=3),
+    min_size=[10, 20, 40], model=["lenet5", "lenet5", "mcmahan_cnn"], seeds=[1, 1, 5], seeds_of_claims=1,
+    reduced=dict(model="lenet5", cifar_lr=0.05, dirichlet_test="owned_uniform", seeds=1, seeds_of_claims=3),
 )  # fmt: skip
 SMALLER = (
     "digits (16x16; paper: CIFAR-10); LeNet-5 (paper: McMahan's CNN); all 10 clients in 6 rounds (paper: 20 rounds); 6 "
@@ -55,7 +55,7 @@ def plain(row: str) -> dict:
 
 def repeated(s: dict, row: str, column: str) -> int:
     """Seeds of a cell: more for the methods that matter, and for all variants of methods."""
-    return s["seeds"] if row in METHODS and row not in NAMED else max(s["seeds"], s["repeats"])
+    return s["seeds"] if row in METHODS and row not in NAMED else max(s["seeds"], s["seeds_of_claims"])
 
 
 def at_scale(s: dict, scale: str, scheme: str) -> dict:

@@ -149,7 +149,7 @@ class FusedNetwork:
         return build.library() is not None
 
     def pays(self, batch: int) -> bool:
-        """Whether compiled code is quicker than PyTorch for batches of this size (measured: `fedlib bench --steps`).
+        """Whether compiled code is quicker than PyTorch for batches of this size (measured on an AMD EPYC).
 
         A batch is rounded up to whole blocks. Convolutions over many channels, which PyTorch does well, leave no room
         for that. The same answer on every CPU, for rounding hangs on it.
