@@ -263,7 +263,7 @@ def run(
     that of all other clients, the members.
 
     --check runs the tests of fedlib's own methods, in about ten seconds; the exit status is 1 if one fails. --keep
-    writes models.safetensors, and export.json, which describes it; `fedlib.load_client(FOLDER, i)` loads client i's
+    writes models.pt, and export.json, which describes it; `fedlib.load_client(FOLDER, i)` loads client i's
     model as an ordinary PyTorch module.
     """
     from fedlib import algorithms

@@ -25,7 +25,7 @@ from fedlib.engine.simulate import simulate
 # what a machine with PyTorch need not have (newer releases of typer and joblib bring pydantic and cloudpickle)
 ABSENT = """
     IPython captum dask distributed dp_accounting hypothesis ipykernel jupyter jupyter_client jupyter_core jupyterlab
-    latex2mathml nbclient nbconvert nbformat opacus opt_einsum papermill platformdirs psutil pytest safetensors seaborn
+    latex2mathml nbclient nbconvert nbformat opacus opt_einsum papermill platformdirs psutil pytest seaborn
     skimage stlpips_pytorch torchsummary torchvision
 """
 

@@ -14,12 +14,10 @@ from torch import nn
 
 import fedlib
 from fedlib.base.errors import BadValue, DataError, FedlibError
-from fedlib.engine.export import ABOUT, NUMBERS, export, load_client, named, nested
+from fedlib.engine.export import ABOUT, NUMBERS, export, load_client
 from fedlib.engine.simulate import simulate, watched
 from fedlib.runs.run import find_run
 from fedlib.runs.store import Store
-
-pytest.importorskip("safetensors", reason="SAFETENSORS IS ABSENT: exports were NOT tested")
 
 
 def exported(folder, method="pfedsim", point=None, **changes):
@@ -106,13 +104,6 @@ def test_a_client_of_data_of_ones_own_is_loaded_where_these_are_not(tmp_path):
     assert done.stdout.strip() == expected, done.stderr
 
 
-def test_paths_name_nested_numbers():
-    nest = {"a": torch.zeros(1), "supervisor": {"sixth": {"head.bias": torch.ones(2)}}}
-    flat = named(nest)
-    assert list(flat) == ["a", "supervisor/sixth/head.bias"]
-    assert nested(flat)["supervisor"]["sixth"]["head.bias"] is flat["supervisor/sixth/head.bias"]
-
-
 def test_damage_and_wrong_values_are_said_in_one_line(tmp_path):
     run, folder = exported(tmp_path / "kept")
     for client in (4, -1, True, "0"):
@@ -137,7 +128,7 @@ def test_damage_and_wrong_values_are_said_in_one_line(tmp_path):
     with pytest.raises(DataError, match="checksum"):
         load_client(folder, 0)
     (folder / NUMBERS).unlink()
-    with pytest.raises(DataError, match="models.safetensors is missing"):
+    with pytest.raises(DataError, match="models.pt is missing"):
         load_client(folder, 0)
 
 

@@ -38,7 +38,7 @@ PAPERS = {
 }
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", [*SCALES, "reduced"])
 def test_all_methods_have_the_same_task(scale):
     s = table2_accuracy.ITEM.settings[scale]
     runs = table2_accuracy.TABLE.runs(s)
@@ -49,13 +49,15 @@ def test_all_methods_have_the_same_task(scale):
             name for name in vars(spec) if getattr(spec, name) != getattr(first, name)
         }  # fmt: skip
         assert fields <= OWN, (column, spec.method)
-        drawn = 42 if (scale, column) == ("paper", task.SIM) else 0  # its own clients, then further draws
+        drawn = 42 if scale != "quick" and column == task.SIM else 0  # its own clients, then further draws
         assert spec.holdout == 0.2 and (spec.seed, spec.partition_seed) == (seed, drawn + seed)
         if "E_f" in spec.hyper:  # methods with epochs of their own have as many in a round as the others
             assert spec.hyper["E_h"] is None
         if "tau_s" in spec.hyper:
             assert spec.hyper["tau_s"] + spec.hyper["tau_theta"] == spec.local_epochs
     assert {column for row, column, _ in runs if row == "fedbn"} == {task.SIM}
+    assert {column for _, column, _ in runs} == set(s["tasks"]) and (len(s["tasks"]) == 2) == (scale == "reduced")
+    assert {spec.rounds for spec in runs.values()} == {200} or scale != "reduced"
 
 
 @pytest.mark.parametrize("column", TASKS)

@@ -1,8 +1,8 @@
 """Trained clients that are kept: every client's model in one file, and a client's model as an ordinary nn.Module.
 
-An export is a folder of two files. `models.safetensors` holds all parameters and running statistics of all N clients,
-each stacked [N, ...]. `export.json`, written last, says what they are: the run, the point at which they were taken, how
-pixels are scaled, what every client reached on its own test data, and the other file's checksum.
+An export is a folder of two files. `models.pt`, of `torch.save`, holds all parameters and running statistics of all N
+clients, each stacked [N, ...]. `export.json`, written last, says what they are: the run, the point at which they were
+taken, how pixels are scaled, what every client reached on its own test data, and the other file's checksum.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedlib.engine.state import State
 from fedlib.models.parts import BatchNorm2d
 from fedlib.spec import RunSpec
 
-NUMBERS, ABOUT = "models.safetensors", "export.json"
+NUMBERS, ABOUT = "models.pt", "export.json"
 
 
 def export(run: Run, state: State, folder: Path | str, point: str | None = None) -> Path:
@@ -37,8 +37,6 @@ def export(run: Run, state: State, folder: Path | str, point: str | None = None)
     BadValue for a folder that holds something and a point that does not exist, FedlibError where clients have different
     networks.
     """
-    from safetensors.torch import save_file
-
     folder = checked_folder(folder)
     point = run.points(state)[0] if point is None else choose("point", point, run.points(state))
     if len(kinds := set(run.groups)) > 1:
@@ -48,7 +46,7 @@ def export(run: Run, state: State, folder: Path | str, point: str | None = None)
     order = torch.from_numpy(np.argsort(np.concatenate([ids for ids, _ in chunks])))
     stacked = tree.map(lambda *parts: torch.cat(parts)[order].contiguous().cpu(), *(theta for _, theta in chunks))
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(named(stacked), folder / NUMBERS)
+    torch.save(stacked, folder / NUMBERS)
     about = _about(run, state, point, correct) | {"sha256": checksum(folder / NUMBERS).removeprefix("sha256:")}
     write_atomically(folder / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
     return folder
@@ -115,21 +113,19 @@ def load_client(folder: Path | str, client: int) -> ClientModel:
     In a run with newcomers the clients are those that trained, in the order of `RunSpec.arrival`. Raises BadValue for a
     client that does not exist, DataError for a folder that holds no export, or a damaged one.
     """
-    from safetensors import safe_open
-
     about = read_about(folder := Path(folder).expanduser())
     count = len(about["clients"])
     number = isinstance(client, int) and not isinstance(client, bool) and 0 <= client < count
     require(number, "client", client, f"an integer from 0 to {count - 1}")
     spec, shape, classes = RunSpec.from_dict(about["run"]), tuple(about["shape"]), len(about["classes"])
     model, method = models.build(spec.model, shape, classes, seed=spec.seed, **spec.model_options), spec.algorithm
-    with safe_open(folder / NUMBERS, "pt") as stored:
-        leaves = {name: stored.get_slice(name)[client] for name in stored.keys()}  # noqa: SIM118
-    dtype = next(iter(leaves.values())).dtype
+    stored = torch.load(folder / NUMBERS, mmap=True, weights_only=True)  # which runs no code
+    own = tree.map(lambda stacked: stacked[client].clone(), stored)
+    dtype = next(tree.leaves(own))[1].dtype
     if is_generic(method, about["point"]) or type(method).predict is Algorithm.predict:
-        network = ordinary(model, {name: leaves[name] for name in model.theta0}, dtype)
+        network = ordinary(model, {name: own[name] for name in model.theta0}, dtype)
     else:
-        network = Personal(method, model.to("cpu", dtype), nested(leaves))
+        network = Personal(method, model.to("cpu", dtype), own)
     return ClientModel(network, about, client).to(dtype).eval()
 
 
@@ -155,23 +151,3 @@ def ordinary(model: models.Model, theta: dict, dtype: torch.dtype) -> nn.Module:
             network.set_submodule(name, nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum).to(dtype))
     network.load_state_dict(theta, strict=False)  # what is missing are counters and index tables
     return network
-
-
-def named(nest: dict, before: str = "") -> dict[str, Tensor]:
-    """The inverse of `nested`: leaves by path."""
-    flat: dict[str, Tensor] = {}
-    for name, value in nest.items():
-        flat |= named(value, f"{before}{name}/") if isinstance(value, dict) else {f"{before}{name}": value}
-    return flat
-
-
-def nested(flat: dict[str, Tensor]) -> dict:
-    """{"supervisor/head.bias": b} -> {"supervisor": {"head.bias": b}}."""
-    nest: dict = {}
-    for path, value in flat.items():
-        *folders, name = path.split("/")
-        inner = nest
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[name] = value
-    return nest

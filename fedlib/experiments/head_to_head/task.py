@@ -17,7 +17,7 @@ from fedlib.base.errors import choose
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.fedsimsup import task as fedsimsup
 from fedlib.experiments.fedsimsup.table2_pathological import COLUMNS as FEW_CLASSES
-from fedlib.experiments.item import per_profile
+from fedlib.experiments.item import ALWAYS, per_profile
 from fedlib.experiments.pfedcs import task as pfedcs
 from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsv import task as pfedsv
@@ -37,13 +37,15 @@ QUICK = {SIM: {"rounds": 9}, SUP: {"rounds": 9}}  # by column, of the papers' qu
 SETTINGS = per_profile(
     scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
     local_epochs=[1, 5, 5],
-    rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None],
+    rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None], tasks=TASKS,
+    reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM, SUP)},
 )  # fmt: skip
 SMALLER = (
     "digits (16x16; papers: CIFAR); 20, 10, 20 and 10 clients in 9, 9, 8 and 6 rounds; otherwise as in profile "
     "`quick` of the papers' tables; three learning rates (`paper`: four); one seed (`paper`: five)"
 )
-COMMON = dict(smaller=SMALLER, settings=SETTINGS)  # of items
+LESS = "two of the four tasks; FedSimSup's in 200 rounds (`paper`: 1,000); three seeds (five)"
+COMMON = dict(smaller=SMALLER, smaller_reduced=LESS, settings=SETTINGS)  # of items
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
@@ -53,8 +55,8 @@ RATES = Path(__file__).parent / "rates.csv"
 def at_scale(scale: str, column: str) -> dict:
     """A paper's task at a scale: fields of a run, parameters of its scheme, options of its model."""
     if column == SIM:
-        clients = pfedsim.OWN if scale == "paper" else pfedsim.DRAWN
-        task = pfedsim.of_column(pfedsim.SETTINGS[scale] | {"clients": clients}, "Dir(0.1)")
+        own = pfedsim.SETTINGS[scale] if scale in ALWAYS[:2] else pfedsim.SETTINGS["paper"] | {"clients": pfedsim.OWN}
+        task = pfedsim.of_column(own, "Dir(0.1)")
     elif column == SUP:
         task = fedsimsup.of_column(fedsimsup.SETTINGS[scale], FEW_CLASSES["cifar10, 2 classes, 50"])
     elif column == CS:
@@ -91,15 +93,14 @@ def rows(s: dict) -> dict[str, dict]:
 def chosen_rates() -> dict[tuple[str, str, str], float]:
     """Learning rates by scale, column and row. quick: what `table1_rates` finds in the stored runs, written down.
     paper: what it found on a third of the images, in fewer rounds and with narrower CNNs, until it is run at the
-    papers' settings."""
+    papers' settings; reduced takes these."""
     with RATES.open(encoding="utf-8", newline="") as file:
         return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
 
 
 def rate(s: dict, column: str, name: str) -> float:
     """The learning rate of a row, chosen at this scale; smoke takes quick's."""
-    scale = "quick" if s["scale"] == "smoke" else s["scale"]
-    return chosen_rates()[scale, column, name]
+    return chosen_rates()["quick" if s["scale"] in ALWAYS[:2] else "paper", column, name]
 
 
 def with_rates(s: dict, column: str) -> dict:
@@ -125,6 +126,7 @@ def column_of(cell) -> str | None:
 
 
 TABLE = AccuracyTable(  # the twelve rows on the four tasks, means over clients
-    "head_to_head", PRINTED, TASKS, with_rates, rows, column_of, dataset=lambda s: None,
-    read=lambda s: last_round("client_mean"), seeded=("seed", "partition_seed"), applies=runs_in,
+    "head_to_head", PRINTED, lambda s: tuple(choose("task", name, TASKS) for name in s["tasks"]), with_rates, rows,
+    column_of, dataset=lambda s: None, read=lambda s: last_round("client_mean"), seeded=("seed", "partition_seed"),
+    applies=runs_in,
 )  # fmt: skip
