@@ -177,7 +177,7 @@ def test_cells_beside_the_papers():
     assert table.loc["b", "x: paper, cifar10"] == "50.00" and table.loc["b", "x: difference"] == "-5.00"
     missing = table.loc["b", ["y: paper, cifar10", "y: ours, cifar10", "y: difference"]]
     assert missing.tolist() == ["", "not run", ""]
-    for data, shows in ((("cifar10", "digits"), False), (("its data", "same data set"), True)):
+    for data, shows in ((("cifar10", "digits"), False), (("its data", ""), True)):
         columns = accuracies.compared(found, shown, ["x"], data, ())
         assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
     unprinted = accuracies.compared(found, shown[shown["column"] == "x"], ["x", "y"], ("cifar10", "cifar10"), ())
@@ -302,7 +302,7 @@ def test_cells_far_from_the_paper_and_what_comes_nearest():
     table = readings.far_cells(PRINTED[:2], found, again)
     assert table[["column", "method", "closest"]].to_numpy().tolist() == [["x", "b", "another partition"]]
     assert table.loc[0, ["paper", "ours", "difference", "reached in round"]].tolist() == approx([50, 58, 8, 3])
-    assert table.loc[0, "by other metrics"] == "agg 63.00, post 58.00, mean over clients 58.00, another partition 53.00"
+    assert table.loc[0, "by other metrics"] == "agg 63.00, post 58.00, client mean 58.00, another partition 53.00"
     assert list(readings.far_cells(PRINTED[:0], {}, {})) == list(table)
 
 
@@ -366,7 +366,9 @@ def test_effects_are_differences_from_the_run_without_the_choice():
     assert table.loc["shared statistics", "effect on fedavg"] == "+20.00 (one seed)"
     assert not table.loc["Eq. 3", "effect on fedavg"]
     text = STUDY.in_words(found)
-    assert "so exploratory): Eq. 3 (-20.00 (one seed)), shared" in text and text.startswith("Of 2 choices these")
+    assert "so exploratory): Eq. 3 (-20.00 (one seed)), shared" in text and text.startswith(
+        "Of 2 implementation choices these"
+    )
     assert text.endswith("another seed (or partition, where tried) changes it by 1.00.")
 
 
@@ -374,7 +376,7 @@ def test_choices_that_were_not_tried_are_named():
     found = effects("shared statistics", "another seed")
     assert STUDY.missing(found) == "missing runs: shared statistics, another seed"
     text = STUDY.in_words(found)
-    assert "Of 1 choices run so far (of 2)" in text and "that of seeds is not known yet" in text
+    assert "Of 1 implementation choices run so far (of 2)" in text and "that of seeds is not known yet" in text
     none = effects(BASE)  # nothing to compare with
     assert none["tidy"].empty and STUDY.in_words(none) == "No alternative choice was run yet."
     assert len(STUDY.compared(none, "digits", {}).columns)

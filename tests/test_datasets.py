@@ -241,14 +241,14 @@ def refused(said: str) -> None:
 @pytest.mark.parametrize("file", ["images.npy", "labels.npy", "is_test.npy", "meta.json"])
 @pytest.mark.parametrize("keep", [0, 20, -1])
 def test_truncated_file(root, file, keep):
-    """Empty, cut in the header, and without the last byte: every file of the prepared form is verified."""
+    """Empty, cut in the header, and without the last byte: every file of the prepared format is verified."""
     write(root / "pets")
     path = root / "pets" / file
     path.write_bytes(path.read_bytes()[:keep])
-    refused("prepare it again|'pets'.*not in the prepared form")
+    refused("prepare it again|'pets'.*not in the prepared format")
 
 
-FORM = "not in the prepared form.*expected images uint8"
+FORM = "not in the prepared format.*expected images uint8"
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,16 @@ def test_rows_that_are_no_methods_keep_their_names():
 
 
 @pytest.mark.parametrize(("internal", "written"), [
-    ("pfedsv_dp, client", "pFedSV, noise on updates"), ("fixed_threshold", "fixed threshold"),
+    ("pfedsv_dp, client", "pFedSV, client-level DP"), ("fixed_threshold", "fixed threshold"),
     ("kmeans", "k-means"), ("cosine, mcmahan_cnn", "cosine, McMahan's CNN"),
 ])  # fmt: skip
 def test_internal_names_are_written_for_readers(internal, written):
-    assert proper(internal) == written and titled("cifar10, few") == "CIFAR-10, few clients"
-    assert titled("cifar10, 2 classes, 100", "digits") == "digits for 'CIFAR-10, 2 classes, 100'"
+    assert (
+        proper(internal) == written
+        and titled("cifar10, few") == "CIFAR-10, 10 clients"
+        and titled("few") == "few clients"
+    )
+    assert titled("cifar10, 2 classes, 100", "digits") == "digits for 'CIFAR-10, 2 classes, 100 clients'"
 
 
 def test_a_method_has_its_colour_in_the_lessons_curves_too():

@@ -69,7 +69,7 @@ def test_reduced_is_read_pooled():
     name = "fedsimsup/table1_dirichlet"
     cells = analysed(name, make, "reduced")["cells"].set_index(["series", "row"])["mean"]
     assert cells["ours", "fedsimsup"].tolist() == approx([49] * 8, abs=0.01)
-    assert cells["ours, mean over clients", "fedsimsup"].tolist() == approx([50] * 8, abs=0.01)
+    assert cells["ours, client mean", "fedsimsup"].tolist() == approx([50] * 8, abs=0.01)
     assert {*analysed(name, make, "paper", seeds=1, seeds_of_claims=1)["cells"]["series"]} == {"ours", "paper"}
 
 

@@ -724,7 +724,7 @@ def test_the_best_round_stands_beside_the_last():
 
     tables = analysed("pfedcs/table3_selection", make, "reduced")
     line = tables["compare"].set_index("method").loc["adaptive"]
-    assert line["cifar100, 20 classes: ours, same data set"].startswith("50.00")
+    assert line["cifar100, 20 classes: ours"].startswith("50.00")
     assert line["cifar100, 20 classes: ours, best round"].startswith("70.00")
     assert "best round" in set(tables["points"]["point"])
 
@@ -835,7 +835,7 @@ def test_noise_on_updates_guarantees_as_much_as_noise_in_every_step(profile):
     runs = OpenItem(find("pfedsv/table4_dp_budget"), profile).runs
     T, (B, N) = runs["fedavg, σ = 1", "few", 0].rounds, {"quick": (16, 72), "paper": (32, 3840)}[profile]
     for sigma in (1, 2):
-        level = runs[f"pfedsv, noise on updates, with the ε of σ = {sigma}", "few", 0].noise_sigma
+        level = runs[f"pfedsv, client-level DP, with the ε of σ = {sigma}", "few", 0].noise_sigma
         steps = T * runs["fedavg, σ = 1", "few", 0].local_epochs * -(-N // B)
         assert epsilon(level, 1, T, bound="exact") == approx(epsilon(sigma, B / N, steps), rel=5e-3)
 
@@ -950,7 +950,7 @@ def test_a_choice_that_is_missing_is_named_and_nothing_is_decided():
     assert (
         signs(SV, some) == "....." and find(SV).claims[0].check(some).evidence == "missing runs: exact Shapley values"
     )
-    assert "13 choices run so far (of 14)" in find(SV).answer(some)
+    assert "13 implementation choices run so far (of 14)" in find(SV).answer(some)
     only_changed = analysed(SV, lambda key, spec: good(key, spec) if spec.hyper["sv"] == "exact" else None)
     find(SV).figure(only_changed)
     assert only_changed["compare"].empty and find(SV).answer(only_changed) == "No alternative choice was run yet."

@@ -333,8 +333,12 @@ def test_the_command_prints_newcomers_beside_the_members(tmp_path, monkeypatch):
     assert said.exit_code == 0, said.output
     lines = said.output.splitlines()
     head = next(k for k, line in enumerate(lines) if "by evaluation point" in line)
-    assert lines[head].startswith("2 new clients, % of all test samples")
-    assert re.split("  +", lines[head + 1])[1:] == ["4 members", "new clients on arrival", "new clients after 1 epoch"]
+    assert lines[head].startswith("2 new clients, pooled accuracy in %")
+    assert re.split("  +", lines[head + 1])[1:] == [
+        "4 training clients",
+        "new clients before training",
+        "new clients after 1 epoch",
+    ]
     (path,) = (tmp_path / "results/single/runs").glob("*.json")
     result = Store("single").read(path)
     correct, tests = result.of_newcomers("after", "post")

@@ -33,7 +33,7 @@ def test_labels_are_explained_by_the_files_of_their_runs(published):
     text, (rounds, curve) = why(TABLE3, ["pFedSim", "Dir(0.1)"], "paper"), stored.curve()
     best = max(curve)
     assert f"run {spec.id}, seed 0, partition {stored.partition['checksum']}" in text
-    assert f"last round {100 * curve[-1]:.2f} % of all test samples ({100 * stored.final('client_mean'):.2f} as" in text
+    assert f"last round {100 * curve[-1]:.2f} % pooled ({100 * stored.final('client_mean'):.2f} client mean" in text
     assert f"best round {100 * best:.2f} % (round {rounds[curve.index(best)]})" in text and best > curve[-1]
     assert (
         stored.provenance["commit"] in text

@@ -6,7 +6,7 @@ Learning." arXiv:2305.15706, 2023. Algorithm 2, Eqs. 2-4.
 | paper | here | meaning | default and its source |
 |---|---|---|---|
 | ρ | rho | share of the rounds spent on FedAvg | 0.5 (§5.1) |
-| T_g | warm_up | rounds of the FedAvg phase, ⌊ρT⌋ | |
+| T_g | warm_up | rounds of phase 1 (FedAvg), ⌊ρT⌋ | |
 | ω_i, φ_i | extractor and head of server["models"][i] | client i's model as last uploaded | |
 | Φ | server["phi"] | similarity of classifiers, N x N, starts as the identity | |
 | ϵ | eps | guards the cosine's denominator | 1e-8 (Eq. 3) |
@@ -62,7 +62,7 @@ class PFedSim(Algorithm):
     stored_upload = last_upload
 
     def warm_up(self, setting):
-        return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # the FedAvg phase; 1e-9 against rounding errors
+        return FedAvg(), floor(self.rho * setting.rounds + 1e-9)  # phase 1; 1e-9 against rounding errors
 
     def init(self, model, setting):
         return self.personalisation_phase(model.theta0, setting), {}

@@ -113,7 +113,7 @@ def compared(
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
-    data: names of the paper's data set and of ours ("same data set" where columns name their own); on other data there
+    data: names of the paper's data set and of ours ("" where columns name their own); on other data there
     is no difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
     why_none: why a row has no result in a column, by `why_none`. named: what ours are.
     """
@@ -127,8 +127,8 @@ def compared(
             if column in printed:
                 std = f" ({paper.std:.2f})" if paper and paper.std == paper.std else ""
                 line[f"{column}: paper{data[0] and ', '}{data[0]}"] = f"{paper.mean:.2f}{std}" if paper else ""
-            line[f"{column}: {named}, {data[1]}"] = in_cell(ours) or why_none(row, column)
-            if column in printed and data[1] in (data[0], "same data set"):
+            line[f"{column}: {named}{data[1] and ', '}{data[1]}"] = in_cell(ours) or why_none(row, column)
+            if column in printed and data[1] in (data[0], ""):
                 line[f"{column}: difference"] = f"{ours.mean - paper.mean:+.2f}" if ours and paper else ""
             other = "does not apply" if ours else why_none(row, column)  # tested, but not so
             line |= {f"{column}: {title}": in_cell(found.get((title, column, row))) or other for title in also}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fedlib import algorithms
 
 OTHERS = {
-    "pfedsv_dp": "pFedSV, noise in every step", "pfedsv_dp, client": "pFedSV, noise on updates",
+    "pfedsv_dp": "pFedSV, record-level DP", "pfedsv_dp, client": "pFedSV, client-level DP",
     "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "gmm": "Gaussian mixture", "kmeans": "k-means",
     "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
     "mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet", "cifar100": "CIFAR-100",
@@ -27,10 +27,13 @@ HEADS = {
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
     "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
     "reached in round": "reported accuracy reached in round", "of them diverged": "diverged",
-    "in round": "diverged in round", "the method's lead over it": "lead over this variant", "headline": "primary",
+    "in round": "diverged in round", "rate": "learning rate", "difference then": "difference at the second point",
+    "inputs": "input pipeline", "the method's lead over it": "lead over this variant", "headline": "primary",
 }  # of columns  # fmt: skip
-# a setting as tables name it
-SETTING = re.compile(r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+)?")
+SETTING = re.compile(  # as tables name one
+    r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+(?! ?\w))?"
+)
+CLIENTS = {"few": "10 clients", "many": "100 clients"}  # at the ends of pFedSV's settings
 WORDS = "training|step|change|epoch|model|data|update|only"  # "local" before these is no method
 
 
@@ -55,16 +58,22 @@ def proper(text, instead: str = ""):
     """A text with proper names of methods, networks, data sets, or the meaning of a point's code; else what it is.
     instead: the data that stand in for a setting's, "digits for 'CIFAR-10, Dir(0.1)'"."""
     names, internal = _written()
-    text = SETTING.sub(rf"{instead} for '\g<0>'", text) if instead and isinstance(text, str) else text
+    text = SETTING.sub(functools.partial(_setting, instead=instead), text) if isinstance(text, str) else text
     return POINTS.get(text) or internal.sub(lambda found: names[found[0]], text) if isinstance(text, str) else text
+
+
+def _setting(found: re.Match, instead: str) -> str:
+    """With what its end means: "cifar10, Dir(0.1), 100 clients"."""
+    name = re.sub(r", (few|many|\d+)$", lambda end: f", {CLIENTS.get(end[1], f'{end[1]} clients')}", found[0])
+    return f"{instead} for '{name}'" if instead else name
 
 
 def titled(column: str, instead: str = "") -> str:
     """A column of a table as a title: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few clients" for
-    "few"; "digits in place of CIFAR-10, 2 classes: ours" for "cifar10, 2 classes: ours, digits"; instead: proper's."""
+    "few"; "digits for 'CIFAR-10, 2 classes'" for "cifar10, 2 classes: ours, digits"; instead: proper's."""
     name = proper(column, instead if SETTING.fullmatch(column) else "")
-    text = re.sub(r"(\b(?:few|many)|, \d+)(?=$|:| \(in)", r"\1 clients", name)
-    return HEADS.get(column) or re.sub(r"^(CIFAR-.+): ours, (digits.*)$", r"\2 in place of \1: ours", text)
+    text = re.sub(r"(\b(?:few|many))(?=$|:| \(in)", r"\1 clients", name)
+    return HEADS.get(column) or re.sub(r"^(CIFAR-.+): ours, (digits.*)$", r"\2 for '\1'", text)
 
 
 def counted(number: int, of: str) -> str:

@@ -31,7 +31,7 @@ class Reading:
     about: dict = field(default_factory=dict)
 
 
-BESIDE = {"client_mean": "mean over clients", "best": "best round"}  # what is read beside the headline, as a point
+BESIDE = {"client_mean": "client mean", "best": "best round"}  # what is read beside the headline, as a point
 
 
 def last_round(metric: str = "pooled", beside: str = "") -> Callable[..., list[Reading]]:
@@ -79,7 +79,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 
 RULES: dict[str, Read] = {
     "primary: pooled, last round": at("pooled"),
-    "mean over clients": at("client_mean"),
+    "client mean": at("client_mean"),
     "balanced accuracy": at("balanced"),
     "best round": of_curve(max),
     "mean of the last 2 evaluations": of_curve(lambda curve: np.mean(curve[-2:])),
@@ -155,7 +155,7 @@ def far_cells(
             continue
         points = sorted({h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds})
         values = {point: _mean(own, "pooled", point) for point in points}
-        values["mean over clients"] = _mean(own, "client_mean")
+        values["client mean"] = _mean(own, "client_mean")
         for what in dict.fromkeys(name for name, *where, _ in changed if tuple(where) == place):
             values[what] = _mean([r for key, r in changed.items() if key[:3] == (what, *place)])
         nearest = min(values, key=lambda name: abs(values[name] - cell.value))

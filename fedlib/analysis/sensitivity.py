@@ -153,7 +153,7 @@ class Sensitivity:
         listing = ", ".join(f"{name} ({Interval.of(moved[name]).text('+.2f')})" for name in largest)
         known = f"another seed (or partition, where tried) changes it by {chance:.2f}"
         known = known if chance == chance else "that of seeds is not known yet"
-        tried = f"Of {number} choices" + (f" run so far (of {every})" if number < every else "")
+        tried = f"Of {number} implementation choices" + (f" run so far (of {every})" if number < every else "")
         most = "these change its accuracy most, in points (selected as the largest, so exploratory)"
         return f"{tried} {most}: {listing}; {known}."
 

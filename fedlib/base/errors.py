@@ -19,7 +19,7 @@ class BadValue(FedlibError, ValueError):
 
 
 class DataError(FedlibError):
-    """A data set is missing, damaged or not in the prepared form."""
+    """A data set is missing, damaged or not in the prepared format."""
 
 
 class InfeasiblePartition(FedlibError):

@@ -56,7 +56,7 @@ def inputs_stay(method: str, hyper: dict) -> None:
 
 
 def travel_is_counted(method: str, hyper: dict) -> None:
-    """Messages are tensors; the method counts some or all of their values as traffic."""
+    """Messages are tensors; the method counts some or all of their values as communication."""
     run = shorter(set_up(tiny(method, hyper=hyper, join_ratio=1.0), "serial"))
     state, counted, held = first_state(run), Counter(), Counter()
     for t in range(1, run.spec.rounds + 1):

@@ -167,7 +167,7 @@ class Claim:
         over = (v.over or over) if known else ""
         about = [f"95 % CI over {over}"] if over else []
         if v.power is not None:
-            about.append(f"power {100 * v.power:.0f} %, false-refutation rate {100 * v.chance:.0f} %")
+            about.append(f"power {100 * v.power:.0f} %, type I error rate {100 * v.chance:.0f} %")
         instead = "" if v.anywhere else elsewhere
         evidence = proper(f"{v.evidence} [{'; '.join(about)}]" if about else v.evidence, instead)
         words = in_words(v.status, self.kind, instead, "" if v.anywhere else scale)

@@ -50,7 +50,7 @@ class Dataset:
     is_test: Tensor | None = None
     groups: Tensor | None = None
     group_names: tuple[str, ...] = ()
-    place: Path | None = None  # folder of the prepared form
+    place: Path | None = None  # folder of the prepared format
     fitted: bool = False
 
     def __post_init__(self):
@@ -184,7 +184,7 @@ def available(folder: Path | str | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | str | None = None, keep: bool = False) -> Dataset:
-    """Load a data set: an embedded one, `<folder>/<name>` in the prepared form, or a user's own: "folder:<path>",
+    """Load a data set: an embedded one, `<folder>/<name>` in the prepared format, or a user's own: "folder:<path>",
     "hf:<name>" (`fedlib.data.own`), or the name of `Dataset.from_arrays`.
 
     folder: the data root, by default `root()`. A data set of DATASETS that is absent or damaged is downloaded and
@@ -281,7 +281,7 @@ def _names(meta: dict, field: str) -> tuple[str, ...]:
 
 
 def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: int, groups: int) -> None:
-    """Raise Damaged unless types, sizes and ranges are those of the prepared form."""
+    """Raise Damaged unless types, sizes and ranges are those of the prepared formatat."""
     numbers = np.float32 if getattr(arrays["images"], "dtype", None) == np.float32 else np.uint8
     form = {"images": (numbers, 4), "labels": (np.int64, 1), "is_test": (np.bool_, 1), "groups": (np.int64, 1)}
     for what, array in arrays.items():
@@ -289,7 +289,7 @@ def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: i
         if not fits or len(array) != len(arrays["images"]):
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise Damaged(
-                f"dataset {name!r} in {path} is not in the prepared form: {what}.npy is {found}; expected images "
+                f"dataset {name!r} in {path} is not in the prepared format: {what}.npy is {found}; expected images "
                 "uint8 or float32 [n, h, w, c], "
                 "labels int64 [n], is_test bool [n] and, if there are groups, groups int64 [n], n >= 1"
             )

@@ -1,7 +1,7 @@
 """Data sets of a user's own: arrays, and what has the form of Hugging Face's library `datasets`. (A folder of images:
 `prepare.copy_folder`.)
 
-Arrays are checked, written once in the prepared form, and known by a name of their own. The full name is
+Arrays are checked, written once in the prepared format, and known by a name of their own. The full name is
 arrays:NAME@HASH, with a hash of all that was given, so that a run's settings say which numbers it used, and worker
 processes find them on the disk. In the process that made it NAME is enough.
 
@@ -17,9 +17,9 @@ hf:NAME?SETTING=VALUE&..., from the hub or from a folder:
 
 All splits are used; the one called test is the official test part. Splits that are empty or have no labels are left
 out, with a line that counts them. FEMNIST by its writers, for example:
-hf:flwrlabs/femnist?x=image&y=character&groups=writer_id. A copy in the prepared form is kept in the cache folder; give
-a revision where a data set may change on the hub. NAME is a folder if there is one: what `save_to_disk` wrote, or files
-that `load_dataset` reads.
+hf:flwrlabs/femnist?x=image&y=character&groups=writer_id. A copy in the prepared format is kept in the cache folder;
+give a revision where a data set may change on the hub. NAME is a folder if there is one: what `save_to_disk` wrote, or
+files that `load_dataset` reads.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _hash(x: np.ndarray, content: Content) -> str:
 
 
 def checked(x, y, groups=None, classes=None, is_test=None, channels: str = "") -> tuple[np.ndarray, Content]:
-    """(x, the rest) in the prepared form: uint8 or float32 [n, h, w, c], features as [n, 1, 1, d].
+    """(x, the rest) in the prepared format: uint8 or float32 [n, h, w, c], features as [n, 1, 1, d].
 
     Arguments as in `Dataset.from_arrays`. Raises BadValue, naming the value.
     """
@@ -193,7 +193,7 @@ def parsed(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _read(name: str, place: str, settings: dict[str, str], allocate: Allocate) -> Content:
-    """The prepared form of all splits together."""
+    """The prepared format of all splits together."""
     loaded = _loaded(name, place, settings)
     table = next(rows.features for rows in loaded.values() if len(rows))
     label, owner = _label_column(name, table, settings.get("y")), settings.get("groups")

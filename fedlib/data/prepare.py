@@ -1,4 +1,4 @@
-"""Raw files to the prepared form on disk, once, whole or not at all, whatever interrupts it."""
+"""Raw files to the prepared format on disk, once, whole or not at all, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedlib.data.sources import DATASETS, Source
 
 FOLDER_SIZE = 64  # pixels, unless "folder:<path>@<pixels>" says otherwise
 COPIES = 3  # raise it when own images or labels come out differently, so that no old copy is used
-Sound = Callable[[Path], bool]  # is there a data set in the prepared form, undamaged, in this folder?
+Sound = Callable[[Path], bool]  # is there a data set in the prepared format, undamaged, in this folder?
 
 
 def obtain(name: str, base: Path, sound: Sound, keep: bool = False) -> None:
@@ -95,7 +95,7 @@ def own_copy(
 
 
 def made_once(target: Path, name: str, read: Callable[..., Content], sound: Sound, replaces: str = "") -> Path:
-    """`target`, the prepared form of what `read` gives, made now if it is not there (see `build`).
+    """`target`, the prepared format of what `read` gives, made now if it is not there (see `build`).
 
     Two processes that ask at once do it once. replaces: a pattern of older copies beside it, which go.
     Raises DataError.
@@ -149,7 +149,7 @@ def build(
     check: Callable[[Content], None] = lambda content: None,
     **about,
 ) -> None:
-    """Write the prepared form: `read(allocate=...)` fills the images and returns the rest; `about` goes to meta.json.
+    """Write the prepared format: `read(allocate=...)` fills the images and returns the rest; `about` goes to meta.json.
 
     All of it is written to `.<name>.tmp` beside the target, which is renamed at the end.
     """
@@ -213,7 +213,7 @@ def check_counts(source: Source, content: Content) -> None:
 
 
 def _check_space(base: Path, source: Source, wanted: Sequence[download.RemoteFile], folder: Path) -> None:
-    """Raise DataError if the disk has no room for the prepared form and, unless the raw files are there,
+    """Raise DataError if the disk has no room for the prepared format and, unless the raw files are there,
     the download."""
     there = all(any(folder.glob(file.name)) for file in wanted)
     needed = (0 if there else source.megabytes * 10**6) + source.images * math.prod(source.shape)

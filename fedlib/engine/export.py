@@ -115,8 +115,7 @@ def load_client(folder: Path | str, client: int) -> ClientModel:
     """
     about = read_about(folder := Path(folder).expanduser())
     count = len(about["clients"])
-    number = isinstance(client, int) and not isinstance(client, bool) and 0 <= client < count
-    require(number, "client", client, f"an integer from 0 to {count - 1}")
+    require(type(client) is int and 0 <= client < count, "client", client, f"an integer from 0 to {count - 1}")
     spec, shape, classes = RunSpec.from_dict(about["run"]), tuple(about["shape"]), len(about["classes"])
     model, method = models.build(spec.model, shape, classes, seed=spec.seed, **spec.model_options), spec.algorithm
     stored = torch.load(folder / NUMBERS, mmap=True, weights_only=True)  # which runs no code

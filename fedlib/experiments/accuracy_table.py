@@ -101,8 +101,8 @@ class AccuracyTable:
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
     def data(self, s: dict) -> tuple[str, str]:
-        """The names of the paper's data set, "" where columns name their own, and of ours, "same data set" if it is."""
-        return self.dataset(s) or "", s.get("dataset", "same data set")
+        """The names of the paper's data set, and of ours, "" where columns name their own."""
+        return self.dataset(s) or "", s.get("dataset", "")
 
     def printed(self, s: dict) -> pd.DataFrame:
         """The paper's readable cells that belong to a row and a column: row, column, value, std. Where columns are of
@@ -136,6 +136,5 @@ class AccuracyTable:
         """The table as an item; about: what is to be said of it, and what is otherwise."""
         given = {"runs": self.runs, "analyse": self.analyse, "partial": True, "table": self if self.numbers else None}
         named = {"series": {"ours": self.ours}}
-        given |= {"figure": lambda tables: figures.accuracies(tables["cells"].replace(named), self.paper)}
-        given |= {"shown": EXTRAS}
+        given |= {"shown": EXTRAS, "figure": lambda t: figures.accuracies(t["cells"].replace(named), self.paper)}
         return Item(**given | about)

@@ -62,7 +62,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
 def of_data(series: str, cells: pd.DataFrame) -> str:
     """A series with its data set, where ours is another one than the paper's."""
     printed, own = cells.attrs.get("data", ("", ""))
-    data = "" if own in (printed, "same data set") else printed if series == "paper" else own
+    data = "" if own in (printed, "") else printed if series == "paper" else own
     return f"{series}, {titled(data)}" if data else series
 
 

@@ -18,12 +18,12 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     """Accuracy against the noise level, ours and the paper's; and what has been spent after every round.
 
     cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides
-    "pfedsv, noise on updates, with the ε of σ = level" and "local"; by_round: setting, sigma, round, epsilon.
+    "pfedsv, client-level DP, with the ε of σ = level" and "local"; by_round: setting, sigma, round, epsilon.
     """
     figure, (axes,) = axes_of(3.9, 1, 2)
     (left, right), names = axes, cells["row"].str.extract(r"(.*?),? (?:with the ε of )?σ = (.*)")
     cells = cells.assign(method=names[0].fillna(cells["row"]), sigma=names[1].astype(float))
-    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, noise on updates": "#2f8f5b"}.items():
+    for method, colour in {"fedavg": REFERENCE, "pfedsv": INK, "pfedsv, client-level DP": "#2f8f5b"}.items():
         for series, marker, style in (("ours", "o", "-"), ("paper", "D", ":")):
             own = cells[(cells["method"] == method) & (cells["series"] == series)]
             if len(own):

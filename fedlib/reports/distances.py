@@ -72,7 +72,7 @@ def measured(table: AccuracyTable, s: dict, stored: Mapping[tuple, RunResult]) -
     lost = pd.DataFrame([key for key in stored if key not in finished], columns=["row", "column", "seed"])
     tables = {"_printed": table.printed(s), "tidy": table.read_off(s, finished)["tidy"]}
     theirs, ours = table.data(s)
-    if ours not in (theirs, "same data set"):
+    if ours not in (theirs, ""):
         on = f" ({ours}{theirs and ', not '}{theirs})" if stored else ""
         return dict.fromkeys(MEASURED, "") | {"ours": proper(f"0{on}")}
     ours = means(_exact(tables, table), **table.where).iloc[0]

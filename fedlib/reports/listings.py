@@ -63,7 +63,7 @@ def list_datasets(root: str | None = None, terms: bool = False) -> None:
         )
     others = [name for name in here if name not in DATASETS]
     print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
-    print("  hf:NAME        a data set of the Hugging Face hub, or a folder in its form (the extra 'hf')")
+    print("  hf:NAME        a data set of the Hugging Face hub, or a folder in its format (the extra 'hf')")
     if not terms:
         return
     print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")

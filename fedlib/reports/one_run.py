@@ -34,8 +34,8 @@ def spec_of(method: str, settings: dict, changed: dict, alpha: float, min_size: 
 def print_run(result: RunResult) -> None:
     """Accuracy over the rounds, newcomers beside members, and time."""
     for t, accuracy in zip(*result.curve()):
-        print(f"round {t:>4}: {100 * accuracy:6.2f} % of all test samples")
-    print(f"evaluated: {proper(result.point)}; mean over clients {100 * result.final('client_mean'):.2f} %")
+        print(f"round {t:>4}: {100 * accuracy:6.2f} % (pooled)")
+    print(f"evaluated: {proper(result.point)}; client mean {100 * result.final('client_mean'):.2f} %")
     if others := [f"{proper(h['point'])} {100 * h['pooled']:.2f} %" for h in result.last if not h["headline"]]:
         print(f"at other evaluation points: {', '.join(others)}")
     if result.newcomers:
@@ -68,16 +68,16 @@ def keeps_the_contract(method: str, hyper: dict) -> bool:
 def beside_newcomers(result: RunResult) -> str:
     """A table of a run's members and new clients, one row a point."""
     spec = result.spec
-    after = f"after {counted(spec.join_epochs, 'epoch')}"
     members = [("", h["point"], h["pooled"]) for h in result.last]
-    titles = {"": f"{spec.num_members} members", "before": "new clients on arrival", "after": f"new clients {after}"}
+    titles = {"": f"{spec.num_members} training clients", "before": "new clients before training"}
+    titles |= {"after": f"new clients after {counted(spec.join_epochs, 'epoch')}"}
     tested = members + [(h["when"], h["point"], h["pooled"]) for h in result.newcomers]
     table = {title: {point: f"{100 * a:.2f}" for w, point, a in tested if w == when} for when, title in titles.items()}
     if not table[titles["after"]]:
         table[titles["after"]] = {} if spec.join_epochs == 0 else dict.fromkeys(table[titles["before"]], "diverged")
     shown = pd.DataFrame({title: own for title, own in table.items() if own}).fillna("")
     rows = shown.to_string(col_space=[len(title) + 2 for title in shown])
-    return f"\n{spec.unseen} new clients, % of all test samples, by evaluation point\n{rows}\n"
+    return f"\n{spec.unseen} new clients, pooled accuracy in %, by evaluation point\n{rows}\n"
 
 
 def spent(result: RunResult) -> str:

@@ -26,7 +26,7 @@ POINTS = (
     "seeds that they share, so a mean in a claim can differ from that in the table. Confidence intervals use a "
     "weighted mean of a pair's own variance and its table's (a moderated t test), so the same runs can have "
     "different intervals in another table. Those of accuracies are not truncated at 100 %. Power: how often true "
-    "claims would be *reproduced*; false-refutation rate: how often *not reproduced* if nothing differs."
+    "claims would be *reproduced*; type I error rate: how often *not reproduced* if nothing differs."
 )
 
 ORIGINS = "origins"  # the saved table that has a row for each run
@@ -225,7 +225,7 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
         return "<br>".join(filter(None, (ours, beside)))
 
     made = frame[[name for name in frame.columns if name not in named]].copy()
-    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None, "same data set"}
+    data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
         made[f"{ours} for '{column}'" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]

@@ -171,7 +171,7 @@ def _run(spec: Spec, known: dict) -> list[str]:
     shown = [*points[: -1 : max(1, len(points) // 6)], points[-1]]
     return [
         text,
-        f"    last round {points[-1][1]:.2f} % of all test samples ({clients} as the mean over clients), "
+        f"    last round {points[-1][1]:.2f} % pooled ({clients} client mean), "
         f"best round {best:.2f} % (round {best_t})",
         f"    by round: {', '.join(f'{t} {percent:.1f}' for t, percent in shown)}",
     ]

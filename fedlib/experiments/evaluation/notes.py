@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedlib import algorithms, figures
 from fedlib.analysis.accuracies import differences, in_common, means
-from fedlib.analysis.names import proper
+from fedlib.analysis.names import proper, titled
 from fedlib.analysis.points import RECEIVED, TRAINED, codes
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds
@@ -107,7 +107,7 @@ def analyse(s: dict, found: Found) -> Tables:
         alike |= {(paper, column): lead for column, (_, lead) in ways[TRAINED].items()}
         for name, of in {REPORTED: printed, **ways}.items():
             for column, (other, lead) in ((column, of[column]) for column in ways[PROTOCOL] if column in of):
-                text, task = f"{apart(lead)} over {proper(other)}", f"{proper(paper)}: {column}"
+                text, task = f"{apart(lead)} over {proper(other)}", f"{proper(paper)}: {titled(column)}"
                 shown.append(("", task, name, *Interval.of(lead).drawn, text))
     shown = pd.DataFrame(shown, columns=["task", "row", "kind", "mean", "low", "high", "text"])
     compare = shown.pivot_table(index="row", columns="kind", values="text", aggfunc="first", sort=False)

@@ -70,8 +70,8 @@ ITEM = TABLE.item(
     claims=(
         ours("At equal communication cost (FedAvg's), pFedSV and FedFomo, which download several models, are less "
              "accurate than FedAvg+FT on every task.", below(["pfedsv", "fedfomo"], ["fedavg_ft"])),
-        ours("At equal communication cost, pFedSV with a common extractor (D+C) beats whole models on every task.",
-             below(["pfedsv"], [CLASSIFIERS_ONLY])),
+        ours("At equal communication cost, pFedSV with a shared extractor (D+C) outperforms pFedSV with full models on "
+             "every task.", below(["pfedsv"], [CLASSIFIERS_ONLY])),
         ours("At equal communication cost, the best of the four papers' methods outperforms FedAvg+FT on every task.",
              in_columns(best_of(FOUR, ["fedavg_ft"]), (*FOUR, "fedavg_ft"))),
     ),

@@ -103,7 +103,7 @@ ITEM = TABLE.item(
         ours("FedAvg, a single global model, is less accurate than local-only training on every task.",
              below(["fedavg"], ["local"])),
         ours("FedAvg+FT outperforms local-only training on every task.", below(["local"], ["fedavg_ft"])),
-        ours("pFedSV with one common extractor (D+C) is within a point of pFedSV on every task.",
+        ours("pFedSV with a shared extractor (D+C) is within a point of pFedSV on every task.",
              within(["pfedsv", CLASSIFIERS_ONLY], 1)),
         ours("After local training (`post`), too, each of the four papers' methods is the best on the task of "
              "its own paper.", across_columns(at_home, FOUR, point="post")),

@@ -32,7 +32,7 @@ ITEM = item(
     TABLE, "Table 4: clustering of clients", (0.2, 0.2, 190, 30_000),
     Claim("Clustering beats a fixed threshold.", below(["fixed_threshold"], CLUSTERINGS)),
     Claim("The three clusterings differ by at most 0.7 points.", within(CLUSTERINGS, 0.7)),
-    Claim("The Gaussian mixture is the best of the four groupings.", best("gmm", list(GROUPINGS))),
+    Claim("The Gaussian mixture is the best of the four.", best("gmm", list(GROUPINGS))),
     ours("The Gaussian mixture's candidates are more often clients with the same classes (precision) than the fixed "
          "threshold's.",
          more_found),

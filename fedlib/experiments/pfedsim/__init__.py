@@ -6,16 +6,16 @@ SHOWN = ("table3_own_clients", "table3_own_clients")  # on the front page: the h
 TERMS = """Φ: the matrix of similarities between clients; self-weight: its diagonal."""
 IN_SHORT = """We ran pFedSim at the paper's settings on CIFAR-10; its tables of accuracies with the network of the
 authors' code (two max-pool layers; Table 5 reports one). Table 3's partition comes from the authors' sampler with their
-seed; its sizes match the paper's. With the code's inputs (pixels from 0 to 255 standardised with constants for 0 to 1,
-batches not shuffled) and evaluation points pFedSim leads eleven methods, the next best one by 1.8 points [1.3, 2.2] at
-Dir(0.1) and by 1.4 points [0.9, 1.9] at Dir(0.5). The paper's lead is about the same at Dir(0.1) and a point larger at
-Dir(0.5). With normalised pixels and shuffled batches, which the code does not have, the claim is inconclusive: at
-Dir(0.1) pFedSim is 0.3 points [-0.6, 1.2] above FedRep, and at Dir(0.5) 0.9 points [0.2, 1.6] below FedPer, where a CI
-corrected for all 22 comparisons includes 0. The lead depends on the evaluation point: in the authors' code pFedSim is
-evaluated after local training, and FedPer, FedRep, FedBN and f-FedAP before it. Where these four, FedFomo and Local are
-evaluated after local training, too, FedBN is ahead of pFedSim, by 0.5 points [0.3, 0.8] at Dir(0.1) and by 1.3 points
-[1.0, 1.6] at Dir(0.5); the five others were not evaluated there. After the FedAvg phase, similarity-based aggregation
-of extractors, compared with none, lowers the accuracy after local training at Dir(0.1), by 0.9 points [0.4, 1.3]. With
-shared batch-norm statistics it raises the accuracy before local training at Dir(0.5), by 3.0 points [2.6, 3.4]. On
-PACS, in place of Table 8's DomainNet, with LeNet5-BN for a pretrained MobileNetV2, FedGen is 5.2 points [3.8, 6.7]
-above pFedSim. Other data sets: not run."""
+seed; its sizes match the paper's. With the code's input pipeline (pixels from 0 to 255 standardised with constants for
+0 to 1, batches not shuffled) and evaluation points pFedSim leads eleven methods, the next best one by 1.8 points [1.3,
+2.2] at Dir(0.1) and by 1.4 points [0.9, 1.9] at Dir(0.5). The paper's lead is about the same at Dir(0.1) and a point
+larger at Dir(0.5). With normalised pixels and shuffled batches, which the code does not have, the claim is
+inconclusive: at Dir(0.1) pFedSim is 0.3 points [-0.6, 1.2] above FedRep, and at Dir(0.5) 0.9 points [0.2, 1.6] below
+FedPer, where a CI corrected for all 22 comparisons includes 0. The lead depends on the evaluation point: in the
+authors' code pFedSim is evaluated after local training, and FedPer, FedRep, FedBN and f-FedAP before it. Where these
+four, FedFomo and Local are evaluated after local training, too, FedBN is ahead of pFedSim, by 0.5 points [0.3, 0.8] at
+Dir(0.1) and by 1.3 points [1.0, 1.6] at Dir(0.5); the five others were not evaluated there. In phase 2, after FedAvg,
+similarity-based aggregation of extractors, compared with none, lowers the accuracy after local training at Dir(0.1), by
+0.9 points [0.4, 1.3]. With averaged batch-norm statistics it raises the accuracy before local training at Dir(0.5), by
+3.0 points [2.6, 3.4]. On PACS, in place of Table 8's DomainNet, with LeNet5-BN for a pretrained MobileNetV2, FedGen is
+5.2 points [3.8, 6.7] above pFedSim. Other data sets: not run."""

@@ -37,7 +37,7 @@ COLUMNS = {f"{how}, {title}": (how, alpha) for how in READINGS | SEARCH for titl
 MAIN = tuple(column for column, (reading, _) in COLUMNS.items() if reading in READINGS)
 ALPHA_OF = {column: column.rpartition(", ")[2] for column in COLUMNS}
 
-ALONE, SHARED = "without aggregation", "averaged BN statistics"
+ALONE, SHARED = "without aggregation in phase 2", "averaged BN statistics"
 MIXING = {
     f"pfedsim, {ALONE}": {"max_age": 0},
     "pfedsim, rho = 0, local-only": {"rho": 0.0, "max_age": 0},
@@ -56,7 +56,7 @@ def task_of(s: dict, column: str) -> dict:
 
 
 def rows(s: dict) -> dict[str, dict]:
-    """The methods, pFedSim with other shares of rounds in the FedAvg phase, and local-only after it."""
+    """The methods, pFedSim with other shares of rounds in phase 1, and without aggregation in phase 2."""
     variants = {RHO[rho]: {"rho": rho} for rho in s["rhos"]} | {name: MIXING[name] for name in s["mixing"]}
     return every_method(s) | {name: {"method": "pfedsim", **own} for name, own in variants.items()}
 
@@ -230,8 +230,8 @@ ITEM = TABLE.item(
         Claim("With our input pipeline (normalised pixels, shuffled batches) pFedSim is the most accurate of all "
               "twelve methods at both alphas.",
               most_accurate(NORMALISED)),
-        ours("pFedSim after local training outperforms FedPer before local training, at both alphas with both inputs.",
-             below(["fedper"], ["pfedsim"], **ON)),
+        ours("pFedSim after local training outperforms FedPer before local training, at both alphas with both input "
+             "pipelines.", below(["fedper"], ["pfedsim"], **ON)),
         ours("pFedSim outperforms FedPer where both are evaluated after local training.",
              below(["fedper"], ["pfedsim"], point="post", **ON)),
         ours("pFedSim is the most accurate of the personalised methods, all evaluated after local training.",
@@ -239,10 +239,10 @@ ITEM = TABLE.item(
         ours("No single change gives pFedSim a lead over FedPer after local training that is as large as the reported "
              "one (over FedPer before it).",
              nothing_lifts),
-        ours("Aggregating extractors helps: pFedSim outperforms its ablation, local-only training after the FedAvg "
-             "phase, at both alphas with both inputs.",
+        ours("Aggregating extractors helps: pFedSim outperforms pFedSim without aggregation in phase 2, at both alphas "
+             "with both input pipelines.",
              below([f"pfedsim, {ALONE}"], ["pfedsim"], **ON)),
-        ours("With shared running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
+        ours("With averaged running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
              below([f"pfedsim, {SHARED}, {ALONE}"], [f"pfedsim, {SHARED}"], point="agg", **ON)),
         ours("Aggregating extractors helps if it begins in the first round (rho = 0).",
              below(["pfedsim, rho = 0, local-only"], [RHO[0.0]], **ON)),

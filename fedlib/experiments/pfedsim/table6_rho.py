@@ -56,7 +56,7 @@ def drop_is_the_undrawns(tables):
         m = 100 * draws(own, "accuracy", ["group"], "weight")
         before, drawn, over = m["0.7 drawn"], m["0.9 drawn"], m["0.9 drawn"] - m["0.9 others"]
         margins |= {f"{column}: drawn": drawn - before + 1, f"{column}: others": over}
-        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled after the FedAvg phase "
+        texts.append(f"{column}: {drawn.iloc[0]:.1f} at rho 0.9 if sampled in phase 2 "
                      f"({before.iloc[0]:.1f} at 0.7), {apart(over)} over those never sampled")  # fmt: skip
     return decided(margins, "; ".join(texts))
 
@@ -70,7 +70,7 @@ ITEM = TABLE.item(
     settings=per_profile(task.SETTINGS, methods=("pfedsim", *REFERENCES), **task.ON_OWN),
     minutes={"smoke": 0.5, "quick": 1, "paper": 60},
     analyse=analyse,
-    shown={"drawn": "Clients sampled after the FedAvg phase (personalised) and never sampled (FedAvg's model), %"},
+    shown={"drawn": "Clients sampled in phase 2 (personalised) and never sampled (FedAvg's model), %"},
     figure=lambda tables: figures.parameter_curve(
         tables["cells"], {name: rho for rho, name in RHO.items()}, "rho (rho = 1 is FedAvg)", "pfedsim"
     ),
@@ -84,7 +84,7 @@ ITEM = TABLE.item(
         Claim("rho = 0 is always worse than every rho between 0 and 1 (the paper's text; its table disagrees at 0.9).",
               below([RHO[0.0]], BETWEEN)),
         Claim("rho = 0.7 is best for LeNet-5.", best(RHO[0.7], RHO.values(), **SWEEP)),
-        ours("At rho = 0.9 only clients never sampled after the FedAvg phase are less accurate; sampled ones are at "
+        ours("At rho = 0.9 only clients never sampled in phase 2 are less accurate; sampled ones are at "
              "most a point below rho = 0.7.", drop_is_the_undrawns),
         Claim("pFedSim with rho = 0.5, evaluated after local training, is more accurate than Local, FedAvg and "
               "FedPer, as in Table 3.", best(RHO[0.5], REFERENCES, among=(RHO[0.5], RHO[1.0], *REFERENCES))),

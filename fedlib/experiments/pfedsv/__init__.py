@@ -17,7 +17,7 @@ share no label with it are averaged, too. Whether it also needs more rounds, and
 share its labels, is inconclusive. In Figure 3 (CIFAR-10, LeNet-5), after 20 rounds the two clients that share a
 label with A are those with the nearest models in none of three seeds, after five rounds of FedAvg in all three. The
 cosine between classifiers finds who shares a label, with an AUC 0.35 [0.29, 0.40] above that of the distance between
-whole models after local-only training, and 0.23 [0.17, 0.29] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where
+full models after local-only training, and 0.23 [0.17, 0.29] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where
 clients know who shares their labels, Shapley weights are 3.8 points [3.1, 4.5] behind a pairwise rule, and on
 average over the rounds 4.6 [3.7, 5.4] behind local-only training. In Figure 7 (MNIST, LeNet-5) pFedSV's relevance
 identifies who shares a label with an AUC of 1.00, FedFomo's with 0.81. Of the eight settings of each of Tables 1 and

@@ -44,9 +44,7 @@ def runs(s: dict) -> dict[tuple[str, int], AttackSpec]:
 def specs(s: dict, every: dict[str, dict], **common) -> dict[tuple[str, int], AttackSpec]:
     """Attacks by name and seed; every: what each has otherwise than `common` and the settings."""
     common |= {name: s[name] for name in ("dataset", "images", "lr")}
-    return {
-        (name, seed): AttackSpec(**common | how, seed=seed) for name, how in every.items() for seed in range(s["seeds"])
-    }
+    return {(name, n): AttackSpec(**common | how, seed=n) for name, how in every.items() for n in range(s["seeds"])}
 
 
 def has_lpips(tidy: pd.DataFrame) -> bool:
@@ -130,8 +128,7 @@ def other_network(m):
     (other,) = [name for name in m if name.startswith("cosine,") and "steps" not in name]
     lead = m["cosine"] - m[other]
     shown = f"cosine {m['cosine'].iloc[0]:.0f} %, {apart(lead.clip(-100, 100))} over {other}"
-    text = f"{shown}; threshold of 50 points, set by us"
-    return {other: lead - 50}, text
+    return {other: lead - 50}, f"{shown}; threshold of 50 points, set by us"
 
 
 def answer(tables) -> str:

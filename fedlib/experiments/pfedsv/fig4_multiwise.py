@@ -77,11 +77,11 @@ ITEM = Item(
     analyse=analyse,
     figure=lambda tables: figures.collaboration(tables["_own"], list(ARMS)),
     claims=(
-        Claim("In the last round, multiwise weights beat every pairwise rule.", beats(MULTIWISE, *PAIRWISE, last=True)),
-        ours("On average over the rounds, multiwise weights beat every pairwise rule.", beats(MULTIWISE, *PAIRWISE)),
-        ours("On average over the rounds, multiwise weights beat the plain mean of the same models.",
-             beats(MULTIWISE, PLAIN)),
-        ours("On average over the rounds, multiwise weights beat local-only training.", beats(MULTIWISE, NOBODY)),
-        ours("Multiwise weights improve if v(∅), of no model, is chance accuracy, not 0.", beats(CHANCE, MULTIWISE)),
+        Claim("In the last round, Shapley (multiwise) weights beat every pairwise rule.",
+              beats(MULTIWISE, *PAIRWISE, last=True)),
+        ours("On average over the rounds, Shapley weights beat every pairwise rule.", beats(MULTIWISE, *PAIRWISE)),
+        ours("On average over the rounds, Shapley weights beat the mean of the same models.", beats(MULTIWISE, PLAIN)),
+        ours("On average over the rounds, Shapley weights beat local-only training.", beats(MULTIWISE, NOBODY)),
+        ours("Shapley weights improve if v(∅), of no model, is chance accuracy, not 0.", beats(CHANCE, MULTIWISE)),
     ),
 )  # fmt: skip

@@ -26,13 +26,11 @@ CHOICES = (
     Choice("self-distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
     Choice("alpha", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
     Choice("alpha", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
-    Choice(
-        "number requested", LITERAL, "unseen clients fill the remaining download slots", hyper(download_rule="literal")
-    ),
+    Choice("number requested", LITERAL, "clients not yet downloaded fill the rest", hyper(download_rule="literal")),
     Choice("number requested", "k may grow to all others", "never above its start, 5", hyper(k_max=CLIENTS - 1)),
     Choice("retrial", "discarded clients are retried with probability 0.2", "never", hyper(reexplore_prob=0.2)),
     Choice("variant", FIXED, "dynamic k (D)", hyper(variant="W")),
-    Choice("variant", "common extractor (D+C)", "whole models (D)", hyper(variant="D+C")),
+    Choice("variant", "shared extractor (D+C)", "full models (D)", hyper(variant="D+C")),
     Choice(CHANCE, "another seed, same partition", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )
 

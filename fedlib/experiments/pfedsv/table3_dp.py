@@ -53,7 +53,7 @@ def released_is_useless(tables) -> Verdict:
     mixed, sent, margins, texts, lacks = means(shared, **OWN), means(shared, **POST), {}, [], []
     for scale in SCALES:
         if any((scale, row) not in found for row in (CLIENT, "pfedsv") for found in (mixed, sent)):
-            lacks.append(f"{scale} clients: missing runs with or without client-level noise")
+            lacks.append(f"{scale} clients: missing runs with or without client-level DP")
             continue
         own, out, free = mixed[scale][CLIENT], sent[scale][CLIENT], mixed[scale]["pfedsv"]
         beyond = changes(
@@ -98,7 +98,7 @@ ITEM = TABLE.item(
               below(BASELINES, [RECORD], **OWN)),
         implementation("σ = 1 gives a finite ε only where norms are bounded by clipping.",
                        of_budgets(NOISY, only_clipping_guarantees)),
-        ours("Client-level noise makes the released models useless, and hardly reduces accuracy: clients fall back "
+        ours("Client-level DP makes the released models useless, and hardly reduces accuracy: clients fall back "
              "on their own models, which have no noise.", released_is_useless),
     ),
 )  # fmt: skip

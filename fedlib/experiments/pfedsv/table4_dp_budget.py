@@ -36,7 +36,7 @@ from fedlib.experiments.pfedsv.accounting import (
 SIGMAS = (0.0, 1.0, 2.0)
 ROWS = {f"{method}, σ = {sigma:g}": (method, sigma) for method in ("fedavg", "pfedsv") for sigma in SIGMAS}
 FEDAVG, PFEDSV = list(ROWS)[:3], list(ROWS)[3:]
-ON_UPDATES = {f"pfedsv, noise on updates, with the ε of σ = {sigma:g}": sigma for sigma in SIGMAS[1:]}  # ours
+ON_UPDATES = {f"pfedsv, client-level DP, with the ε of σ = {sigma:g}": sigma for sigma in SIGMAS[1:]}  # ours
 ALONE = "local"  # releases nothing
 SMALL, SAME = 10, 0.1  # an ε that may be called a guarantee, and how much equal ones may differ; lines of ours
 PLOTTED = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20)  # rounds after which ε is computed
@@ -88,7 +88,7 @@ def lead_stays(m):
 
 
 def updates_cost_more(tables) -> Verdict:
-    """At the ε of each level, noise on whole updates loses more than noise in every step; not tested where the two ε
+    """At the ε of each level, client-level DP loses more than record-level DP; not tested where the two ε
     are not the same, as with other numbers of records."""
     found, pairs = largest(tables["budgets"]), list(zip(PFEDSV[1:], ON_UPDATES))
     each = [(found[one], found[row]) for one, row in pairs if {one, row} <= {*found.index}]
@@ -97,7 +97,7 @@ def updates_cost_more(tables) -> Verdict:
 
     def judge(m):
         losses = {row.rpartition("the ")[2]: m[one] - m[row] for one, row in pairs}
-        return losses, f"noise in every step minus noise on updates: {each_apart(losses)}"
+        return losses, f"record-level minus client-level DP: {each_apart(losses)}"
 
     return in_columns(judge, (*PFEDSV[1:], *ON_UPDATES), **task.OWN)(tables)
 
@@ -154,9 +154,7 @@ ITEM = TABLE.item(
         Claim("At the same noise multiplier pFedSV spends a smaller budget than FedAvg (as reported).",
               of_budgets([*FEDAVG, *PFEDSV], pfedsv_spends_less)),
         Claim("The reported budgets of both methods follow from 20 rounds of 5 epochs of noisy steps.", one_accounting),
-        ours("With the same ε, noise on a client's whole update reduces pFedSV's accuracy more than noise in every "
-             "step.",
-             updates_cost_more),
+        ours("With the same ε, client-level DP costs pFedSV more accuracy than record-level DP.", updates_cost_more),
         ours("Collaboration helps with a privacy guarantee, too: with an ε below 10 pFedSV outperforms local-only "
              "training.",
              pays_below),
