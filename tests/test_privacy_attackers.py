@@ -266,14 +266,14 @@ def test_the_claims_on_results_that_agree_with_them_and_on_others():
 
     def opposite(attack, defence):
         if defence == "none":
-            return {"padding": 15, "4 steps, 4 images": 15}.get(attack, 26)
-        return {"padding": 24}.get(attack, 22)
+            return {"CNN with padding": 15, "4 local steps, 4 images": 15}.get(attack, 26)
+        return {"CNN with padding": 24}.get(attack, 22)
 
     right, wrong = (analysed(ITEM, made(psnr)) for psnr in (agreeing, opposite))
     assert signs(ITEM, right) == "+++++++++" and signs(ITEM, wrong) == "---------"
     near = analysed(ITEM, made(lambda attack, defence: 19 if defence == "σ = 0.1" else agreeing(attack, defence)))
     assert signs(ITEM, near)[4:6] == "+-"  # nothing is recovered, but the mean image is no better
-    row = right["compare"].set_index(["victim or attacker", "defence"]).loc[("padding", "none")]
+    row = right["compare"].set_index(["victim or attacker", "defence"]).loc[("CNN with padding", "none")]
     assert row["ours: share with PSNR of at least 20 dB"] == "1.00 (n=12)"
     assert row["share with PSNR of at least 25 dB"] == "1.00"
     wide = right["compare"].set_index(["victim or attacker", "defence"]).loc[("batch of 16", "σ = 1"), "in full"]

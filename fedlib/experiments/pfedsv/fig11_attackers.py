@@ -12,8 +12,8 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments.item import Found, Item, Tables, per_profile
 from fedlib.experiments.pfedsv.fig11_inversion import PAPER, by_seed, defences, shares, specs, stopped
 
-BARE, PADDED, TRAINED = "no padding", "padding", "trained network"
-FOUR, SIXTEEN, STEPS = "batch of 4", "batch of 16", "4 steps, 4 images"
+BARE, PADDED, TRAINED = "CNN without padding", "CNN with padding", "trained CNN"
+FOUR, SIXTEEN, STEPS = "batch of 4", "batch of 16", "4 local steps, 4 images"
 KNOWS, MANY, ROUNDS = "knows σ", "many uploads of the same weights", "uploads of 4 rounds"
 TWICE = ((0, 1), (2, 3), (0, 1), (2, 3))  # four local steps: two epochs over four images in batches of two
 
