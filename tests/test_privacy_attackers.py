@@ -256,7 +256,7 @@ def made(psnr):
 
 
 def test_the_claims_on_results_that_agree_with_them_and_on_others():
-    as_claimed = {"trained network": 15, "batch of 4": 15, "batch of 16": 12, "knows σ": 16, "uploads of 4 rounds": 17,
+    as_claimed = {"trained CNN": 15, "batch of 4": 15, "batch of 16": 12, "knows σ": 16, "uploads of 4 rounds": 17,
                   "many uploads of the same weights": 19}  # fmt: skip
 
     def agreeing(attack, defence):
