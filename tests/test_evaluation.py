@@ -141,9 +141,9 @@ def test_nothing_is_said_of_all_methods_before_all_runs_have_ended():
 
 def test_what_a_method_gains_where_others_are_tested():
     tables = of_table1()["protocols"].set_index("method")
-    shown = ["usual evaluation point", "Dir(0.1): before local training", "Dir(0.1): after local training"]
+    shown = ["primary evaluation point", "Dir(0.1): before local training", "Dir(0.1): after local training"]
     assert tables.loc["FedAvg", shown].tolist() == ["glob", "+0.0", "+45.0"]
-    assert tables.loc["pFedSim", "usual evaluation point"] == "post"
+    assert tables.loc["pFedSim", "primary evaluation point"] == "post"
     assert tables.loc["pFedSim", "Dir(0.1): before local training"] == "-8.0"
     assert tables.loc["Local", "Dir(0.1): before local training"] == ""
 

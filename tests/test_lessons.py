@@ -70,7 +70,7 @@ def test_the_running_example_shows_methods_beside_the_same_three():
     found = running_example.played({"FedPer": {"method": "fedper"}}, smoke=True, tasks=small)
     table = running_example.table(found, minus="FedAvg")
     assert list(table.index) == ["Local", "FedAvg", "FedAvg+FT", "FedPer"]
-    assert list(table["", "evaluated"].str.extract(r"(\w+)")[0]) == ["after", "server", "fine", "before"]
+    assert list(table["", "evaluated"].str.extract(r"(\w+)")[0]) == ["after", "before", "fine", "before"]
     assert table["", "parameters uploaded"]["Local"] == "0"
     differences = table["small", "minus FedAvg"]
     assert differences["FedAvg"] == "" and re.fullmatch(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\]", differences["FedPer"])

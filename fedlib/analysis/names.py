@@ -10,17 +10,17 @@ from fedlib import algorithms
 
 OTHERS = {
     "pfedsv_dp": "pFedSV, record-level DP", "pfedsv_dp, client": "pFedSV, client-level DP",
-    "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "gmm": "Gaussian mixture", "kmeans": "k-means",
-    "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
+    "pfedsv_dp, unclipped": "pFedSV, noise without clipping", "pfedsv, D+C": "pFedSV (D+C)", "gmm": "Gaussian mixture",
+    "kmeans": "k-means", "hierarchical": "hierarchical clustering", "fixed_threshold": "fixed threshold",
     "mcmahan_cnn": "McMahan's CNN", "lenet5": "LeNet-5", "lenet_dlg": "DLG's LeNet", "cifar100": "CIFAR-100",
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
     "emnist": "EMNIST", "fmnist": "Fashion-MNIST", "mnist": "MNIST", "pacs": "PACS", "domainnet": "DomainNet",
     "digits_looks": "digits in six styles", "digits_large": "digits, 32x32", "art_painting": "art painting",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
-    "glob": "server model (glob)", "recv": "before local training (recv)", "agg": "before local training (agg)",
+    **{code: f"before local training ({code})" for code in ("glob", "recv", "agg")},
     "post": "after local training (post)",
-}  # fmt: skip
+}
 POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for k in range(1, 21)}
 HEADS = {
     "rank_correlation": "rank correlation", "question": "choice varied", "arm": "variant",

@@ -80,7 +80,7 @@ def of_curve(number: Callable[[list[float]], float]) -> Read:
 RULES: dict[str, Read] = {
     "primary: pooled, last round": at("pooled"),
     "client mean": at("client_mean"),
-    "balanced accuracy": at("balanced"),
+    "class-balanced accuracy, client mean": at("balanced"),
     "best round": of_curve(max),
     "mean of the last 2 evaluations": of_curve(lambda curve: np.mean(curve[-2:])),
     "after local training, where possible": at("pooled", "post"),

@@ -37,7 +37,7 @@ def domain_curves(tidy: pd.DataFrame, scenarios: Sequence[str]) -> Figure:
     axes[0].set_ylabel("accuracy of client A, %")
     axes[-1].legend(loc="lower right")
     best = max(ends, key=ends.get)
-    text = f"Client A's final accuracy: {ends[best]:.1f} % ({best})"
+    text = f"Client A's accuracy in the last round: {ends[best]:.1f} % ({best})"
     return headline(figure, f"{text}, {ends[scenarios[0]]:.1f} % ({scenarios[0]})")
 
 
@@ -218,7 +218,7 @@ def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str],
         mean = per_round[per_round["method"] == method].groupby("round")["models"].mean()
         label = "FedAMP, FedAvg" if method == "FedAMP" else method
         axes[-1].plot(mean.index, mean, color=colour, label=label, linestyle="--" if "C" in method[6:] else "-")
-    axes[-1].set(title="models sent per client", xlabel="round", ylim=(0, None))
+    axes[-1].set(title="models per client (D+C: classifiers)", xlabel="round", ylim=(0, None))
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].legend(fontsize=6, loc="center right", bbox_to_anchor=(1.0, 0.62))
     total = tidy[tidy["reading"] == readings[0]].groupby(["network", "method"])["total"].mean().unstack()

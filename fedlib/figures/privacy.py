@@ -15,7 +15,7 @@ from fedlib.figures.base import INK, OTHERS, PAGE, PAPER, REFERENCE, axes_of, co
 
 @styled
 def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
-    """Accuracy against the noise level, ours and the paper's; and what has been spent after every round.
+    """Accuracy against the noise multiplier, ours and the paper's; and what has been spent after every round.
 
     cells: as in `fedlib.figures.accuracies`, rows "method, σ = level", besides
     "pfedsv, client-level DP, with the ε of σ = level" and "local"; by_round: setting, sigma, round, epsilon.
@@ -33,13 +33,7 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
                 interval(left, own["sigma"], own, marker, colour, 4, face, label=label)
     for alone in cells.loc[cells["row"] == "local", "mean"]:
         left.axhline(alone, color="black", linewidth=0.8, linestyle="--", label="Local, ours")
-    left.set(
-        title="accuracy",
-        xlabel="noise level σ per step",
-        ylabel="%, mean over clients",
-        xticks=[0, 1, 2],
-        ylim=(0, 100),
-    )
+    left.set(title="accuracy", xlabel="noise multiplier σ", ylabel="%, client mean", xticks=[0, 1, 2], ylim=(0, 100))
     styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
     for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):
         colour = INK if sigma == by_round["sigma"].min() else OTHERS
@@ -50,10 +44,8 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     for ax in axes:
         ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22), fontsize=6.5)
     ours = cells[(cells["series"] == "ours") & (cells["method"] == "pfedsv")].sort_values("sigma")
-    spent = by_round.loc[by_round["round"] == by_round["round"].max(), "epsilon"].min()
     ends = [f"{one.mean:.1f} % at σ = {one.sigma:g}" for one in ours.itertuples()]
-    text = f"pFedSV: {ends[0]}, {ends[-1]}" if ends else "Without runs of pFedSV"
-    return headline(figure, f"{text}; the smallest privacy budget of all settings is ε = {spent:.1f}")
+    return headline(figure, f"pFedSV: {ends[0]}, {ends[-1]}" if ends else "Without runs of pFedSV")
 
 
 @styled
@@ -112,10 +104,11 @@ def attackers(tidy: pd.DataFrame, pictures: pd.DataFrame) -> Figure:
     for ax, title in zip(axes[0], ["original", *defences]):
         ax.set_title(_short(title), fontsize=6)
     _shares(right.subplots(), tidy, names, defences)
-    shares = tidy[tidy["defence"] == "clipping"].groupby("attack")["success"].mean()
+    shares = tidy.groupby(["defence", "attack"])["success"].mean().unstack("defence")
     noisy = tidy[tidy["sigma"] > 0].groupby(["attack", "sigma"])["success"].mean()
     gone = [f"{sigma:g}" for sigma, own in noisy.groupby("sigma") if own.max() == 0]
-    text = f"Clipping alone stops {(shares == 0).sum()} of {len(shares)} attackers"
+    open_to = shares[shares["none"] > 0]
+    text = f"Clipping alone stops {(open_to['clipping'] == 0).sum()} of {len(open_to)} attacks that succeed without"
     noise = f"with σ = {gone[0]} or more no image reaches 20 dB" if gone else "at every σ some images reach 20 dB"
     return headline(figure, f"{text}; {noise}")
 

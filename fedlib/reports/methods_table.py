@@ -31,7 +31,7 @@ def methods_table(names: Iterable[str]) -> pd.DataFrame:
     |---|---|
     | method | its name here |
     | down, up | what a client's message holds, and its numbers in units of a model's parameters |
-    | personal | what a client keeps from round to round |
+    | kept | what a client keeps from round to round |
     | tested | evaluation points after training, the headline first |
     | step | what `--step auto` computes its training steps by on a CPU: "fused", "torch", or the share that is |
     | published | place and year; empty for local training, which nobody invented |
@@ -53,7 +53,7 @@ def _row(name: str) -> dict:
         "method": name,
         "down": _amount(run, down),
         "up": _amount(run, up),
-        "personal": contents(run, seen.clients),
+        "kept": contents(run, seen.clients),
         "tested": ", ".join(run.points(state)),
         "step": _step(),
         "published": place,

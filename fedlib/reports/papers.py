@@ -23,7 +23,7 @@ TOP = """# Results
 What our runs say about four papers. A claim is a sentence that a reader takes from a paper. A function tests it on
 stored runs, with 95 % confidence intervals (CI) over seeds. *Reproduced*: all CIs lie on the claim's side of its
 threshold. *Not reproduced*: one, corrected for multiplicity, lies on the other. *Practically equal*: within a point of
-each other, or so in some settings and as claimed in all others. *Inconclusive*: none of these. *Underpowered*:
+each other in some settings or all, and as claimed in the others. *Inconclusive*: none of these. *Underpowered*:
 inconclusive, and so few runs would miss most true claims. The table counts the paper's claims on its data, at its
 settings or reduced (fewer rounds or a smaller network), and claims that need no data; our additional claims are on the
 pages. A claim without randomness, such as a size or a formula, has no CI: one exception refutes it. Other data

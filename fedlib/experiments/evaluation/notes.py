@@ -12,7 +12,7 @@ from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds
 from fedlib.claims import apart, decided, not_tested, ours
 from fedlib.experiments.fedsimsup import table1_dirichlet
-from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile
+from fedlib.experiments.item import Found, Item, Runs, Tables, joined, part, per_profile, stand_in
 from fedlib.experiments.pfedcs import table1_pathological as pfedcs_table1
 from fedlib.experiments.pfedsim import table3_own_clients
 from fedlib.experiments.pfedsv import table1_pathological as pfedsv_table1
@@ -65,6 +65,11 @@ def read_off(paper: str, s: dict, found: Found) -> Tables:
     return {"tidy": read}
 
 
+def called(tables: Tables, instead: str) -> Tables:
+    """The tables with the names of columns as readers see them."""
+    return {**tables, "tidy": tables["tidy"].assign(column=lambda t: [titled(name, instead) for name in t["column"]])}
+
+
 def by_protocol(paper: str, tables) -> dict[str, dict[str, tuple[str, pd.Series]]]:
     """`leads` of a paper's method by protocol."""
     row, once = PAPERS[paper][1], tables["tidy"]
@@ -97,17 +102,17 @@ def analyse(s: dict, found: Found) -> Tables:
     the figure; _leads: draws by (paper, column), after local training; _lost: `lost`."""
     shown, alike, tidy, gone = [], {}, [], []
     for paper, (module, row) in parts(s).items():
-        tables = read_off(paper, s, found)
+        tables = called(read_off(paper, s, found), instead := stand_in(module.ITEM.settings[s["scale"]]))
         if tables["tidy"].empty:
             continue
         tidy.append(tables["tidy"].assign(column=paper + ": " + tables["tidy"]["column"].astype(str)))
         ways = by_protocol(paper, tables)
-        printed = leads(module.TABLE.as_printed(module.ITEM.settings[s["scale"]]), row, headline=True)
+        printed = leads(called(module.TABLE.as_printed(module.ITEM.settings[s["scale"]]), instead), row, headline=True)
         gone.append(lost(paper, tables, ways))
         alike |= {(paper, column): lead for column, (_, lead) in ways[TRAINED].items()}
         for name, of in {REPORTED: printed, **ways}.items():
             for column, (other, lead) in ((column, of[column]) for column in ways[PROTOCOL] if column in of):
-                text, task = f"{apart(lead)} over {proper(other)}", f"{proper(paper)}: {titled(column)}"
+                text, task = f"{apart(lead)} over {proper(other)}", f"{proper(paper)}: {column}"
                 shown.append(("", task, name, *Interval.of(lead).drawn, text))
     shown = pd.DataFrame(shown, columns=["task", "row", "kind", "mean", "low", "high", "text"])
     compare = shown.pivot_table(index="row", columns="kind", values="text", aggfunc="first", sort=False)

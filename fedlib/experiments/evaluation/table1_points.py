@@ -59,7 +59,7 @@ def by_protocol(tables) -> pd.DataFrame:
     for row in dict.fromkeys(tables["tidy"]["row"]):
         own = {code: name for name, code in codes(row).items()}
         usual = algorithms.make(row).eval_points({})[0]
-        line = {"method": proper(row), "usual evaluation point": usual}
+        line = {"method": proper(row), "primary evaluation point": usual}
         for column in dict.fromkeys(tables["tidy"]["column"]):
             cell = {point: m[column, row].iloc[0] for point, m in found.items() if (column, row) in m}
             base = cell.get(own.get(usual))

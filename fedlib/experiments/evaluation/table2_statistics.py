@@ -19,7 +19,7 @@ from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsim.task import DIRICHLET
 
 OWN, AVERAGED, RECOMPUTED, NONE = KINDS = (
-    "client's own", "averaged over clients", "recomputed on the client's data", "no batch norm")  # fmt: skip
+    "client's own", "averaged over participants", "recomputed on the client's data", "no batch norm")  # fmt: skip
 RUNS = {OWN: {}, AVERAGED: {"bn_stats": "global"}, NONE: {"model": "lenet5", "linear_layers": 3}}
 COLUMNS = {f"{title}, {kind}": (title, kind) for title in DIRICHLET for kind in RUNS}
 METHODS = ("local", "fedavg", "fedbn", "fedper", "fedrep", "fedfomo", "ffedap", "pfedsim")

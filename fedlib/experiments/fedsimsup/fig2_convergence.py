@@ -20,6 +20,7 @@ def analyse(s: dict, found: Found) -> Tables:
     """tidy: one row a run and evaluated round; early: the one after a tenth of them; steps: how far apart successive
     evaluations of the second half are; _last: what Table 1 reads off the same runs, after the last."""
     tidy = over_rounds(found, task.average(s))
+    tidy.attrs["data"] = s.get("dataset", "")
     tenth = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 10)) if len(tidy) else 0
     half = min(tidy["round"].unique(), key=lambda t: abs(t - s["rounds"] / 2), default=0)
     late = tidy[tidy["round"] > s["rounds"] / 2]

@@ -92,8 +92,8 @@ def more_than_architecture(number: str):
         lead = {pair: m[small] - m[large] for pair, (small, large) in PAIRS.items()}
         evidence = ", ".join(f"{pair} {apart(gap, form)}" for pair, gap in lead.items())
         own = lead.pop("FedSimSup")
-        said = f"{called}, on images of which all six networks have maps, difference: {evidence}"
-        return decided({pair: own - gap for pair, gap in lead.items()}, said)
+        lead = {pair: own - gap for pair, gap in lead.items()}
+        return decided(lead, f"{called}, difference on images of which all six networks have maps: {evidence}")
 
     return check
 

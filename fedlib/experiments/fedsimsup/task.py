@@ -40,7 +40,7 @@ SMALLER = (
     "(paper: 1,000); half of each client's data for testing; one seed"
 )
 LESS = (
-    "200 rounds (paper: 1,000); learning rate 0.05 (paper: 0.1, at which runs diverge; see the notes) with pixels "
+    "200 rounds (paper: 1,000); learning rate 0.05 (paper: 0.1, at which runs diverge) with pixels "
     "scaled to [-1, 1]; accuracy pooled over test images (paper: not stated)"
 )
 SEEDS = "three seeds for Local, FedAvg, FedRep, FedPAC and FedSimSup, one for the others"
@@ -166,14 +166,14 @@ def by_round(tidy: pd.DataFrame, rounds: Mapping[str, int]) -> pd.DataFrame:
 
 def picture(tables: Mapping[str, pd.DataFrame], about: str):
     """One panel a column, one line a row, and in the title which rank the row `about` has in the end and on average."""
-    panels: dict = {}
+    panels, instead = {}, tables["tidy"].attrs.get("data", "")
     for (column, row, _), own in tables["tidy"].groupby(["column", "row", "seed"], sort=False):
         curve = (own["round"].tolist(), own["accuracy"].tolist())
-        panels.setdefault(column, {}).setdefault(row, []).append(curve)
+        panels.setdefault(titled(column, instead), {}).setdefault(row, []).append(curve)
     end = tables["tidy"].groupby(["column", "row", "seed"], sort=False)["accuracy"].last()
     means = end.groupby(["column", "row"], sort=False).mean()
     rank = means.groupby("column", sort=False).rank(ascending=False).unstack()
     ranked = rank.iterrows() if about in rank else ()
-    said = [f"{own[about]:.0f} of {own.count()} ({titled(column)})" for column, own in ranked]
+    said = [f"{own[about]:.0f} of {own.count()} ({titled(column, instead)})" for column, own in ranked]
     title = f"Rank of {proper(about)} in the last round: {', '.join(said) or 'not run yet'}"
     return figures.accuracy_by_round(panels, about=about, says=title)

@@ -39,7 +39,7 @@ TABLE = replace(
 def analyse(s: dict, found: Found) -> Tables:
     """chosen: by task and method the accuracy with every rate, in percent, the best rate and the one in use; compare:
     the rates in use beside those that the papers print for all their methods; _losses: by how many points the rate in
-    use is below the best; _missing: runs that are."""
+    use is below the best."""
     tables = TABLE.analyse(s, found)
     m, lines, losses = means(tables), [], []
     for column in dict.fromkeys(column for _, column, _ in found):
@@ -55,8 +55,7 @@ def analyse(s: dict, found: Found) -> Tables:
     names = ["task", "method", *(f"{rate:g}" for rate in s["rates"]), "best", "in use"]
     chosen = pd.DataFrame(lines, columns=names).fillna("")
     losses = pd.DataFrame(losses, columns=["task", "method", "points"])
-    missing = pd.DataFrame({"run": [str(key) for key in TABLE.runs(s) if key not in found]})
-    return {**tables, "chosen": chosen, "compare": beside_the_papers(chosen), "_losses": losses, "_missing": missing}
+    return {**tables, "chosen": chosen, "compare": beside_the_papers(chosen), "_losses": losses}
 
 
 def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +71,7 @@ def beside_the_papers(chosen: pd.DataFrame) -> pd.DataFrame:
 
 def lacking(tables) -> str:
     """How many runs are missing: another rate may be the best then."""
-    missing = len(tables["_missing"])
+    missing = (~tables["_columns"]["ended"]).sum()
     return f"not all rates of the grid were run: {missing} runs are missing" if missing else ""
 
 

@@ -9,7 +9,7 @@ from fedlib.analysis.names import proper
 from fedlib.claims import across_columns, apart, below, best_of, in_columns, ours, within
 from fedlib.claims.checks import on_shared_seeds
 from fedlib.experiments.head_to_head import task
-from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, NAMES, OWNERS, SPLIT
+from fedlib.experiments.head_to_head.task import CLASSIFIERS_ONLY, FOUR, OWNERS, SPLIT
 from fedlib.experiments.item import Found, Tables
 
 TABLE = task.TABLE
@@ -96,7 +96,7 @@ ITEM = TABLE.item(
     },
     claims=(
         HOME,
-        *(ours(f"{NAMES[row]} outperforms FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
+        *(ours(f"{proper(row)} outperforms FedAvg+FT on every task.", below(["fedavg_ft"], [row])) for row in FOUR),
         ours("Each of the four papers' methods outperforms local-only training on every task.", below(["local"], FOUR)),
         ours("On every task the best of the four papers' methods outperforms FedPer and FedRep.",
              in_columns(best_of(FOUR, SPLIT), (*FOUR, *SPLIT))),

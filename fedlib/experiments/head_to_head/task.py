@@ -25,20 +25,17 @@ from fedlib.experiments.pfedsv import task as pfedsv
 SIM, SUP, CS, SV = "pFedSim's task", "FedSimSup's task", "PFedCS's task", "pFedSV's task"
 OWNERS = {SIM: "pfedsim", SUP: "fedsimsup", CS: "pfedcs", SV: "pfedsv"}  # whose task it is
 TASKS = tuple(OWNERS)
-NAMES = {"pfedsim": "pFedSim", "fedsimsup": "FedSimSup", "pfedcs": "PFedCS", "pfedsv": "pFedSV"}
 FOUR, CLASSIFIERS_ONLY = tuple(OWNERS.values()), "pfedsv, D+C"
 SPLIT = ("fedper", "fedrep")
 ROWS = ("local", "fedavg", "fedavg_ft", "fedbn", *SPLIT, "fedfomo", *FOUR, CLASSIFIERS_ONLY)
 SMOKED = ("local", "fedavg_ft", "pfedsim", "pfedsv")  # in smoke, which must be quick
 FIRST_POINT = {"local": "post", "fedavg": "glob", "fedper": "recv", "fedrep": "recv", "fedbn": "recv", "pfedcs": "recv"}
-NORMALISED = (SIM,)  # tasks whose network has batch norm; elsewhere FedBN is FedAvg
 
 QUICK = {SIM: {"rounds": 9}, SUP: {"rounds": 9}}  # by column, of the papers' quick profiles
 SETTINGS = per_profile(
     scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
-    local_epochs=[1, 5, 5],
-    rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)], dataset=["digits", "digits", None], tasks=TASKS,
-    reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM, SUP)},
+    local_epochs=[1, 5, 5], rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)],
+    dataset=["digits", "digits", None], tasks=TASKS, reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM, SUP)},
 )  # fmt: skip
 SMALLER = (
     "digits (16x16; papers: CIFAR); 20, 10, 20 and 10 clients in 9, 9, 8 and 6 rounds; otherwise as in profile "
@@ -111,7 +108,7 @@ def with_rates(s: dict, column: str) -> dict:
 
 def runs_in(name: str, column: str) -> bool:
     """Whether a row is run in a column: FedBN only where the network has batch norm, for it is FedAvg elsewhere."""
-    return name != "fedbn" or column in NORMALISED
+    return name != "fedbn" or column == SIM
 
 
 def column_of(cell) -> str | None:

@@ -72,7 +72,7 @@ def answer(tables) -> str:
         f"{own.index[-1][1]} (AUC {own['auc'].iloc[0]:.2f} and {own['auc'].iloc[-1]:.2f})"
         for name, own in m.groupby(level=0, sort=False)
     ]
-    return f"Silhouettes of the true groups. {'; '.join(texts)}."
+    return f"Silhouettes of the groups with the same classes (AUC: finding their members). {'; '.join(texts)}."
 
 
 ITEM = Item(

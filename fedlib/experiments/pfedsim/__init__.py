@@ -3,13 +3,13 @@
 DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet", "domainnet")  # the paper's
 
 SHOWN = ("table3_own_clients", "table3_own_clients")  # on the front page: the headline's item, and the figure
-TERMS = """Φ: the matrix of similarities between clients; self-weight: its diagonal."""
+TERMS = """Φ: similarities of clients; self-weight: its diagonal; rho: the share of rounds that are FedAvg (phase 1)."""
 IN_SHORT = """We ran pFedSim at the paper's settings on CIFAR-10; its tables of accuracies with the network of the
 authors' code (two max-pool layers; Table 5 reports one). Table 3's partition comes from the authors' sampler with their
 seed; its sizes match the paper's. With the code's input pipeline (pixels from 0 to 255 standardised with constants for
 0 to 1, batches not shuffled) and evaluation points pFedSim leads eleven methods, the next best one by 1.8 points [1.3,
 2.2] at Dir(0.1) and by 1.4 points [0.9, 1.9] at Dir(0.5). The paper's lead is about the same at Dir(0.1) and a point
-larger at Dir(0.5). With normalised pixels and shuffled batches, which the code does not have, the claim is
+larger at Dir(0.5). With standardised pixels and shuffled batches, which the code does not have, the claim is
 inconclusive: at Dir(0.1) pFedSim is 0.3 points [-0.6, 1.2] above FedRep, and at Dir(0.5) 0.9 points [0.2, 1.6] below
 FedPer, where a CI corrected for all 22 comparisons includes 0. The lead depends on the evaluation point: in the
 authors' code pFedSim is evaluated after local training, and FedPer, FedRep, FedBN and f-FedAP before it. Where these

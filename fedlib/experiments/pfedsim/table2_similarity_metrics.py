@@ -68,8 +68,8 @@ ITEM = Item(
     analyse=analyse,
     figure=lambda tables: figures.similarity_measures(tables["tidy"], tables["ten_clients"], MEASURES, list(PAIRS)),
     claims=(
-        Claim("CS orders the four pairs of clients (classes: i, i' 0-4; j 2-6; k 5-9) by data similarity.",
-              follows_the_data("cs")),
+        Claim("CS (cosine of classifiers) orders the four pairs of clients (classes: i, i' 0-4; j 2-6; k 5-9) by data "
+              "similarity.", follows_the_data("cs")),
         *(Claim(f"{MEASURES[m]} does not order the four pairs by data similarity.", negated(follows_the_data(m)))
           for m in ("wdb", "mdb", "ldb")),
         ours("Judged on the other client's data, LDB does not order the four pairs by data similarity either.",

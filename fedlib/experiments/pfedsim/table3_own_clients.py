@@ -25,7 +25,7 @@ CODES = {"pixels": "reference", "batch_order": "fixed", "rows": {"fedprox": {"we
 READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
     "the authors' pixels, shuffled batches": lambda s: {"pixels": "reference"},
-    "unshuffled batches, normalised pixels": lambda s: {"batch_order": "fixed"},
+    "unshuffled batches, standardised pixels": lambda s: {"batch_order": "fixed"},
     "the authors' input pipeline, a different number of max-pool layers": lambda s: CODES | {"pools": 3 - s["pools"]},
     "the authors' input pipeline, same label counts, other images": lambda s: CODES | {"class_order": 1},
     "the authors' input pipeline, evaluated one round earlier": lambda s: CODES | {
@@ -88,7 +88,7 @@ PROTOCOLS = {
     "all evaluated after local training": ({"point": "post"}, MAIN),
 }
 INPUTS = {
-    NORMALISED: "normalised pixels, shuffled batches", **{reading: reading for reading in tuple(SEARCH)[:2]},
+    NORMALISED: "standardised pixels, shuffled batches", **{reading: reading for reading in tuple(SEARCH)[:2]},
     ORIGINAL: "the authors' pixels, unshuffled batches",
 }  # fmt: skip
 TESTED = (("pfedsim", "post"), ("fedper", "recv"), ("fedper", "post"), ("fedavg", "glob"))
@@ -227,7 +227,7 @@ ITEM = TABLE.item(
     claims=(
         Claim("With the authors' input pipeline and evaluation points pFedSim is the most accurate of all twelve "
               "methods at both alphas.", most_accurate(ORIGINAL)),
-        Claim("With our input pipeline (normalised pixels, shuffled batches) pFedSim is the most accurate of all "
+        Claim("With our input pipeline (standardised pixels, shuffled batches) pFedSim is the most accurate of all "
               "twelve methods at both alphas.",
               most_accurate(NORMALISED)),
         ours("pFedSim after local training outperforms FedPer before local training, at both alphas with both input "

@@ -4,27 +4,28 @@ DATA = ("mnist", "fmnist", "cifar10", "cifar100")  # the paper's
 
 SHOWN = ("table1_pathological", "fig11_inversion")  # on the front page: the headline's item, and the figure
 TERMS = """Few clients: 10 in the paper, all in every round; many: 100, a tenth of them in a round. D: a client
-downloads only models that it wants; D+C: only their classifiers, with one extractor for all (C). Relevance: the
-value of another client's model to a client, by Shapley values; signs are counted over ordered pairs of clients."""
+downloads only models that it wants, k of them by their Shapley values; D+C: only their classifiers, with one extractor
+for all (C). Relevance: the Shapley value of another client's model; signs are counted over ordered pairs of clients.
+Self-distance: a client's distance from its own model in Eq. 6."""
 IN_SHORT = """The attacks of Figure 11 were run on CIFAR-10; the paper states neither attack nor network. From one of
-two untrained networks the cosine attack recovers all 48 images of three seeds. With DP-SGD's noise at σ = 1 none of
-three attacks recovers any, and at a hundredth of it the cosine attack none. On digits, at a hundredth of it the
-attack recovers 42 % of the images, and attackers who know σ or see several uploads 75 to 100 %; whether knowing σ
-helps is inconclusive. At σ = 0.1 or 1 none of them recovers any. Two reported quantities do not follow from what the
-paper states: the privacy budgets of Table 4, and the classifier's share of the parameters (Figures 8 to 10). In
-Figure 2 (MNIST, LeNet-5 in place of the paper's CNN) client A ends 2.3 points [2.1, 2.4] lower if two clients that
-share no label with it are averaged, too. Whether it also needs more rounds, and whether A gains from the two that do
-share its labels, is inconclusive. In Figure 3 (CIFAR-10, LeNet-5), after 20 rounds the two clients that share a
-label with A are those with the nearest models in none of three seeds, after five rounds of FedAvg in all three. The
-cosine between classifiers finds who shares a label, with an AUC 0.35 [0.29, 0.40] above that of the distance between
-full models after local-only training, and 0.23 [0.17, 0.29] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where
-clients know who shares their labels, Shapley weights are 3.8 points [3.1, 4.5] behind a pairwise rule, and on
-average over the rounds 4.6 [3.7, 5.4] behind local-only training. In Figure 7 (MNIST, LeNet-5) pFedSV's relevance
-identifies who shares a label with an AUC of 1.00, FedFomo's with 0.81. Of the eight settings of each of Tables 1 and
-2 two were run, MNIST and CIFAR-10 with 10 clients. With two classes each (Table 1) pFedSV is behind local-only
-training on CIFAR-10, by 3.4 points [1.8, 5.0] (reported: 5.5 ahead), after local training, too, by 0.9 [0.6, 1.1];
-on MNIST the difference is inconclusive. With 500 or 1,000 images of MNIST (the paper does not state their number) it
-is further behind; no number tried brings all methods near their reported values. With Dirichlet skew (Table 2),
+two untrained networks the attack by gradient cosine (Geiping et al.) recovers all 48 images of three seeds. With
+DP-SGD's noise at σ = 1 none of three attacks recovers any, and at a hundredth of it the cosine attack none. On digits,
+at a hundredth of it the attack recovers 42 % of the images, and attackers who know σ or see several uploads 75 to 100
+%. At σ = 0.1 or 1 none of them recovers any. Two reported quantities do not follow from what the paper states: the
+privacy budgets of Table 4, and the classifier's share of the parameters (Figures 8 to 10). In Figure 2 (MNIST, LeNet-5
+for the paper's CNN) client A ends 2.3 points [2.1, 2.4] lower if two clients that share no label with it are averaged,
+too. Whether it also needs more rounds, and whether A gains from the two that do share its labels, is inconclusive. In
+Figure 3 (CIFAR-10, LeNet-5), after 20 rounds the two clients that share a label with A are those with the nearest
+models in none of three seeds, after five rounds of FedAvg in all three. The cosine between classifiers finds who shares
+a label, with an AUC 0.35 [0.29, 0.40] above that of the distance between full models after local-only training, and
+0.23 [0.17, 0.29] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where clients know who shares their labels, Shapley
+weights are 3.8 points [3.1, 4.5] behind pairwise weights by what each model alone adds, and on average over the rounds
+4.6 [3.7, 5.4] behind local-only training. In Figure 7 (MNIST, LeNet-5) pFedSV's relevance (the Shapley value of another
+client's model) identifies who shares a label with an AUC of 1.00, FedFomo's with 0.81. Of the eight settings of each of
+Tables 1 and 2 two were run, MNIST and CIFAR-10 with 10 clients. With two classes each (Table 1) pFedSV is behind
+local-only training on CIFAR-10, by 3.4 points [1.8, 5.0] (reported: 5.5 ahead), after local training, too, by 0.9 [0.6,
+1.1]; on MNIST the difference is inconclusive. With 500 or 1,000 images of MNIST (the paper does not state their number)
+it is further behind; no number tried brings all methods near their reported values. With Dirichlet skew (Table 2),
 where clients are tested on equally many images of every class that they own, FedAvg, reported as lowest, has the
-highest mean on MNIST, and pFedSV on neither (CIFAR-10: 43.1 %, reported: 61.18 %). Of the other tables only
-baselines were run, else digits."""
+highest mean on MNIST, and pFedSV on neither (CIFAR-10: 43.1 %, reported: 61.18 %). Of the other tables only baselines
+were run, else digits."""

@@ -91,7 +91,7 @@ def ways(r: RunResult) -> dict[str, tuple[float, int, str]]:
     spec, size = r.spec, round(float(np.median(r.arrays["counts"].sum(1))) * (1 - r.spec.test_fraction) * 0.8)
     steps = spec.local_epochs * ceil(size / spec.batch_size)
     return {
-        f"this run: {spec.batch_size} of {size} records per step": (min(1.0, spec.batch_size / size), steps, "rdp"),
+        f"as here, {spec.batch_size} of {size} records per step": (min(1.0, spec.batch_size / size), steps, "rdp"),
         "100 of 5,000 records per step": (0.02, 250, "rdp"),
         "one release of all records per round": (1.0, 1, "exact"),
     }

@@ -49,7 +49,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "paper (no numbers reported)": lambda t: PAPER[t["scenario"].iloc[0]],
         f"ours: A's accuracy, %, last {TAIL} rounds": lambda t: mean_std(100 * t["end"]),
         f"difference from {RELEVANT}": lambda t: mean_std(wide[t["scenario"].iloc[0]] - wide[RELEVANT]),
-        "rounds to 95 % of the final accuracy": lambda t: mean_std(t["fast"]),
+        f"rounds to 95 % of the mean of the last {TAIL} rounds": lambda t: mean_std(t["fast"]),
         "A's share of the average": lambda t: f"{t['share'].iloc[0]:.2f}",
     }).rename(columns={"scenario": "clients averaged"})  # fmt: skip
     return {"tidy": tidy, "ends": ends, "compare": compare}
