@@ -275,7 +275,7 @@ def test_evidence_names_rival_interval_and_who_may_lead():
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
     assert v.closest.value == pytest.approx(2.0)
     assert (
-        "threshold 15, set by us; reproduced at any up to 18.0, not reproduced above 18.0"
+        "threshold 15, set by us; it would hold at any up to 18.0, and fail above 18.0"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
 
@@ -283,7 +283,7 @@ def test_evidence_names_rival_interval_and_who_may_lead():
 def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
     """c is 40 below a and 35 below b."""
     assert (
-        "reproduced at any up to 35.0, not reproduced above 35.0"
+        "it would hold at any up to 35.0, and fail above 35.0"
         in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
     )
 

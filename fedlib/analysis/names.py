@@ -25,7 +25,7 @@ POINTS |= {f"ft({k})": f"fine-tuned for {k} epoch{'s' * (k > 1)} (ft({k}))" for 
 HEADS = {
     "rank_correlation": "rank correlation", "question": "choice varied", "arm": "variant",
     "point": "evaluation point", "column": "setting", "row": "method", "over": "compared with", "change": "reversed",
-    "significantly": "significantly reversed", "first": "best method", "closest": "closest metric",
+    "significantly": "significantly reversed", "first": "best method", "closest": "closest metric", "times": "repeats",
     "reached in round": "reported accuracy reached in round", "of them diverged": "diverged",
     "in round": "diverged in round", "rate": "learning rate", "difference then": "difference at the second point",
     "inputs": "input pipeline", "the method's lead over it": "lead over this variant", "headline": "primary",

@@ -133,7 +133,7 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    return f" (threshold {by:g}, set by us; reproduced at any up to {low:{form}}, not reproduced above {high:{form}})"
+    return f" (threshold {by:g}, set by us; it would hold at any up to {low:{form}}, and fail above {high:{form}})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:

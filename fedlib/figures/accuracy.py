@@ -37,7 +37,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
     strong = {about} if about in rows else {row for row in rows if row.partition(", ")[0] in PAPERS}
     names = list(dict.fromkeys(cells["series"]))
     styles = {"paper": PRINTED} | dict(zip((name for name in names if name != "paper"), SERIES))
-    stands_for = "in place of " if of_data("ours", cells) != "ours" and not cells.attrs["data"][0] else ""
+    instead = cells.attrs["data"][1] if of_data("ours", cells) != "ours" and not cells.attrs["data"][0] else ""
     shifts = dict(zip(names, np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else (0,)))
     for ax, column in zip(axes, columns):
         ax.hlines(range(len(rows)), 0, 100, color="#eeeeee", linewidth=0.8, zorder=0)
@@ -49,7 +49,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
                 label = of_data(name, cells) if colour == OTHERS else f"_{name}"
                 interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)
         ends = (cells if alike else own)[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
-        ax.set(title=textwrap.fill(stands_for + titled(column), 20 if wide > 2 else 60), xlabel="accuracy, %")
+        ax.set(title=textwrap.fill(titled(column, instead), 20 if wide > 2 else 60), xlabel="accuracy, %")
         ax.set_xlim(max(0, ends.min().min() - 4), min(100.5, ends.max().max() + 4))
     axes[0].set_yticks(range(len(rows)), map(proper, rows))
     for row, label in zip(rows, axes[0].get_yticklabels()):

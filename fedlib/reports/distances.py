@@ -24,11 +24,11 @@ TEXT = """# Distances from the papers
 Each row is a reported table of accuracies, at a scale at which its numbers can be expected. *Reported*: the number of
 its readable cells, over all data sets. *Ours*: how many of them we have on the same data. *Distance*: the median
 absolute difference from the reported cell, in points of accuracy; *mean*: the mean difference, ours minus reported.
-*Ranks*: Spearman's rank correlation with the reported order of the personalised methods, and of all methods: the median
-over the columns that have at least three methods, with the lowest and the highest. *Runs*: finished, of those planned.
-A run that diverged counts as an accuracy of 0 in the ranks, on the seeds that the methods of a column have in common;
-it has no number, and is left out of the distances. *Core-hours*: an estimate for all runs of the row. *Not run*: data
-sets with reported cells but no stored run.
+*Ranks*: Spearman's rank correlation with the reported order, of the methods not evaluated with a server's model
+(*personalised*; Local is among them) and of all: the median over the columns that have at least three methods, with the
+lowest and the highest. *Runs*: finished, of those planned. A run that diverged counts as an accuracy of 0 in the ranks,
+on the seeds that the methods of a column have in common; it has no number, and is left out of the distances.
+*Core-hours*: an estimate for all runs of the row. *Not run*: data sets with reported cells but no stored run.
 
 Tables that hold no accuracies (pFedSim's 2, 4, 5, 7 and 9) are compared in [the report on pFedSim](pfedsim.md).
 `fedlib report --scoreboard` writes this page from the stored runs."""

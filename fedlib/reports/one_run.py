@@ -34,7 +34,7 @@ def spec_of(method: str, settings: dict, changed: dict, alpha: float, min_size: 
 def print_run(result: RunResult) -> None:
     """Accuracy over the rounds, newcomers beside members, and time."""
     for t, accuracy in zip(*result.curve()):
-        print(f"round {t:>4}: {100 * accuracy:6.2f} % of the pooled test images")
+        print(f"round {t:>4}: {100 * accuracy:6.2f} % of the pooled test samples")
     print(f"evaluated: {proper(result.point)}; client mean {100 * result.final('client_mean'):.2f} %")
     if others := [f"{proper(h['point'])} {100 * h['pooled']:.2f} %" for h in result.last if not h["headline"]]:
         print(f"at other evaluation points: {', '.join(others)}")

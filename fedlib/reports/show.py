@@ -74,8 +74,8 @@ def status(name: str) -> str:
     explained = (
         "The *margin* is the difference minus the claim's threshold (0 where it names none) of the weakest comparison, "
         "with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs lie above 0; *not reproduced*: "
-        "one lies below, after correction for all comparisons; *practically equal*: within a point, or so in some "
-        "settings and as claimed in all others; *inconclusive*: none of these; *underpowered*: inconclusive, and so "
+        "one lies below, after correction for all comparisons; *practically equal*: within a point in some or "
+        "all settings, in others as claimed; *inconclusive*: none of these; *underpowered*: inconclusive, and so "
         "few runs would miss most true claims ([Reading a claim](../guides/reading_a_claim.ipynb))."
     )
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"

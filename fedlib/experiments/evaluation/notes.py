@@ -22,7 +22,7 @@ PAPERS = {
     "pfedcs": (pfedcs_table1, "pfedcs"), "pfedsv": (pfedsv_table1, "pfedsv"),
 }  # the first table of each, and its method  # fmt: skip
 THERE = {"paper": ("pfedsim",), "reduced": ("fedsimsup", "pfedsv")}  # with runs at a scale; else all have
-REPORTED, PROTOCOL = "reported", "at the paper's evaluation point"
+REPORTED, PROTOCOL = "reported", "at the replicated paper's evaluation points"
 KINDS = (REPORTED, PROTOCOL, TRAINED, RECEIVED)
 
 
@@ -130,7 +130,7 @@ def smaller_when_alike(tables):
     lost = draws(tables["_lost"], "change", ["paper", "column"])
     margins = {": ".join(key): m for key, m in lost.items()}
     texts = [f"{name} {apart(gap)}" for name, gap in margins.items()]
-    said = f"the lead at the paper's evaluation point minus that after local training: {'; '.join(texts)}"
+    said = f"the lead at the replicated paper's evaluation points minus that after local training: {'; '.join(texts)}"
     return decided(margins, said, over_tables(tables))
 
 
@@ -164,7 +164,7 @@ ITEM = Item(
     ),
     claims=(
         ours("For every paper with runs at this scale, the proposed method leads by less if all methods are evaluated "
-             "after local training than if each is evaluated at its paper's point.", smaller_when_alike),
+             "after local training than if each is evaluated where the paper does.", smaller_when_alike),
         ours("Evaluated after local training, no such paper's method is more than one point above its best competitor.",
              nobody_leads),
     ),

@@ -32,7 +32,7 @@ def nearest(tables) -> str:
     found = found.reindex(columns=["ours", "paper"]).dropna()
     cells = (found["ours"] - found["paper"]).abs().groupby("row", sort=False).idxmin() if len(found) else ()
     best = [f"{proper(row)} with {column}" for row, column in cells]
-    return f"Nearest to the paper: {', '.join(best) or 'none of these methods is there'}"
+    return f"Nearest to the paper (images in all): {', '.join(best) or 'none of these methods is there'}"
 
 
 def as_reported(*rows: str):
