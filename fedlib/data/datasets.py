@@ -281,7 +281,7 @@ def _names(meta: dict, field: str) -> tuple[str, ...]:
 
 
 def _check_form(name: str, path: Path, arrays: dict[str, np.ndarray], classes: int, groups: int) -> None:
-    """Raise Damaged unless types, sizes and ranges are those of the prepared formatat."""
+    """Raise Damaged unless types, sizes and ranges are those of the prepared format."""
     numbers = np.float32 if getattr(arrays["images"], "dtype", None) == np.float32 else np.uint8
     form = {"images": (numbers, 4), "labels": (np.int64, 1), "is_test": (np.bool_, 1), "groups": (np.int64, 1)}
     for what, array in arrays.items():

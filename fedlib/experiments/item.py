@@ -313,10 +313,10 @@ class OpenItem:
     def over(self) -> str:
         """What intervals are over: "3 seeds, each with its own partition", "5 seeds, same partition", "3 seeds"."""
         seeds, partitions = units(self.tables), {s.partition_seed for s in self.specs if isinstance(s, RunSpec)}
-        if len(partitions) > len({s.seed for s in self.specs}) == 1:
-            return f"{seeds.replace('seed', 'partition')}, same seed"
         if not seeds or seeds == "one seed" or not partitions:
             return seeds
+        if len(partitions) > len({s.seed for s in self.specs}) == 1:
+            return f"{seeds.replace('seed', 'partition')}, same seed"
         return f"{seeds}, {'each with its own partition' if len(partitions) > 1 else 'same partition'}"
 
     def claims(self) -> pd.DataFrame:

@@ -72,7 +72,7 @@ def at_end(which: int, check):
 ITEM = CURVE.item(
     title="Head to head, Figure 2: images per client",
     claim="The fewer images clients have, the more they gain from collaboration.",
-    smaller_reduced=f"{task.LESS}; 20 to 200 training images per client",
+    smaller_reduced=f"{task.SHORT}; {task.SEEDS}; 20, 50 and 200 training images per client (`paper`: 20 to 500)",
     smaller=task.SMALLER + "; 10 to 80 training images per client (`paper`: 20 to 500), 40 for testing (100)",
     settings=per_profile(
         task.SETTINGS, sizes=[("10",), ("10", "40", "80"), ("20", "50", "100", "200", "500")], tests=[40, 40, 100],

@@ -44,7 +44,7 @@ ITEM = TABLE.item(
     title="Head to head, Figure 4: new clients",
     claim="A new client, which joins after the last round, gains most from fine-tuning FedAvg's model.",
     smaller=task.SMALLER,
-    smaller_reduced=task.LESS.partition("; ")[2],
+    smaller_reduced=f"{task.SHORT}; {task.SEEDS}",
     settings=per_profile(task.SETTINGS, methods=[SMOKED, ROWS, ROWS]),
     minutes={"smoke": 0.1, "quick": 0.4, "reduced": 150, "paper": 5000},
     claims=(

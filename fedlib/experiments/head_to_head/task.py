@@ -41,8 +41,8 @@ SMALLER = (
     "digits (16x16; papers: CIFAR); 20, 10, 20 and 10 clients in 9, 9, 8 and 6 rounds; otherwise as in profile "
     "`quick` of the papers' tables; three learning rates (`paper`: four); one seed (`paper`: five)"
 )
-LESS = "two of the four tasks; FedSimSup's in 200 rounds (`paper`: 1,000); three seeds (five)"
-COMMON = dict(smaller=SMALLER, smaller_reduced=LESS, settings=SETTINGS)  # of items
+SHORT, SEEDS = "FedSimSup's task in 200 rounds (`paper`: 1,000)", "three seeds (five)"
+COMMON = dict(smaller=SMALLER, smaller_reduced=f"two of the four tasks; {SHORT}; {SEEDS}", settings=SETTINGS)
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
