@@ -368,16 +368,15 @@ def why(
     profile: _option(
         str, "Folder under results/: paper, reduced, quick, own/quick. Default: the largest scale with results."
     ) = "",
-    whole: _option(bool, "All settings, not only those that differ from the defaults.", "--whole") = False,
 ):
     """Say where a number comes from: its runs and their settings.
 
-    Shows settings, seeds, commit, device, partition, the accuracy over the rounds, the best round beside the last one,
-    and the command that repeats the run. Run files that are missing (those of quick are not published) are counted.
+    Shows settings that differ from the defaults, seeds, commit, device, partition, accuracy after the last round, and
+    the command that repeats the run. Run files that are missing (those of quick are not published) are counted.
     """
     from fedlib.reports.why import why as explain
 
-    print(explain(item, labels or (), profile, whole))
+    print(explain(item, labels or (), profile))
 
 
 @_command()

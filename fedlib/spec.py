@@ -127,7 +127,7 @@ class RunSpec(Hashed):
         Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
         for point in self.eval_points:
             code = "ft" if re.fullmatch(r"ft\([1-9]\d*\)", point) else point.removesuffix(RECOMPUTED)
-            if code not in method.points or point == "ft":
+            if code not in method.points or point in ("ft", "ft" + RECOMPUTED):
                 accepted = ", ".join("ft(K) with K epochs" if p == "ft" else p for p in method.points)
                 accepted += f"; all but ft also with {RECOMPUTED} at the end"
                 raise BadValue(f"evaluation point {point!r} does not exist for {self.method!r}; accepted: {accepted}")

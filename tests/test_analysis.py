@@ -366,9 +366,7 @@ def test_effects_are_differences_from_the_run_without_the_choice():
     assert table.loc["shared statistics", "effect on fedavg"] == "+20.00 (one seed)"
     assert not table.loc["Eq. 3", "effect on fedavg"]
     text = STUDY.in_words(found)
-    assert "so exploratory): Eq. 3 (-20.00 (one seed)), shared" in text and text.startswith(
-        "Of 2 implementation choices these"
-    )
+    assert "so exploratory): Eq. 3 (-20.00 (one seed)), shared" in text and text.startswith("Of 2 variations these")
     assert text.endswith("another seed (or partition, where tried) changes it by 1.00.")
 
 
@@ -376,7 +374,7 @@ def test_choices_that_were_not_tried_are_named():
     found = effects("shared statistics", "another seed")
     assert STUDY.missing(found) == "missing runs: shared statistics, another seed"
     text = STUDY.in_words(found)
-    assert "Of 1 implementation choices run so far (of 2)" in text and "that of seeds is not known yet" in text
+    assert "Of 1 variations run so far (of 2)" in text and "that of seeds is not known yet" in text
     none = effects(BASE)  # nothing to compare with
     assert none["tidy"].empty and STUDY.in_words(none) == "No alternative choice was run yet."
     assert len(STUDY.compared(none, "digits", {}).columns)

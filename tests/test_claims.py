@@ -153,7 +153,7 @@ def test_a_row_that_one_column_lacks():
     partly = tables({"one": TABLE["one"], "two": {"a": 80.0, "c": 60.0}})
     v = best("a", ("b",))(partly)
     assert v.status == NOT_TESTED and v.evidence.startswith("one: a ")
-    assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, minus c +20.0 " in v.evidence  # over c
+    assert v.evidence.endswith("; missing runs: b (in two)") and "two: a 80.0, minus c: +20.0 " in v.evidence  # over c
     assert best("a", ("b",), columns=["one"])(partly).status == REPRODUCED
     assert Claim("a leads", best("a", ("b",))).said(v, "", "2 seeds")[1].status == "partly tested"
     assert Claim("d rises", rises("d")).said(rises("d")(partly), "", "")[1].status == NOT_TESTED
@@ -170,7 +170,7 @@ def test_one_part_that_fails_decides_also_where_another_is_not_tested():
     for parts in ((best("c"), place("d", 2)), (place("d", 2), best("c"))):
         v = both(*parts)(tables(TABLE))
         assert v.status == NOT_REPRODUCED and "missing runs: d" in v.evidence
-        assert "one: c 50.0, minus a -40.0" in v.evidence
+        assert "one: c 50.0, minus a: -40.0" in v.evidence
     assert both(best("a"), place("d", 2))(tables(TABLE)).status == NOT_TESTED
     close_by = both(below(["b"], ["c"]), below(["a"], ["d"]))(tables(TABLE, spread=60.0))  # inside the noise
     assert close_by.status == NOT_TESTED
@@ -216,23 +216,23 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     uneven = {"tidy": pd.DataFrame(lines, columns=["column", "row", "seed", "headline", "point", "accuracy"])}
     each = best("a", "b", ["one"], "abcd")(uneven)
     assert each.margins["one: b"].value == pytest.approx(10) and each.margins["one: c"].value == pytest.approx(41 / 3)
-    assert each.holds and each.evidence == "one: a 70.7, minus b +10.0 (one seed)"
+    assert each.holds and each.evidence == "one: a 70.7, minus b: +10.0 (one seed)"
     assert each.status == ONE_SEED and best("c", ("b",))(uneven).status == NOT_REPRODUCED  # a's three seeds say so
     last = place("a", -1)(uneven)
     assert last.status == NOT_REPRODUCED and not last.holds and place("c", -1)(uneven).status == ONE_SEED
-    assert last.evidence == "one: a has rank 2 of 3 (95 % CI of the rank: 1 to 2); b 80.0, a 70.7, c 57.0"
+    assert last.evidence == "one: a has rank 2 of 3 (95 % CI of the rank: 1 to 2); lowest: b 80.0, a 70.7, c 57.0"
     for check in (best("c"), below(["a", "b"], ["c"])):  # what decides is shown, not b's one seed, if that were lower
         lower = {"tidy": uneven["tidy"].replace({"accuracy": {0.8: 0.95}})}
         assert check(lower).status == NOT_REPRODUCED and " -13.7 [-" in check(lower).evidence
     worse = best("c", ("b", "d"))(uneven)
     assert worse.status == NOT_REPRODUCED and worse.evidence.endswith("; missing runs: d")
     first = checks.in_columns(judges.first("a"), ("a",))(uneven)
-    assert first.holds and "a 90.0, minus b +10.0" in first.evidence and first.over == "one seed"
+    assert first.holds and "a 90.0, minus b: +10.0" in first.evidence and first.over == "one seed"
     lower = below(["c"], ["a", "b"])(uneven)  # b over c on one seed, a over c on three
     assert lower.evidence == "one: b minus c, on the same seeds: +10.0 (one seed)" and lower.status == ONE_SEED
     assert below(["a", "b"], ["c"])(uneven).status == NOT_REPRODUCED
     pair = below(["c"], ["a"])(uneven)
-    assert pair.over == "" and pair.margins["one: a over c"].value == pytest.approx(41 / 3)
+    assert pair.over == "" and pair.margins["one: a minus c"].value == pytest.approx(41 / 3)
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}
     for check in (
         best("a"),
@@ -270,12 +270,12 @@ def test_what_is_practically_equal_stays_so_beside_a_threshold():
 
 def test_evidence_names_rival_interval_and_who_may_lead():
     v = best("a")(tables(TABLE, spread=3.0))
-    assert v.evidence.startswith("one: a 90.0, minus b +5.0 [") and "]; two: a 80.0, minus b" in v.evidence
+    assert v.evidence.startswith("one: a 90.0, minus b: +5.0 [") and "]; two: a 80.0, minus b" in v.evidence
     gaps = {"x": pd.Series([1.0, 0.5, 0.5]), "y": pd.Series([-0.26])}  # of the second nothing was drawn
     assert each_apart(gaps) == "+1.0 [+0.5, +0.5] (x), -0.3 (y)"
     assert v.closest.value == pytest.approx(2.0)
     assert (
-        "threshold 15, set by us; it would hold at any up to 18.0, and fail above 18.0"
+        "threshold 15, set by us; up to 18.0 all comparisons would support the claim, above 18.0 one would contradict"
         in below(["c"], ["b"], by=15)(tables(TABLE)).evidence
     )
 
@@ -283,7 +283,7 @@ def test_evidence_names_rival_interval_and_who_may_lead():
 def test_the_line_that_would_turn_a_verdict_is_that_of_the_smallest_margin():
     """c is 40 below a and 35 below b."""
     assert (
-        "it would hold at any up to 35.0, and fail above 35.0"
+        "up to 35.0 all comparisons would support the claim, above 35.0 one would contradict it"
         in below(["c"], ["a", "b"], by=15)(tables(TABLE)).evidence
     )
 
@@ -301,7 +301,7 @@ def test_order_of_the_paper():
     )
     assert (same.status, swapped.status, reversed_.status) == (REPRODUCED, REPRODUCED, NOT_REPRODUCED)
     assert (
-        "one 0.90 [0.90, 0.90] over 5 rows (1.00 [1.00, 1.00] among the 3" in swapped.evidence
+        "one: 0.90 [0.90, 0.90] over 5 rows (1.00 [1.00, 1.00] among the 3" in swapped.evidence
         and "-1.00" in reversed_.evidence
     )
     assert like_the_paper(0.8)(tables(ours, spread=30.0, _printed=printed("abcde"))).status == INCONCLUSIVE
@@ -392,7 +392,7 @@ def test_who_may_be_the_best_and_which_place_a_row_has():
     rows = means(m)["one"]
     margins = {row: rows["b"] - rows[row] for row in "ac"} | {"d": rows["b"] - rows["a"] + 0.1}
     assert judges.lead(margins).endswith("]; not significantly ahead of d") and judges.lead(margins).startswith(
-        "minus a "
+        "minus a: "
     )
     leads = [{other: rows[row] - rows[other] for other in "abc" if other != row} for row in "bc"]
     assert [places(one) for one in leads] == ["1 to 2", "3"]

@@ -133,7 +133,7 @@ def test_columns_that_were_not_run_are_one_row(opened):
     item.finished = True
     table = item.compare()
     assert item.not_run == {"Dir(0.5)": "cifar10"}
-    assert table["method"].tolist() == ["local", "not run: cifar10 (Dir(0.5))"]
+    assert table["method"].tolist() == ["local", "not run: Dir(0.5) (cifar10)"]
     assert not [name for name in table if "0.5" in name] and table["Dir(0.1): difference"].iloc[1] == ""
 
 
@@ -141,7 +141,7 @@ def test_names_of_columns_by_data_set():
     table = pd.DataFrame({"method": ["a"], "evaluated at": ["post"], "x: ours, p": ["1"], "x, 2: ours, p": ["2"]})
     assert folded(table, {}) is table
     less = folded(table, {"x": "emnist", "y": "emnist", "z": "femnist"})
-    assert less["method"].tolist() == ["a", "not run: emnist (x; y), femnist (z)"]
+    assert less["method"].tolist() == ["a", "not run: x (emnist); y (emnist); z (femnist)"]
     assert list(less) == ["method", "evaluated at", "x, 2: ours, p"]
 
 

@@ -875,15 +875,25 @@ def test_folder_errors(pets, place, said):
 def test_a_run_on_a_folder(root, tmp_path):
     """RunSpec takes folder:<path>; the data checksum is stored with the run, and results go to one folder,
     not to a tree."""
-    from helpers import tiny
+    from helpers import get_or_run, tiny
 
     from fedlib.engine.simulate import simulate
     from fedlib.experiments import OpenItem, find
+    from fedlib.runs.store import Store
 
     images = {f"{c}/{k}.png": encoded(random_images(16, 16, 3)) for c in "ab" for k in range(20)}
     name = f"folder:{laid_out(tmp_path / 'pics', images)}@16"
     spec = tiny("fedavg", dataset=name, num_clients=2, rounds=1, partition=dict(alpha=10.0, min_size=2))
     assert simulate(spec).partition["data"] == data.load(name).sha256[:16]
+    store = Store("own", tmp_path)
+    before = get_or_run(spec, store)
+    assert store.get(spec).final() == before.final()
+    laid_out(tmp_path / "pics", {f"b/{k}.png": encoded(random_images(16, 16, 3)) for k in range(20, 30)})
+    with pytest.warns(UserWarning, match="holds other images now; kept aside"):
+        again = get_or_run(spec, store)
+    assert again.partition["data"] == data.load(name).sha256[:16] != before.partition["data"]
+    (tmp_path / "pics").rename(tmp_path / "moved")  # what is done can still be read
+    assert store.get(spec).final() == again.final()
     place = OpenItem(find("pfedsim/fig1_cka"), "smoke", dataset=name).place
     assert place.startswith("smoke+dataset=folder__") and "/" not in place
 

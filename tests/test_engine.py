@@ -177,6 +177,13 @@ def initial_like(run, stats: dict) -> dict:
     return {name: run.work.model.theta0[name].expand(*leaf.shape) for name, leaf in stats.items()}
 
 
+def test_a_supervisor_with_batch_norm_has_no_statistics_of_the_models_to_be_reset_to():
+    fields = dict(hyper={"supervisors": "lenet5_bn"}, model="lenet5_bn")
+    with pytest.raises(BadValue, match="bn_stats = 'reset' .*local or global where lenet5_bn has batch norm"):
+        set_up(tiny("fedsimsup", bn_stats="reset", **fields))
+    assert set_up(tiny("fedsimsup", **fields))
+
+
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim"])
 @pytest.mark.parametrize("bn_stats", ["local", "reset"])
 def test_statistics_stay_with_their_client(method, bn_stats):

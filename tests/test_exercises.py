@@ -96,6 +96,9 @@ def test_what_is_wrong_with_a_number_is_said_in_words(answer, words, capsys):
         ([1, -2], "give 3 numbers, not 2"),
         (1, "give 3 numbers in a list"),
         ([1, "-2", 0], "right; give a number, not '-2'; right"),
+        (np.array(5.0), "give 3 numbers in a list"),
+        ([np.array([1, 2]), -2, 0], "give a number, not array([1, 2]); right; right"),
+        ([1, -2, 10**309], f"right; right; give a number, not 1{309 * '0'}"),
     ],
 )
 def test_of_several_numbers_each_is_judged(answer, words):

@@ -360,6 +360,7 @@ ONE = {LAB: {"double", "test_double"}, "lab2_other": {"other"}}
         ("Participant_87_assignsubmission_file/x.ipynb", "Participant 87", LAB),  # anonymous
         ("mulleranna_12_34_lab1-2.ipynb", "mulleranna", LAB),
         ("mulleranna_LATE_12_34_Untitled.ipynb", "mulleranna", LAB),
+        (f"student1_101_9001_{LAB}.ipynb", "student1", LAB),
         (f"{LAB}_anna.ipynb", "anna", LAB),
         ("Anna Müller - Lab 01.ipynb.json", "Anna Müller", LAB),
         ("lab1_x.ipynb", "x", LAB),

@@ -358,7 +358,7 @@ def test_without_results_there_is_no_picture_and_pages_say_so(tmp_path, monkeypa
     left.write_bytes(b"of an earlier run")
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     assert save(item)["figure"] == "" and not left.exists()
-    assert "No picture: not run yet." in report.write_report("own/smoke").read_text()
+    assert "No picture: no runs, or too few." in report.write_report("own/smoke").read_text()
     figures.show(item.figure())
     assert "not run yet" in capsys.readouterr().out
 
@@ -490,7 +490,7 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
 
     claims, leading = find("pfedsim/table3_accuracy").claims, 0.85
     tables = analysed("pfedsim/table3_accuracy", but(row="fedbn", column="Dir(0.5)"))
-    found = "Dir(0.1): pfedsim 85.0, minus local +5.0 (one seed)"
+    found = "Dir(0.1): pfedsim 85.0, minus local: +5.0 (one seed)"
     other = found.replace("Dir(0.1)", "Dir(0.5)")  # of what is there
     assert claims[0].check(tables).evidence == f"{found}; {other}; missing runs: fedbn (in Dir(0.5))"
     assert claims[1].check(tables).status != NOT_TESTED
@@ -579,6 +579,7 @@ def test_a_committed_notebook_is_complete(path):
     waiting = re.compile(r"\blarger\b")  # for runs that are not there yet
     silent = [c for c in code if not c["outputs"] and not waiting.search("".join(c["source"]))]
     assert len(silent) <= 2, "outputs are missing"
+    assert not [s for c in silent if "print(" in (s := "".join(c["source"])) and "def " not in s], "it prints nothing"
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
     assert max(len(c["source"]) for c in code) <= 20
     kinds = ("markdown", "code")

@@ -141,8 +141,8 @@ def test_classifiers_are_alike_class_by_class():
     row = tables["compare"].set_index("pair").loc["i-j"]
     assert row["paper"] == "0.53" and row["ours, digits"].startswith("0.632 (") and "difference" not in row
     who = tables["tidy"].query("seed == 0").set_index(["pair", "class"])["owned_by"]
-    assert [who["i-j", c] for c in (0, 3, 6, 9)] == ["one", "both", "one", "neither"]
-    assert [who["j-k", c] for c in (0, 3, 6, 9)] == ["neither", "one", "both", "one"]
+    assert [who["i-j", c] for c in (0, 3, 6, 9)] == ["on one client", "both", "on one client", "neither"]
+    assert [who["j-k", c] for c in (0, 3, 6, 9)] == ["neither", "on one client", "both", "on one client"]
 
 
 def similarities(cs_follows: bool):
@@ -505,8 +505,8 @@ def test_runs_with_one_thing_changed_are_among_the_readings():
         f"another partition {100 * PRINTED['local', 'Dir(0.1)']:.2f}"
         in cells.loc[("Dir(0.1)", "local"), "by other metrics"]
     )
-    assert cells["by other metrics"].str.contains("shared").to_dict()["Dir(0.5)", "fedavg"]
-    assert "shared" in cells["by other metrics"].iloc[3]
+    assert cells["by other metrics"].str.contains("averaged batch-norm").to_dict()["Dir(0.5)", "fedavg"]
+    assert "averaged batch-norm" in cells["by other metrics"].iloc[3]
     assert cells["closest"].to_dict() == {("Dir(0.1)", m): "another partition" for m in s["methods"]} | {
         ("Dir(0.5)", "fedavg"): "another partition", ("Dir(0.5)", "local"): "post"}  # fmt: skip
 
@@ -881,7 +881,7 @@ def test_attacks_succeed_or_are_stopped():
     guess = analysed(name, make(dict(zip(attacks, (40, 50, 24, 22, 14))), {"cosine": 24}, 18.0, 21.0))
     assert signs(name, guess)[1:3] == "--"  # none is recovered, but nearer than the mean image; a tenth is too little
     row = right["compare"].set_index(["attack", "defence"]).loc[("cosine", "none")]
-    assert row["ours: share recovered"] == "1.00 (n=18)" and row["PSNR, dB"].startswith("24.000")
+    assert row["ours: share recovered"] == "1.00 (18 images)" and row["PSNR, dB"].startswith("24.000")
     assert "without defence: DLG 1.00, iDLG 1.00, cosine 1.00" in find(name).answer(right)
 
 
@@ -925,7 +925,7 @@ def test_every_choice_of_pfedsvs_notes_changes_what_it_says_and_nothing_else():
 
 def test_claims_of_pfedsvs_notes():
     tables = analysed(SV, good, seeds=2)
-    assert signs(SV, tables) == "+++++" and signs(SV, analysed(SV, bad, seeds=2)) == "+----"
+    assert signs(SV, tables) == "+++++" and signs(SV, analysed(SV, bad, seeds=2)) == "-----"
     assert signs(SV, analysed(SV, lambda key, spec: searched(spec, 0.5), seeds=2))[0] == "-"
     text = find(SV).answer(tables)
     assert "-20.00" in text and "another seed (or partition, where tried) changes it by 1.00" in text
@@ -950,7 +950,7 @@ def test_a_choice_that_is_missing_is_named_and_nothing_is_decided():
     assert (
         signs(SV, some) == "....." and find(SV).claims[0].check(some).evidence == "missing runs: exact Shapley values"
     )
-    assert "13 implementation choices run so far (of 14)" in find(SV).answer(some)
+    assert "13 variations run so far (of 14)" in find(SV).answer(some)
     only_changed = analysed(SV, lambda key, spec: good(key, spec) if spec.hyper["sv"] == "exact" else None)
     find(SV).figure(only_changed)
     assert only_changed["compare"].empty and find(SV).answer(only_changed) == "No alternative choice was run yet."

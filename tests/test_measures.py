@@ -118,6 +118,14 @@ def test_measures_of_what_a_method_does_not_have_or_reads_otherwise_are_refused(
         tiny(method, hyper=hyper, measures=(measure,))
 
 
+@pytest.mark.parametrize("measure", FINAL_MEASURES)
+def test_measures_of_final_models_that_differ_in_kind_are_refused_before_training(measure):
+    with pytest.raises(BadValue, match=f"measures = .*{measure}.*final models of different networks"):
+        set_up(tiny("fedsimsup", hyper=TWO_KINDS, measures=(measure,), holdout=0.2))
+    alone = dict(num_clients=1, scheme="iid", partition={})
+    assert set_up(tiny("fedsimsup", hyper=TWO_KINDS, measures=(measure,), holdout=0.2, **alone))
+
+
 def test_other_measures_know_all_readings_of_eq_4():
     assert all(tiny("pfedsim", hyper=hyper, measures=("phi", "traffic")) for hyper in OTHER_EQ_4)
     assert ROUND_MEASURES.keys().isdisjoint(FINAL_MEASURES)

@@ -88,7 +88,13 @@ def test_only_models_of_peers_are_sent():
 
 @pytest.mark.parametrize(
     "hyper",
-    [{"rule": "pairwise"}, {"rule": "fomo"}, {"rule": "fomo", "self_distance": "prev", "variant": "D+C"}, {"k": 0}],
+    [
+        *({"rule": "pairwise"}, {"rule": "fomo"}, {"k": 0}),
+        *(
+            {"rule": "fomo", "self_distance": "prev", **more}
+            for more in ({"variant": "D+C"}, {"utility_part": "train"})
+        ),
+    ],
 )
 def test_bad_values(hyper):
     with pytest.raises(BadValue):

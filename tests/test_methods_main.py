@@ -249,6 +249,9 @@ def test_pfedcs_told_who_has_the_same_classes():
                 np.testing.assert_allclose(p[0, [0, twin]], np.array([1, twin + 1]) / (twin + 2), atol=1e-12)
                 chosen.add(int(twin))
     assert chosen == {1, 3}
+    few = algorithms.make("pfedcs", select="oracle", most=1, weights="uniform")
+    p = few.mixing_weights({**server, "heads": heads["heads"], "round": 0}, range(4), range(4)).numpy()
+    assert (p > 0).sum(1).tolist() == [2, 2, 1, 2]  # the nearest of its twins, and the client
 
 
 def test_pfedcs_ties_and_global_norm_by_hand():

@@ -473,6 +473,15 @@ def test_columns_of_a_table_that_are_no_input_are_counted(tmp_path, capsys):
 
 
 @needs_hub
+def test_a_column_of_arrays_is_no_column_of_numbers(tmp_path):
+    columns = {"a": np.zeros((2, 4, 4), np.uint8), "label": [0, 1]}
+    kinds = {"a": hub.Array2D((4, 4), "uint8"), "label": hub.ClassLabel(names=["x", "y"])}
+    saved(tmp_path / "arrays", train=(columns, kinds))
+    with pytest.raises(BadValue, match="one column of images or columns of numbers, of a, label"):
+        load("hf:arrays")
+
+
+@needs_hub
 def test_splits_without_samples_or_labels_are_left_out_and_counted(tmp_path, capsys):
     two, none, hidden = ({"a": [1.0, 2.0][: len(own)], "label": own} for own in ([0, 1], [], [-1, -1]))
     kinds = named("cat", "dog")

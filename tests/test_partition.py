@@ -481,6 +481,12 @@ def test_acceptance_bound_holds_for_dirichlet_draws(class_sizes, num_clients, al
     assert len(bounds) == 20 and min(bounds) > truth / 2
 
 
+def test_a_client_at_the_cap_gets_nothing_where_gamma_draws_underflow():
+    counts = dirichlet_tries([6000] * 10, 20, 1e-4, 3000, 500, np.random.default_rng(0))
+    full = np.cumsum(counts, axis=0)[:-1] >= 3000
+    assert full.any() and not counts[1:][full].any()
+
+
 def test_acceptance_bound_by_hand():
     """20 clients, each too small with chance 1/2: 9.5e-7 is the truth, and 3,000 tries show that it is below 1e-3.
     Three clients too small in each of 30,000 tries: two were in less than 35 of them, or some would be there.

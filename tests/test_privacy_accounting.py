@@ -98,7 +98,7 @@ def test_with_all_records_in_every_step_the_numerical_bound_is_exact():
     assert epsilon(1e-6, 1, 1, bound="exact") == pytest.approx(1e12 / 2 + 4.2649e6, rel=1e-9)
 
 
-@pytest.mark.parametrize("sigma", [1e-300, 1e-100, 0.01, 0.7, 10, 19, 1e3, 1e6, 1e100, inf])
+@pytest.mark.parametrize("sigma", [1e-300, 1e-100, 0.01, 0.7, 10, 19, 1e3, 1e6, 1e100, 1e155, inf])
 @pytest.mark.parametrize("rate", [1e-300, 0.5, 1 - 1e-12, 1])
 def test_extremes(sigma, rate):
     """Never negative, never NaN, in order, and soon."""

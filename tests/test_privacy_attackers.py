@@ -66,6 +66,8 @@ def test_new_fields_are_in_the_id_where_they_are_not_at_their_default():
     assert [{*spec.to_dict()} - {*base.to_dict()} for spec in specs] == [set(), *map(set, changes)]
     assert all(AttackSpec.from_dict(spec.to_dict()) == spec for spec in specs)
     assert AttackSpec(network="mcmahan_cnn", model_options={"padding": "valid"}).id == base.id
+    one, same = (AttackSpec(attack={"tv": 1}, defences={"a": {"kind": "record", "sigma": n}}) for n in (1, 1.0))
+    assert one.id == same.id
 
 
 @pytest.mark.parametrize(("fields", "said"), [
@@ -74,6 +76,10 @@ def test_new_fields_are_in_the_id_where_they_are_not_at_their_default():
     ({"apart": 2}, "apart = 2 .* 0 where there is one upload"),
     ({"network": "mcmahan_cnn", "model_options": {"padding": "big"}}, "padding"),
     ({"model_options": {"depth": 2}}, "depth"),
+    ({"attack": {"foo": 1}}, "unknown field of attack 'foo'; accepted: match"),
+    ({"attack": {"iterations": 2.5}}, "iterations = 2.5 .* an integer"),
+    ({"defences": {"a": {"foo": 1}}}, "unknown field of a defence 'foo'; accepted: kind"),
+    ({"plan": ((-1,),)}, "plan = .* from 0 on"),
     ({"attack": {"match": "likelihood"}}, "defences = 'none' .* sigma above 0"),
     ({"attack": {"match": "likelihood"}, "defences": {"clip": {"kind": "record"}}}, "defences = 'clip'"),
 ])  # fmt: skip
@@ -257,7 +263,7 @@ def made(psnr):
 
 def test_the_claims_on_results_that_agree_with_them_and_on_others():
     as_claimed = {"trained CNN": 15, "batch of 4": 15, "batch of 16": 12, "knows σ": 16, "uploads of 4 rounds": 17,
-                  "many uploads of the same weights": 19}  # fmt: skip
+                  "many uploads from the same weights": 19}  # fmt: skip
 
     def agreeing(attack, defence):
         if defence in ("σ = 1", "σ = 0.1"):
@@ -274,7 +280,7 @@ def test_the_claims_on_results_that_agree_with_them_and_on_others():
     near = analysed(ITEM, made(lambda attack, defence: 19 if defence == "σ = 0.1" else agreeing(attack, defence)))
     assert signs(ITEM, near)[4:6] == "+-"  # nothing is recovered, but the mean image is no better
     row = right["compare"].set_index(["victim or attacker", "defence"]).loc[("CNN with padding", "none")]
-    assert row["ours: share with PSNR of at least 20 dB"] == "1.00 (n=12)"
+    assert row["ours: share with PSNR of at least 20 dB"] == "1.00 (12 images)"
     assert row["share with PSNR of at least 25 dB"] == "1.00"
     wide = right["compare"].set_index(["victim or attacker", "defence"]).loc[("batch of 16", "σ = 1"), "in full"]
     assert wide == "mcmahan_cnn, half width, padded, untrained, batch 16, local steps 1, cosine"

@@ -239,6 +239,11 @@ def one_release(kind, sigma, clip=1.0, count=1):
     return release(Mechanism(kind, sigma, clip), 0, 1, range(count), uploads, sent, before)
 
 
+def test_who_uploads_nothing_needs_no_noise():
+    noisy = tiny("local", privacy="unclipped_relative", noise_sigma=0.5)
+    assert simulate(noisy).final() == simulate(noisy.but(privacy="none", noise_sigma=0.0)).final()
+
+
 def test_an_update_is_clipped_by_hand():
     out, released = one_release("client", 0.0, clip=2.0)
     np.testing.assert_allclose(out["w"], [[1.2, 1.6]])

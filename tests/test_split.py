@@ -204,6 +204,13 @@ def test_owned_classes_equally_often(val_fraction):
         assert np.array_equal(own["test"], np.sort(own["test"]))
 
 
+def test_a_client_without_test_images_of_its_classes():
+    tiny = [np.array([0, 1]), np.array([2, 3, 4, 5])], np.array([0, 1, 0, 0, 0, 0])
+    with pytest.raises(BadValue, match="owned_uniform.*another: no test image is of a class of client 0"):
+        for seed in range(6):
+            split_clients(*tiny, seed, 0.5, test_distribution="owned_uniform")
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -55,6 +55,7 @@ WRONG = [
     ("measures", ("ckaa",), "cka"),
     ("eval_points", ("recv",), "glob, agg, post, ft(K)"),
     ("eval_points", ("ft",), "ft(K)"),
+    ("eval_points", ("ft+bn",), "ft(K)"),
     ("eval_points", ("ft(0)",), "ft(K)"),
     ("eval_points", ("post", "ft(x)"), "ft(K)"),
     ("hyper", {"rhoo": 0.5}, "rho"),
@@ -172,6 +173,13 @@ def test_the_id_is_the_same_in_another_process_and_in_another_order():
             dict(scheme="manual", partition={"label_sets": [(0, 1)]}, num_clients=1),
             dict(scheme="manual", partition={"label_sets": ([0, 1],)}, num_clients=1),
         ),
+        *(
+            (
+                dict(scheme="manual", partition={"label_sets": [own]}, num_clients=1),
+                dict(scheme="manual", partition={"label_sets": [[0, 1]]}, num_clients=1),
+            )
+            for own in ({1, 0}, range(2), np.arange(2))
+        ),
     ],
     ids=str,
 )
@@ -249,6 +257,13 @@ def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch)
     ]
     assert {path: path.read_bytes() for path in base.folder.iterdir()} == before
     assert base.get(second) is None
+    truncated(base.path(first))  # damaged: it is done again in the own folder
+    cut = base.path(first).read_bytes()
+    with pytest.warns(UserWarning, match="damaged"):
+        assert more.get(first) is None
+    assert [path.name for path in base.folder.glob(f"{first.id}*")] == [f"{first.id}.json", f"{first.id}.npz"]
+    more.put(fake(first))
+    assert more.path(first).parent == more.folder and base.path(first).read_bytes() == cut
 
 
 def test_get_or_run_runs_once(tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ class PFedCS(ByDistance, Choosing, Algorithm):
             return own.double()
         D = self.distances(server["heads"]["head.weight"], ids, pool)
         if self.select in TOLD:
-            chosen = self.told(server["twins"][ids][:, pool], self.generators(server, ids))
+            chosen = self.nearest(D, self.told(server["twins"][ids][:, pool], self.generators(server, ids)))
         else:
             chosen = self.collaborators(server, D, ids, own)
         return self.weights_of(D, server["sizes"][pool], chosen, own)

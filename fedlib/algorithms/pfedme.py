@@ -21,7 +21,8 @@ Readings of what is left open (each an option):
 - Tested is θ̃_i after its client's last training, w for clients that never trained ("post"); "glob" tests w.
 - Batch norm: only θ̃_i is ever evaluated, so w_i is uploaded with its running statistics.
 
-Differences from the paper: none known. The authors' code adds weight decay, which is left out.
+Differences from the paper: only participants train; there all clients do, and the server averages a sample of them. So
+with r < 1 the θ̃_i tested here are older. The authors' code adds weight decay, which is left out.
 """
 
 from __future__ import annotations

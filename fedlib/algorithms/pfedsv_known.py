@@ -48,6 +48,7 @@ class PFedSVKnown(PFedSV):
         if self.rule == "fomo":
             require(self.self_distance == "prev", "self_distance", self.self_distance, "'prev' where rule is 'fomo'")
             require(self.variant != "D+C", "variant", self.variant, "'D' or 'W' where rule is 'fomo'")
+            require(self.utility_part == "val", "utility_part", self.utility_part, "'val' where rule is 'fomo'")
 
     def init(self, model, setting):
         server, clients = super().init(model, setting)

@@ -48,8 +48,9 @@ def columns_read(tables: Mapping[str, pd.DataFrame], **where) -> list[str]:
     return list(dict.fromkeys(tables.get("_columns", chosen(tables, where))["column"]))
 
 
-def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -> str:
-    """Which rows were not run, and in which columns (or in how many); an empty text if all were."""
+def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str], shared: object = "") -> str:
+    """Which rows were not run (shared: on the seeds that `found` is restricted to), and in which columns (or in how
+    many); an empty text if all were."""
     columns, gone = list(dict.fromkeys(columns)), {}
     for row in dict.fromkeys(needs):
         gone.setdefault(tuple(c for c in columns if (c, row) not in found.columns), []).append(row)
@@ -58,7 +59,7 @@ def without(found: pd.DataFrame, needs: Sequence[str], columns: Sequence[str]) -
         names = "; ".join(which) if len(which) < 3 else f"{len(which)} of {len(columns)} settings"
         where = f" ({'each ' * (len(rows) > 1)}in {names})" if len(which) < len(columns) else ""
         texts += [f"{', '.join(rows)}{where}"] if which else []
-    return f"missing runs: {', '.join(texts)}" if texts else ""
+    return f"missing runs{' (or none on shared seeds)' if shared else ''}: {', '.join(texts)}" if texts else ""
 
 
 def best_first(m: pd.DataFrame, among: Sequence[str] = ()) -> pd.DataFrame:
@@ -137,16 +138,15 @@ def compared(
 
 
 def folded(compare: pd.DataFrame, not_run: Mapping[str, str]) -> pd.DataFrame:
-    """A comparison without the columns of which no run is stored; one row names them by their data.
+    """A comparison without the columns of which no run is stored; one row names them.
 
     not_run: their data sets, by column.
     """
     if not not_run:
         return compare
     kept = [name for name in compare if not any(name.startswith(f"{column}: ") for column in not_run)]
-    needs = {dataset: [c for c, own in not_run.items() if own == dataset] for dataset in not_run.values()}
-    said = ", ".join(f"{dataset} ({'; '.join(columns)})" for dataset, columns in needs.items())
-    row = dict.fromkeys(kept, "") | {kept[0]: f"not run: {said}"}
+    said = (column if dataset in column else f"{column} ({dataset})" for column, dataset in not_run.items())
+    row = dict.fromkeys(kept, "") | {kept[0]: f"not run: {'; '.join(said)}"}
     return pd.concat([compare[kept], pd.DataFrame([row])], ignore_index=True)
 
 

@@ -16,6 +16,7 @@ OTHERS = {
     "cifar10": "CIFAR-10", "femnist": "FEMNIST", "tiny_imagenet": "Tiny-ImageNet", "cinic10": "CINIC-10",
     "emnist": "EMNIST", "fmnist": "Fashion-MNIST", "mnist": "MNIST", "pacs": "PACS", "domainnet": "DomainNet",
     "digits_looks": "digits in six styles", "digits_large": "digits, 32x32", "art_painting": "art painting",
+    "pfedcs, beta = T": "PFedCS with beta = T", "clusterfl, relative": "ClusterFL with relative thresholds",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
     **{code: f"before local training ({code})" for code in ("glob", "recv", "agg")},
@@ -29,6 +30,7 @@ HEADS = {
     "reached in round": "reported accuracy reached in round", "of them diverged": "diverged",
     "in round": "diverged in round", "rate": "learning rate", "difference then": "difference at the second point",
     "inputs": "input pipeline", "the method's lead over it": "lead over this variant", "headline": "primary",
+    "low": "95 % CI, low", "high": "95 % CI, high",
 }  # of columns  # fmt: skip
 SETTING = re.compile(  # as tables name one
     r"\b(?:cifar100?|f?mnist|femnist|tiny_imagenet), (?:Dir\([\d.]+\)|\d+ classes|few|many)(?:, \d+(?! ?\w))?"

@@ -143,6 +143,10 @@ class Sensitivity:
             lines.append(line)
         return pd.DataFrame(lines, columns=None if lines else ["task", "question", "alternative", "default", "paper"])
 
+    def averaged(self, tables: Mapping[str, pd.DataFrame]) -> str:
+        """What effects are, where there are several tasks."""
+        return ", means over the tasks" if len({task for task, *_ in tables["_effects"]}) > 1 else ""
+
     def in_words(self, tables: Mapping[str, pd.DataFrame]) -> str:
         """The choices with the largest effects, in a sentence."""
         moved, chance = self.mean_effects(tables), self.chance(tables)
@@ -153,8 +157,8 @@ class Sensitivity:
         listing = ", ".join(f"{name} ({Interval.of(moved[name]).text('+.2f')})" for name in largest)
         known = f"another seed (or partition, where tried) changes it by {chance:.2f}"
         known = known if chance == chance else "that of seeds is not known yet"
-        tried = f"Of {number} implementation choices" + (f" run so far (of {every})" if number < every else "")
-        most = "these change its accuracy most, in points (selected as the largest, so exploratory)"
+        tried = f"Of {number} variations" + (f" run so far (of {every})" if number < every else "")
+        most = f"these change its accuracy most, in points{self.averaged(tables)} (the largest, so exploratory)"
         return f"{tried} {most}: {listing}; {known}."
 
 

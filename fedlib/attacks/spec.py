@@ -28,7 +28,7 @@ from fedlib.attacks.scores import can_be_computed, distances, score, skimage_met
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import like, require
-from fedlib.base.options import Hashed
+from fedlib.base.options import Hashed, made
 from fedlib.data import load
 from fedlib.data.batch import Batch
 from fedlib.models import build, check_model, checked_options, options_of
@@ -195,11 +195,12 @@ class AttackSpec(Hashed):
             if isinstance(f.default, (int, float, str)):
                 put(f.name, like(f.default, f.name, getattr(self, f.name)))
         put("plan", tuple(tuple(map(int, rows)) for rows in self.plan))
-        put("attack", dataclasses.asdict(Attack(**self.attack)))
-        put("defences", {name: dataclasses.asdict(Mechanism(**how)) for name, how in self.defences.items()})
+        put("attack", dataclasses.asdict(made(Attack, self.attack, "field of attack")))
+        defences = {name: made(Mechanism, how, "field of a defence") for name, how in self.defences.items()}
+        put("defences", {name: dataclasses.asdict(how) for name, how in defences.items()})
         put("model_options", checked_options(check_model(self.network), self.model_options))
-        steps = bool(self.plan) and all(self.plan)
-        require(steps, "plan", self.plan, "one step at least, each with the numbers of its images")
+        steps = bool(self.plan) and all(rows and min(rows) >= 0 for rows in self.plan)
+        require(steps, "plan", self.plan, "one step at least, each with the numbers of its images, from 0 on")
         behind = 1 + max(max(rows) for rows in self.plan)
         whole = self.images >= 1 and self.images % behind == 0
         require(whole, "images", self.images, f"a multiple of the client's {behind}")

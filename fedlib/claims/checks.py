@@ -48,7 +48,7 @@ def in_columns(judge: Judge, needs: Rows = (), columns: Columns = (), among: Row
     def check(tables: Tables) -> Verdict:
         found, there, over = on_shared_seeds(tables, among, **where)
         shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
-        lacks = without(found, needs, shown)
+        lacks = without(found, needs, shown, over)
         whole = [column for column in shown if not without(found, needs, [column])]
         if not whole:
             return not_tested(lacks or "nothing was run")
@@ -80,7 +80,7 @@ def across_columns(
 
     def check(tables: Tables) -> Verdict:
         found, columns, over = on_shared_seeds(tables, needs, **where)
-        if lacks := without(found, needs, columns):
+        if lacks := without(found, needs, columns, over):
             return not_tested(lacks)
         there = {column: found[column] for column in columns if column in found}
         if len(there) < (2 if two else 1):
@@ -140,7 +140,7 @@ def in_pairs(
                 elif {(column, a), (column, b)} <= set(found):
                     apart_only.append((column, b))
         paired, needed = found.drop(columns=apart_only), (*needs, *(b for _, b in apart_only))
-        lacks, margins, texts = without(paired, needed, shown), {}, []
+        lacks, margins, texts = without(paired, needed, shown, apart_only), {}, []
         for column in shown:
             if gaps[column] and not (whole and without(paired, needed, [column])):
                 own, text = judge(best_first(found[column], among).iloc[0], gaps[column])
@@ -168,7 +168,7 @@ def changes(numbers: Mapping[str, Number], sign: int, needs: Sequence[str] = (),
     def judge(columns):
         (here, a), *_, (there, b) = columns.items()
         moved = {name: of(b) - of(a) for name, of in numbers.items()}
-        texts = [f"{name} {of(a).iloc[0]:.1f}, {apart(moved[name])}" for name, of in numbers.items()]
+        texts = [f"{name} {of(a).iloc[0]:.1f}, change {apart(moved[name])}" for name, of in numbers.items()]
         return {name: sign * change for name, change in moved.items()}, f"{here} to {there}: {', '.join(texts)}"
 
     return across_columns(judge, needs, two="columns", equal=POINT, **where)
@@ -232,17 +232,18 @@ def like_the_paper(least: float = 0.8, among: Sequence[str] = (), needs: Sequenc
     def check(tables: Tables) -> Verdict:
         found, columns, over = on_shared_seeds(tables, **where)
         printed, margins, texts = tables["_printed"].set_index(["column", "row"])["value"], {}, []
+        lacks = without(found, needs, columns, over)
         for column in columns:
             known = [row for row in found[column].columns if (column, row) in printed.index] if column in found else []
-            if (lacks := without(found, needs, [column])) or len(known) < 3:
+            if lacks or len(known) < 3:
                 return not_tested(lacks or f"{column}: fewer than three rows with a printed number")
             whole, inner = correlation(found[column][known], printed[column]), [row for row in known if row in among]
             margins[column] = whole - least
-            texts.append(f"{column} {Interval.of(whole).text('.2f')} over {len(known)} rows")
+            texts.append(f"{column}: {Interval.of(whole).text('.2f')} over {len(known)} rows")
             if len(inner) > 2:
                 own = Interval.of(correlation(found[column][inner], printed[column])).text(".2f")
                 texts[-1] += f" ({own} among the {len(inner)} with personalised models)"
-        return decided(margins, f"Spearman's correlation: {', '.join(texts)}; threshold of {least:g}, set by us", over)
+        return decided(margins, f"Spearman's correlation: {'; '.join(texts)}; threshold of {least:g}, set by us", over)
 
     return check
 
@@ -346,11 +347,12 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
         moved, chance = sensitivity.mean_effects(tables, left_open=True), sensitivity.chance(tables)
         size, sign = moved.iloc[0].abs(), np.sign(moved.iloc[0])
         largest, more = size.idxmax(), (size > chance).sum()
-        evidence = f"largest of {len(size)} left open: {largest} {apart(moved[largest], '.2f')}; {more} by more"
+        evidence = f"largest of {len(size)}: {largest} {apart(moved[largest], '.2f')}; {more} change it by more"
         none_does = {c: chance - sign[c] * moved[c] for c in moved if moved[c].any()}  # margins of the opposite
         if not none_does:
             return verdict(False, "no choice changes anything")
-        evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f})"
+        averaged = sensitivity.averaged(tables)
+        evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f}{averaged})"
         return opposite(decided(none_does, evidence, _over(tables, sensitivity.method)))
 
     text = f"An unspecified choice changes {name}'s accuracy by more than another seed (or partition) does."

@@ -41,7 +41,7 @@ def lead(margins: Margins, form: str = ".1f") -> str:
     behind, level = [o for o, i in others.items() if i.high < 0], [o for o, i in others.items() if i.low <= 0 <= i.high]
     rest = f"; also behind {', '.join(behind)}" * bool(behind)
     rest += f"; not significantly ahead of {', '.join(level)}" * bool(level)
-    return f"minus {rival} {apart(margins[rival], form)}{rest}"
+    return f"minus {rival}: {apart(margins[rival], form)}{rest}"
 
 
 def smallest(margins: Margins):
@@ -52,12 +52,12 @@ def smallest(margins: Margins):
     return least if found[least].known or not below else min(below, key=lambda name: found[name].value)
 
 
-def first(row, form: str = ".1f") -> Judge:
-    """The row is above every other one."""
+def first(row, form: str = ".1f", what: str = "") -> Judge:
+    """The row is above every other one; what: is compared."""
 
     def judge(m):
         margins = {other: m[row] - m[other] for other in m.columns.drop(row)}
-        return margins, f"{row} {m[row].iloc[0]:{form}}, {lead(margins, form)}"
+        return margins, f"{what and what + ': '}{row} {m[row].iloc[0]:{form}}, {lead(margins, form)}"
 
     return judge
 
@@ -72,7 +72,8 @@ def ranked(number: int, shown: pd.Series, gaps: Mapping[tuple, pd.Series]) -> tu
     margins = {other: -m if other in above else m for other, m in leads.items()}
     rank, known = 1 + list(shown.index).index(row), any(i.known for i in found.values())
     found = f"{row} has rank {rank} of {1 + len(leads)}{f' (95 % CI of the rank: {places(leads)})' if known else ''}"
-    return margins, f"{found}; {listed(shown.head(4) if number > 0 else shown.tail(3))}"
+    ends = f"highest: {listed(shown.head(4))}" if number > 0 else f"lowest: {listed(shown.tail(3))}"
+    return margins, f"{found}; {ends}"
 
 
 def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") -> Judge:
@@ -84,7 +85,7 @@ def under(lower: Sequence, upper: Sequence, by: float = 0, form: str = ".1f") ->
 def separated(by: float, shown: pd.Series, gaps: Mapping[tuple, pd.Series], form: str = ".1f") -> tuple[Margins, str]:
     """The first row of every pair is above its second one, by more than `by` (a threshold set by us, where it is not
     0), by these differences; shown: estimates, on seeds of their own."""
-    margins = {f"{high} over {low}": gap - by for (high, low), gap in gaps.items()}
+    margins = {f"{high} minus {low}": gap - by for (high, low), gap in gaps.items()}
     high, low = smallest({pair: gap - by for pair, gap in gaps.items()})
     gap, (highs, lows) = gaps[high, low], (len(set(rows)) for rows in zip(*gaps))
     text = f"{high} {shown[high]:{form}}" + (f" (lowest of {highs})" if highs > 1 else "")
@@ -98,7 +99,7 @@ def close(rows: Sequence, most: float, form: str = ".1f") -> Judge:
     """No two of these rows differ by more than `most`."""
 
     def judge(m):
-        margins = {f"{a} over {b}": most - (m[a] - m[b]) for a, b in permutations(rows, 2)}
+        margins = {f"{a} minus {b}": most - (m[a] - m[b]) for a, b in permutations(rows, 2)}
         high, *_, low = m.iloc[0][list(rows)].sort_values(ascending=False).index
         return margins, f"{high} ({m[high].iloc[0]:{form}}) minus {low}: {apart(m[high] - m[low], form)}"
 
@@ -109,7 +110,7 @@ def in_order(rows: Sequence, form: str = ".1f", what: str = "") -> Judge:
     """Each of these rows is above the next one; what: is compared."""
 
     def judge(m):
-        margins = {f"{a} over {b}": m[a] - m[b] for a, b in pairwise(rows)}
+        margins = {f"{a} minus {b}": m[a] - m[b] for a, b in pairwise(rows)}
         shown = ", ".join(f"{row} {m[row].iloc[0]:{form}}" for row in rows)
         gaps = ", ".join(f"{name} {apart(margin, form)}" for name, margin in margins.items())
         return margins, f"{what and what + ': '}{shown}; differences: {gaps}"
@@ -133,7 +134,8 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
     low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
-    return f" (threshold {by:g}, set by us; it would hold at any up to {low:{form}}, and fail above {high:{form}})"
+    ends = f"up to {low:{form}} all comparisons would support the claim, above {high:{form}} one would contradict it"
+    return f" (threshold {by:g}, set by us; {ends})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:

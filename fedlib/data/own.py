@@ -270,8 +270,8 @@ def _saved(folder: Path):
 def _kind(feature) -> str:
     """What a column holds: images, classes, numbers or something else."""
     known = {"Image": "images", "ClassLabel": "classes"}
-    number = str(getattr(feature, "dtype", "")).startswith(("int", "uint", "float", "bool"))
-    return known.get(type(feature).__name__, "numbers" if number else "something else")
+    one = type(feature).__name__ == "Value" and feature.dtype.startswith(("int", "uint", "float", "bool"))
+    return known.get(type(feature).__name__, "numbers" if one else "something else")
 
 
 def _label_column(name: str, table: Mapping, asked: str | None) -> str:

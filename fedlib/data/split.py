@@ -160,4 +160,5 @@ def _equally_many(pool: np.ndarray, labels: np.ndarray, classes: np.ndarray, see
     shuffled = rng(seed, "owned test", client).permutation(pool)
     by_class = [shuffled[labels[shuffled] == c] for c in classes]
     by_class = [own for own in by_class if len(own)]  # a class may be in no test part at all
+    require(by_class, "test_distribution", "owned_uniform", f"another: no test image is of a class of client {client}")
     return np.sort(np.concatenate([own[: min(map(len, by_class))] for own in by_class]))

@@ -78,12 +78,12 @@ class Checkpoint:
 
 
 def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
-    """The checkpoint called `id` of a run's backend, device and kind of training steps.
+    """The checkpoint called `id` of a run's data, backend, device and kind of training steps.
 
     Others continue no run, for it would end with slightly different numbers.
     """
     how = (run.backend.name, run.backend.model.step_used, str(run.device).replace(":", ""))
-    return Checkpoint("-".join((id, *how)), every)
+    return Checkpoint("-".join((id, run.data_checksum[:8], *how)), every)
 
 
 def group_id(specs: Sequence[RunSpec]) -> str:

@@ -72,8 +72,8 @@ class RunResult:
 
     @property
     def last(self) -> list[dict]:
-        """The evaluations of the last round, one a point."""
-        return [h for h in self.history if h["round"] == self.spec.rounds]
+        """The evaluations of the last round, one a point; none of an attack and of a run that diverged."""
+        return [h for h in self.history if h.get("round") == self.spec.rounds]
 
     @property
     def point(self) -> str:

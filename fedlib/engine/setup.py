@@ -21,6 +21,7 @@ from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, DeviceData, Train
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.privacy_budget import not_protected
 from fedlib.engine.state import State, Transport
+from fedlib.measures import FINAL_MEASURES
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.spec import RECOMPUTED, RunSpec
@@ -137,8 +138,11 @@ def set_up(
         require(known, "eval_points", point, f"a point without {RECOMPUTED}, for {spec.model} has no batch norm")
     method = spec.algorithm
     for name in method.siblings:
-        model.sibling(name)
+        fine = not model.sibling(name).running or spec.bn_stats != "reset"  # to which values? they are not the model's
+        require(fine, "bn_stats", "reset", f"local or global where {name} has batch norm")
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
+    groups, final = method.groups(setting), [name for name in spec.measures if name in FINAL_MEASURES]
+    require(len(set(groups)) <= 1 or not final, "measures", final, "none of final models of different networks")
     name, _ = backends.pick(backend, where)
     in_use = beside.backend if beside else backends.make(name, model, where, workers)
     in_use.model.insist(step)
@@ -154,7 +158,7 @@ def set_up(
         device=where,
         tests=tests,
         data_checksum=dataset.sha256,
-        groups=method.groups(setting),
+        groups=groups,
     )
     check_privacy(run)
     check_steps(run)

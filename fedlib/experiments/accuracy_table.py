@@ -22,7 +22,7 @@ from fedlib.spec import RunSpec
 
 EVERY = "every column"
 EXTRAS = {
-    "points": "At every evaluation point, and other averages, %",
+    "points": "By evaluation point, and other averages where there are any, %",
     "ranks": "Rank correlation of the methods' order with the paper's",
 }  # captions of tables that every item of this kind has
 

@@ -40,6 +40,15 @@ STAND_INS = {  # data that are none of the papers', and what a verdict calls the
     **dict.fromkeys(("digits", "digits_looks", "digits_large"), "digits"),
     "pacs": "PACS",
 }
+OPTIONS = {  # settings whose names do not say what they are; "": not shown, the tables say which runs there are
+    "min_size": "images per client at least", "pools": "max-pool layers",
+    "seeds_of_claims": "at least, for methods in claims", "holdout": "share of training images for validation",
+    "beta": "share of the rounds in stage 1", "fedavg_points": "evaluation points of FedAvg",
+    "pixels": "scaled to [-1, 1]", "dirichlet_test": "equally many images of every class owned",
+    "drawn_clients": "in the figure", "client_clip": "of a client's update", "trained": "rounds before the attack",
+    "shown": "in the figure", "network": "of the last attack", **dict.fromkeys(("again", "beside", "closest", "further",
+    "hundred_classes", "lower", "mixing", "search", "smaller_inputs", "stable", "table_seeds", "whole"), ""),
+}  # fmt: skip
 
 Tables = dict[str, pd.DataFrame]
 Runs = dict[Hashable, RunSpec]  # by what an item calls a run
@@ -125,9 +134,11 @@ def leaving_out(settings: dict[str, dict], *names: str) -> dict[str, dict]:
     return {p: {name: value for name, value in own.items() if name not in names} for p, own in kept.items()}
 
 
-def stated(settings: dict) -> dict:
-    """The settings that say something: all but None, False and what is empty."""
-    return {name: value for name, value in settings.items() if value is not False and value not in ((), [], None, "")}
+def stated(settings: dict) -> list[str]:
+    """The settings that say something (not None, False and what is empty), as they are read."""
+    given = {n: v for n, v in settings.items() if OPTIONS.get(n) != "" and (v or v == 0 and v is not False)}
+    values = {name: " | ".join(map(str, v)) if isinstance(v, (tuple, list)) else v for name, v in given.items()}
+    return [f"{name} = {v}{f' ({OPTIONS[name]})' if name in OPTIONS else ''}" for name, v in values.items()]
 
 
 class OpenItem:
@@ -186,14 +197,15 @@ class OpenItem:
     def describe(self) -> None:
         """Print what will be run, and what is already there."""
         print(f"{self.item.name}, profile {self.profile}" + (f", changed: {self.changed}" if self.changed else ""))
-        print("; ".join(f"{name} = {value}" for name, value in stated(self.settings).items()))
+        print("; ".join(stated(self.settings)))
         finished = len(self.specs) - len(self.missing)
         print(f"{counted(len(self.specs), 'training run')}, {finished} stored" if self.specs else "no training")
 
     @property
     def missing(self) -> list[str]:
         """The titles of runs that are not there."""
-        return [spec.title for spec in self.specs if not self.store.path(spec).exists()]
+        gone = [spec for spec in self.specs if not self.store.path(spec).exists()]
+        return [f"{s.title}, {s.num_clients} clients" if isinstance(s, RunSpec) else s.title for s in gone]
 
     @property
     def lacks(self) -> str:

@@ -22,9 +22,9 @@ PRINTED = ("D", 3.5)
 def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title: str = "") -> Figure:
     """Accuracy of every row, one panel a column, four of them side by side; columns of which nothing of ours is there
     are left out. cells: column, row, series, mean, low, high, in percent, rows from top to bottom; about: the row that
-    the figure is about, which has a colour (without it the papers' methods have); alike: whether panels are compared,
-    and have the same axis; title: default `leaders`. cells.attrs["data"]: the paper's data set and ours, said where
-    they differ. Bars are 95 % CI, or one reported std to each side ("paper"); dots without one have no known interval.
+    the figure is about: it and its variants have a colour (else the papers' methods have); alike: whether panels are
+    compared, and have the same axis; title: default `leaders`. cells.attrs["data"]: the paper's data set and ours, said
+    where they differ. Bars are 95 % CI, or one reported std to each side ("paper"); dots without one have none known.
     """
     ours = cells[cells["series"] != "paper"]
     rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys((ours if len(ours) else cells)["column"]))
@@ -34,7 +34,7 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
     axes = grid.ravel()
     for ax in axes[len(columns) :]:
         ax.axis("off")
-    strong = {about} if about in rows else {row for row in rows if row.partition(", ")[0] in PAPERS}
+    strong = {row for row in rows if row == about or row.partition(", ")[0] in ([about] if about in rows else PAPERS)}
     names = list(dict.fromkeys(cells["series"]))
     styles = {"paper": PRINTED} | dict(zip((name for name in names if name != "paper"), SERIES))
     instead = cells.attrs["data"][1] if of_data("ours", cells) != "ours" and not cells.attrs["data"][0] else ""

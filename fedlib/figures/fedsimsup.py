@@ -45,7 +45,7 @@ def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> 
     figure, ((left, middle, right),) = axes_of(3.0, 1, 3)
     timeline = own.pivot(index="client", columns="round", values="own")
     timeline = timeline.reindex(index=range(own["client"].max() + 1), columns=range(1, own["round"].max() + 1))
-    _matrix(left, timeline.to_numpy(), figure, "own share")
+    _matrix(left, timeline.to_numpy(), figure, "remaining own share")
     left.set_xticks(ticks := thinned(timeline.shape[1]), [str(t + 1) for t in ticks])
     left.set_yticks(thinned(len(timeline)))
     left.set_facecolor(NOTHING)
@@ -67,7 +67,7 @@ def framework(own: pd.DataFrame, weights: pd.DataFrame, waits: pd.DataFrame) -> 
     middle.set(title=title, xlabel="participant (label)", ylabel="non-participating\nclient (label)")
     shown = waits[waits["idle"] <= MOST_WAITS]
     right.fill_between(shown["idle"], shown["low"], shown["high"], color=INK, alpha=0.2, linewidth=0)
-    right.plot(shown["idle"], shown["own"], "o-", color=INK, markersize=3, label="own share, median")
+    right.plot(shown["idle"], shown["own"], "o-", color=INK, markersize=3, label="remaining own share, median")
     waited = "share of participations after\nat least so many rounds"
     right.plot(shown["idle"], shown["reached"], "--", color=REFERENCE, label=waited)
     title = "10 of 100 clients per round\n(band: 80 % of participations)"

@@ -82,20 +82,12 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
     title = f"mean of classes\n({n} seeds, 95 % CI)" if n > 1 else "mean of classes (1 seed)"
     ax.set(title=title, ylabel="cosine", ylim=(low, 1.05), xlim=(-0.3, len(pairs) - 0.2))
     ax = axes[0, 1]
-    marks = owner.replace({"both": "●", "one": "○", "neither": "·"})
+    marks = owner.replace({"both": "●", "on one client": "○", "neither": "·"})
     text = by_class.map(lambda v: f"{v:.2f}") + "\n" + marks
     sns.heatmap(
-        by_class,
-        annot=text,
-        fmt="",
-        vmin=low,
-        vmax=1,
-        cmap="mako",
-        ax=ax,
-        linewidths=0.5,
+        by_class, annot=text, fmt="", annot_kws={"size": 7}, vmin=low, vmax=1, cmap="mako", ax=ax, linewidths=0.5,
         cbar_kws={"label": "cosine", "pad": 0.02},
-        annot_kws={"size": 7},
-    )
+    )  # fmt: skip
     ax.set_yticklabels([_pair_label(p) for p in pairs], rotation=0)
     ax.set(title="by class: ● on both clients, ○ on one, · on neither", xlabel="class", ylabel="")
     values = list(totals["mean"])
@@ -318,16 +310,9 @@ def domains(cells: pd.DataFrame, about: str) -> Figure:
     for ax, (series, table) in zip(axes, tables.items()):
         table = table.reindex(index=rows)[sorted(table, key=lambda column: column != "average")]
         centred = table - table.mean()  # who is good within a domain; domains are not equally hard
-        sns.heatmap(
-            centred.rename(index=proper, columns=proper),
-            ax=ax,
-            annot=table,
-            fmt=".1f",
-            cmap="vlag",
-            center=0,
-            cbar=False,
-            annot_kws={"fontsize": 6},
-        )
+        named = centred.rename(index=proper, columns=proper)
+        looks = dict(fmt=".1f", cmap="vlag", center=0, cbar=False, annot_kws={"fontsize": 6})
+        sns.heatmap(named, ax=ax, annot=table, **looks)
         ax.set(title=series, xlabel="", ylabel="")
         ax.tick_params(axis="x", rotation=40)
         ax.axvline(1, color="white", linewidth=3)

@@ -23,7 +23,7 @@ from fedlib.lessons.whole import mark, read
 
 NOTEBOOK = re.compile(r"\.ipynb(\.json|\.txt)?$", re.IGNORECASE)  # browsers add the second ending
 MOODLE = re.compile(r"^(?P<name>.+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)$")
-CANVAS = re.compile(r"^(?P<name>[^_]+?)_?(?:LATE_)?(?P<number>\d+)_\d+_(?P<rest>.+)$")
+CANVAS = re.compile(r"^(?P<name>[^_]+?)(?:_|(?=LATE_))(?:LATE_)?(?P<number>\d+)_\d+_(?P<rest>.+)$")
 PATTERNS = str.maketrans("[]*?", "()__")  # nbgrader takes names of students for patterns of file names
 ARCHIVES = {".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".xz"}
 USED = {".py", ".csv", ".json", ".txt", ".npy", ".npz", ".pt", ".png", ".jpg"}  # by a notebook beside which they lie

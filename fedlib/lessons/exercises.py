@@ -32,12 +32,12 @@ def check(question: str, answer: object, right: float | None = None, tolerance: 
 def said(answer: object, expected: Answer) -> str:
     """Whether an answer is right, and what is wrong if not; of several numbers, for each."""
     right, several = expected.right, isinstance(expected.right, tuple) or callable(expected.right)
-    if answer is None or several and isinstance(answer, list) and None in answer:
+    if answer is None or several and isinstance(answer, list) and any(one is None for one in answer):
         return "not answered yet"
     if not several:
         return _of_one(answer, expected)
     count = 2 if callable(right) else len(right)
-    if not isinstance(answer, list | tuple | np.ndarray):
+    if not isinstance(answer, list | tuple | np.ndarray) or getattr(answer, "ndim", 1) == 0:
         return f"give {count} numbers in a list"
     if len(answer) != count:
         return f"give {count} numbers, not {len(answer)}"
@@ -50,7 +50,7 @@ def said(answer: object, expected: Answer) -> str:
 def _of_one(answer: object, expected: Answer) -> str:
     try:
         value = nan if isinstance(answer, str | bool) else float(answer)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = nan
     if not isfinite(value):
         return f"give a number, not {answer!r}"

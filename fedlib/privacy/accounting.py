@@ -58,6 +58,7 @@ def epsilon(sigma: float, rate: float, steps: int, delta: float = 1e-5, bound: s
         return 0.0
     if sigma < LEAST:
         return inf
+    sigma = min(sigma, 1 / LEAST)  # its square is finite, and less noise has the larger ε
     if bound == "exact" or (bound == "prv" and rate == 1):
         return _gaussian(sqrt(steps) / sigma, delta)
     return _numeric(sigma, rate, steps, delta) if bound == "prv" else _renyi(sigma, rate, steps, delta, bound)

@@ -27,8 +27,8 @@ Ramage, K. Talwar, L. Zhang. "Learning Differentially Private Recurrent Language
   are not protected; neither is fine-tuning, which never leaves the client.
 - client: ref must be known without the client's data. It is what the server has just sent under the parameter's name (a
   function of released uploads), or else the client's last release (before the first one: the common initial values).
-  Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected.
-  The client itself keeps its own model without noise.
+  Uploads of other numbers than parameters are refused, since nothing bounds them; integers pass, unprotected: pFedSV's
+  server learns whom a client asks for, so its ε holds against other clients. The own model is kept without noise.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _perturbed(mechanism: Mechanism, generator: np.random.Generator, theta: dict
             factor = mechanism.clip / squares**0.5
             theta = {name: ref[name] + factor * change[name] for name in theta}
     elif mechanism.kind == "unclipped_relative":
-        scale *= (squares / count) ** 0.5
+        scale *= (squares / max(count, 1)) ** 0.5
     if scale == 0:
         return theta
     noise = {name: torch.from_numpy(generator.standard_normal(tuple(theta[name].shape))) for name in sorted(theta)}

@@ -21,8 +21,8 @@ MEASURED = ("ours", "distance", "mean", "ranks, personalised", "ranks, all")
 CORES = 2  # for which an item's minutes are
 TEXT = """# Distances from the papers
 
-Each row is a reported table of accuracies, at a scale at which its numbers can be expected. *Reported*: the number of
-its readable cells, over all data sets. *Ours*: how many of them we have on the same data. *Distance*: the median
+Each row is a reported table of accuracies, in a profile whose numbers can be compared with it. *Reported*: how many of
+its cells have a number, over all data sets. *Ours*: how many of them we have on the same data. *Distance*: the median
 absolute difference from the reported cell, in points of accuracy; *mean*: the mean difference, ours minus reported.
 *Ranks*: Spearman's rank correlation with the reported order, of the methods not evaluated with a server's model
 (*personalised*; Local is among them) and of all: the median over the columns that have at least three methods, with the

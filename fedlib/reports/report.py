@@ -20,18 +20,28 @@ from fedlib.figures.base import PAPERS
 
 POINTS = (
     "Evaluation points: `glob` is the server's model for a client: one for all (FedAvg), its cluster's or, with "
-    "pFedHN, its own. `recv` is a client's model before its local training: the shared part as received, with its "
-    "own personal part. `agg` is the personalised model aggregated for a client. `post` is the model after local "
-    "training, and `ft(k)` after k epochs of fine-tuning. n is the number of seeds; methods are compared on the "
-    "seeds that they share, so a mean in a claim can differ from that in the table. Confidence intervals use a "
-    "weighted mean of a pair's own variance and its table's (a moderated t test), so the same runs can have "
-    "different intervals in another table. Those of accuracies are not truncated at 100 %. Power: how often true "
-    "claims would be *reproduced*; type I error rate: how often *not reproduced* if nothing differs."
+    "pFedHN, its own. `recv` is a client's model before its local training: the shared part as received, with its own "
+    "personal part. `agg` is the personalised model aggregated for a client. `post` is the model after local "
+    "training, and `ft(k)` after k epochs of fine-tuning. Pooled: over all clients' test images; client mean: of the "
+    "clients' accuracies. n is the number of seeds unless something else is said; in parentheses stand standard "
+    "deviations over seeds. Digits are scikit-learn's 1,797, enlarged to 16x16; \"digits for 'Y'\": in place of the "
+    "paper's Y. Methods are compared on the seeds that they share, so a mean in a claim can differ from that in the "
+    "table. Confidence intervals use a weighted mean of a pair's own variance and its table's (a moderated t test), "
+    "so the same runs can have different intervals in another table. Those of accuracies are not truncated at 100 %. "
+    "Power: how often true claims would be *reproduced*; type I error rate: how often *not reproduced* if nothing "
+    "differs."
+)
+VERDICTS = (
+    "The *margin* is the difference minus the claim's threshold (0 where it names none) of the weakest comparison, "
+    "with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs lie above 0; *not reproduced*: one "
+    "lies below, after correction for all comparisons; *practically equal*: within a point in some or all settings, "
+    "in others as claimed; *inconclusive*: none of these; *underpowered*: inconclusive, and so few runs would miss "
+    "most true claims"
 )
 
 ORIGINS = "origins"  # the saved table that has a row for each run
 MOST = 12  # settings of missing runs that are named
-SCALES = {"quick": "quick profile", "reduced": "reduced", "paper": "paper's settings"}
+SCALES = {"quick": "quick (minutes, small data)", "reduced": "reduced", "paper": "paper's settings"}
 
 
 def saved_items(place: str, pattern: str = "*/*") -> list[dict]:
@@ -157,9 +167,7 @@ def than_in(name: str) -> str:
 def section(item: dict, to_home: str, told: bool = False) -> list[str]:
     """An item as paragraphs of Markdown; to_home: the way from the report to the project folder; told: whether its
     answer is on the page already."""
-    given = stated(item["settings"]).items()
-    listed = [f"{name} = {', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in given]
-    settings = proper("; ".join(listed))
+    settings = proper("; ".join(stated(item["settings"])))
     changed = f" **Changed on the command line: {item['changed']}.**" if item["changed"] else ""
     missing = item.get("missing") or []
     gone = f"**{len(missing)} of {len(item['runs'])} runs are missing.** <sub>{with_counts(missing)}</sub>"
@@ -169,12 +177,12 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
         *([f"**{diverged(item)}** <sub>{with_counts(item['diverged'])}</sub>"] if item.get("diverged") else []),
         *([item["answer"]] if item.get("answer") and not told else []),
         *([shrunk] if (shrunk := smaller(item)) else []),
-        f"Profile `{item['profile']}`; settings (`--set NAME=VALUE` changes one): {settings}.{changed}",
+        f"Profile `{item['profile']}`; options (`--set NAME=VALUE` changes one): {settings}.{changed}",
         picture(item, to_home),
         _table(item, "compare"),
     ]
     for name, caption in item.get("shown", {}).items():
-        parts += [f"**{caption}**", _table(item, name)]
+        parts += [f"**{caption}**", shown] if (shown := _table(item, name)) else []
     there = f"{stored_runs(item)} of " * bool(missing) + counted(len(item["runs"]), "run")
     path = item["path"].with_name(f"{item['path'].stem}.{ORIGINS}.csv")
     place = path.parent.parent.relative_to(home() / "results").as_posix()
@@ -189,7 +197,7 @@ def section(item: dict, to_home: str, told: bool = False) -> list[str]:
 
 def picture(item: dict, to_home: str) -> str:
     """An item's figure in Markdown, or that there is none yet."""
-    return f"![{item['title']}]({to_home}{item['figure']})" if item["figure"] else "*No picture: not run yet.*"
+    return f"![{item['title']}]({to_home}{item['figure']})" if item["figure"] else "*No picture: no runs, or too few.*"
 
 
 def _table(item: dict, name: str) -> str:
@@ -197,7 +205,7 @@ def _table(item: dict, name: str) -> str:
     path = item["path"].with_name(f"{item['path'].stem}.{name}.csv")
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     shown = for_readers(side_by_side(frame.map(_short)), stand_in(item["settings"]))
-    return markdown(shown) if len(frame) else "None."
+    return markdown(shown) if len(frame) else ""
 
 
 def for_readers(frame: pd.DataFrame, instead: str = "") -> pd.DataFrame:
@@ -212,6 +220,7 @@ PAIR = re.compile(r"(?P<column>.+): (?P<what>paper|ours|difference)(?:, (?P<data
 def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     """A comparison whose columns have a "paper" and an "ours" each: one column for both, ours first."""
     named = {name: match for name in frame.columns if (match := PAIR.fullmatch(name))}
+    papers = {match["data"] for match in named.values() if match["what"] == "paper"}
     columns = dict.fromkeys(match["column"] for match in named.values())
     of = {(match["column"], match["what"]): name for name, match in named.items()}
     whole = all((column, what) in of for column in columns for what in ("paper", "ours"))
@@ -221,14 +230,16 @@ def side_by_side(frame: pd.DataFrame) -> pd.DataFrame:
     def cell(row, column: str) -> str:
         ours, paper, away = (row.get(of.get((column, what)), "") for what in ("ours", "paper", "difference"))
         printed = re.sub(r"^a curve; no numbers reported$", "", paper)
-        beside = f"paper {printed}{f' ({away})' if away else ''}" if printed else ""
+        beside = f"paper {printed}{f': {away}' if away else ''}" if printed else ""
         return "<br>".join(filter(None, (ours, beside)))
 
     made = frame[[name for name in frame.columns if name not in named]].copy()
     data = {match["data"] for match in named.values() if match["what"] == "ours"} - {None}
     ours = " and ".join(sorted(data))  # of other data than the paper's it is said which
     for column in columns:
-        made[f"{ours} for '{column}'" if ours else column] = [cell(row, column) for _, row in frame.iterrows()]
+        made[column if not ours else f"{column}, {ours}" if papers == data else f"{ours} for '{column}'"] = [
+            cell(row, column) for _, row in frame.iterrows()
+        ]
     return made
 
 
@@ -270,7 +281,7 @@ def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) 
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
         'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Additional)" marks claims '
         'that are not in the paper; "(Check)" marks implementation checks, which only test this code.',
-        " ".join([POINTS, *getattr(declared, "TERMS", "").split()]),
+        " ".join([POINTS, f"{VERDICTS}.", *getattr(declared, "TERMS", "").split()]),
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),

@@ -24,7 +24,6 @@ from fedlib.engine.result import RunResult
 from fedlib.experiments import OpenItem
 from fedlib.figures.base import as_everywhere, png
 from fedlib.reports.report import ORIGINS, than_in
-from fedlib.spec import RunSpec
 
 OWN = "own"  # folder of what a user makes, under results/ and figures/
 FORMATS = ("png", "pdf", "svg", "tex")  # of figures, and of tables; PNG is always written, for the report shows it
@@ -114,7 +113,7 @@ def parts(key: Hashable) -> list[str]:
 
 def runs_of(results: Sequence[RunResult]) -> pd.DataFrame:
     """One row a run: run (its id), label, seed, status, partition (checksum), data (checksum), date, load, seconds;
-    pooled, client_mean: the accuracy over the rounds in percent as text, "5:61.20 10:63.07", empty for an attack."""
+    pooled, client_mean: the accuracy after the last round in percent, empty for an attack and a run that diverged."""
     return pd.DataFrame(
         {
             "run": r.spec.id,
@@ -126,16 +125,10 @@ def runs_of(results: Sequence[RunResult]) -> pd.DataFrame:
             "date": r.provenance.get("date", ""),
             "load": r.provenance.get("load", ""),
             "seconds": r.seconds.get("wall", ""),
-            **{metric: _curve(r, metric) for metric in ("pooled", "client_mean")},
+            **{name: f"{100 * r.final(name):.2f}" if r.last else "" for name in ("pooled", "client_mean")},
         }
         for r in results
     )
-
-
-def _curve(r: RunResult, metric: str) -> str:
-    """The accuracy over the rounds as text, empty for an attack."""
-    points = zip(*r.curve(metric)) if isinstance(r.spec, RunSpec) else ()
-    return " ".join(f"{t}:{100 * accuracy:.2f}" for t, accuracy in points)
 
 
 def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:

@@ -71,13 +71,7 @@ def status(name: str) -> str:
     ]
     table = pd.DataFrame(lines, columns=["verdict", "claim", "margin", "95 % CI over"])
     table = table.loc[:, (table != "").any()]  # one seed has neither effects nor intervals
-    explained = (
-        "The *margin* is the difference minus the claim's threshold (0 where it names none) of the weakest comparison, "
-        "with an uncorrected CI. *Reproduced* (*holds*, of additional claims): all CIs lie above 0; *not reproduced*: "
-        "one lies below, after correction for all comparisons; *practically equal*: within a point in some or "
-        "all settings, in others as claimed; *inconclusive*: none of these; *underpowered*: inconclusive, and so "
-        "few runs would miss most true claims ([Reading a claim](../guides/reading_a_claim.ipynb))."
-    )
+    explained = f"{report.VERDICTS} ([Reading a claim](../guides/reading_a_claim.ipynb))."
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
     partly = {profile: i for profile, i in saved.items() if profile != "quick"}

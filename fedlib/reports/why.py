@@ -117,11 +117,9 @@ def _named(runs: Mapping[Hashable, Spec], text: str) -> set:
 # what they are --------------------------------------------------------------------------------------------------------
 
 
-def why(name: str, texts: Sequence[str] = (), place: str = "", whole: bool = False) -> str:
+def why(name: str, texts: Sequence[str] = (), place: str = "") -> str:
     """What is known of an item's runs that these texts name; without any, what can be asked, unless all are alike.
-
-    whole: all settings, not only those that differ from the defaults. Raises BadValue for what is not there.
-    """
+    Raises BadValue for what is not there."""
     of = saved(name, place)
     if not of.runs:
         return f"{name}, {of.place}: no run is behind it, its tables are drawn and counted.\n{_made(of)}"
@@ -136,19 +134,19 @@ def why(name: str, texts: Sequence[str] = (), place: str = "", whole: bool = Fal
     if len(settings) > FEW:
         lines = [_in_a_line(of, group) for group in settings]
         return "\n".join([head, *lines, f"{len(settings)} settings: name another text to see one in full"])
-    return "\n\n".join([head, *(_in_full(of, group, whole) for group in settings), _made(of)])
+    return "\n\n".join([head, *(_in_full(of, group) for group in settings), _made(of)])
 
 
 def _in_a_line(of: Saved, specs: list[Spec]) -> str:
-    ends = ", ".join(of.known[spec.id]["pooled"].rpartition(":")[2] for spec in specs)
+    ends = ", ".join(of.known[spec.id]["pooled"] for spec in specs)
     ids = " ".join(spec.id[:8] for spec in specs)
     return f"  {specs[0].title:<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}"
 
 
-def _in_full(of: Saved, specs: list[Spec], whole: bool) -> str:
+def _in_full(of: Saved, specs: list[Spec]) -> str:
     """Everything about the runs of one setting, which differ in their seeds."""
     first, known = specs[0], [of.known[spec.id] for spec in specs]
-    settings = f"all settings: {_listed(first.to_dict())}" if whole else f"non-default: {_listed(differences(first))}"
+    settings = f"non-default: {', '.join(f'{name} = {value}' for name, value in differences(first).items())}"
     made_by = [f"  made by: {text}" for text in dict.fromkeys(line["origin"] for line in known)]
     lines = [first.title, f"  {settings}", *made_by]
     if absent := sum(not line["here"] for line in known):
@@ -159,22 +157,13 @@ def _in_full(of: Saved, specs: list[Spec], whole: bool) -> str:
 
 
 def _run(spec: Spec, known: dict) -> list[str]:
-    """One run: id, seed, partition; and its accuracies over the rounds."""
+    """One run: id, seed, partition; and its accuracy after the last round."""
     text = f"  run {spec.id}, seed {spec.seed}"
     for name, title in (("partition", "partition"), ("data", "data"), ("date", "done"), ("status", "")):
         text += f", {title} {known[name]}".replace(",  ", ", ") if known[name] else ""
     text += f", {duration(float(known['seconds']) / 60)}" if known["seconds"] else ""
-    points = [(int(t), float(percent)) for t, _, percent in (point.partition(":") for point in known["pooled"].split())]
-    if not points:
-        return [text]
-    (best_t, best), clients = max(points, key=lambda point: point[1]), known["client_mean"].rpartition(":")[2]
-    shown = [*points[: -1 : max(1, len(points) // 6)], points[-1]]
-    return [
-        text,
-        f"    last round {points[-1][1]:.2f} % pooled ({clients} client mean), "
-        f"best round {best:.2f} % (round {best_t})",
-        f"    by round: {', '.join(f'{t} {percent:.1f}' for t, percent in shown)}",
-    ]
+    last = f"    last round {known['pooled']} % pooled ({known['client_mean']} client mean)"
+    return [text, *([last] if known["pooled"] else [])]
 
 
 def _commands(of: Saved, specs: list[Spec]) -> list[str]:
@@ -228,7 +217,3 @@ def options_of(spec: RunSpec) -> list[str]:
 def _text(value) -> str:
     """A value as the command line takes it."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _listed(fields: dict) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in fields.items())

@@ -15,9 +15,10 @@ import numpy as np
 from filelock import BaseFileLock, FileLock
 
 from fedlib.attacks.spec import AttackSpec
-from fedlib.base.errors import FedlibError
+from fedlib.base.errors import DataError, FedlibError
 from fedlib.base.files import home, write_atomically
 from fedlib.base.same_bits import arithmetic, of_run
+from fedlib.data.datasets import is_own, load
 from fedlib.engine.result import RunResult
 from fedlib.spec import RunSpec
 
@@ -29,6 +30,14 @@ def spec_of(values: dict) -> Spec:
     """The inverse of a spec's `to_dict`: of a training run, or of an attack, which says so.
     Raises BadValue as these do."""
     return (AttackSpec if values.get("kind") == AttackSpec.kind else RunSpec).from_dict(values)
+
+
+def _changed(dataset: str, checksum: str) -> bool:
+    """Whether a user's own data has another checksum now; data that is gone has not changed."""
+    try:
+        return is_own(dataset) and not load(dataset).sha256.startswith(checksum)
+    except DataError:
+        return False
 
 
 class Store:
@@ -53,21 +62,24 @@ class Store:
         return own
 
     def get(self, spec: Spec) -> RunResult | None:
-        """The stored result, or None. A damaged file is kept aside as *.damaged, with a warning,
-        and counts as absent."""
+        """The stored result, or None. A damaged file, and one of a user's own data that has changed since, counts as
+        absent, with a warning; in the own folder it is kept aside as *.damaged."""
         path = self.path(spec)
         if not path.exists():
             return None
         try:
             found = self.read(path)
+            if _changed(spec.dataset, found.partition.get("data", "")):
+                raise ValueError(f"{spec.dataset} holds other images now")
             return None if self.renew and of_run(found.provenance) not in (arithmetic(), "gpu") else found
         except (ValueError, KeyError, FileNotFoundError, TypeError) as error:
             number = next(k for k in range(10_000) if not path.with_name(f"{path.name}.damaged{k or ''}").exists())
+            own = path.parent == self.folder
             for part in (path, path.with_suffix(".npz")):
-                if part.exists():
+                if own and part.exists():
                     os.replace(part, part.with_name(f"{part.name}.damaged{number or ''}"))
-            message = f"stored run {path.name} ({spec.label}) is damaged: {error}; kept aside as *.damaged"
-            warnings.warn(f"{message}, the run is done again", stacklevel=2)
+            message = f"stored run {path.name} ({spec.label}) is damaged: {error}"
+            warnings.warn(f"{message}; {'kept aside as *.damaged, ' * own}the run is done again", stacklevel=2)
             return None
 
     def put(self, result: RunResult) -> None:

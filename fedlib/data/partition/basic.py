@@ -146,6 +146,8 @@ class Manual(Scheme):
         for owned in sets:
             listed = isinstance(owned, Collection) and not isinstance(owned, str)
             require(listed, "label_sets", owned, "a list of labels for each client")
+        lists = [sorted(owned) if isinstance(owned, (set, frozenset)) else owned for owned in sets]  # for JSON
+        object.__setattr__(self, "label_sets", [np.array(owned).tolist() for owned in lists])
 
     def __call__(self, labels, num_clients, seed):
         weights = self._checked(labels, num_clients)

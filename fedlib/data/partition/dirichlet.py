@@ -173,7 +173,7 @@ def dirichlet_tries(class_sizes, num_clients, alpha, limit, tries, generator) ->
             drawn = generator.standard_gamma(alpha, size=(int(empty.sum()), num_clients))
             drawn *= sizes[empty] < limit
             shares[empty] = drawn
-            empty[empty] = drawn.sum(1) <= 0
+            empty[empty] = drawn.sum(1) < 1e-300
         if class_size == 0:
             shares[:] = 0
         shares /= np.maximum(shares.sum(1, keepdims=True), 1e-300)

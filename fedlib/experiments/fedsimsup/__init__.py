@@ -14,7 +14,7 @@ is not the most accurate method in every setting. At Dir(0.1) that comparison is
 clients diverged and is left out. In the one setting of Table 2 that was run (CIFAR-10, two classes per client, 100
 clients) FedSimSup leads FedRep by 1.5 points [0.5, 2.5]; its lead over FedPAC is inconclusive. In Figure 3, weights by
 the cosine of label counts raise the mean accuracy over the rounds by 2.7 points [2.3, 3.1] over uniform weights at
-Dir(0.1), and by 0.6 [0.0, 1.3] at Dir(0.5), where Student's t interval includes 0; at the end both are inconclusive. In
+Dir(0.1), and by 0.6 [0.0, 1.3] at Dir(0.5), where a plain t interval includes 0; at the end both are inconclusive. In
 Figure 4, the Grad-CAM maps of the supervisor, a client's second network, which it never sends, have more entropy than
 the personalised model's, by 13.7 points [10.4, 16.9] (100 % is a uniform map). So have those of LeNet-5 with local-only
 training, by 12.5 points [7.7, 17.3], and their entropy does not differ significantly from the supervisor's."""

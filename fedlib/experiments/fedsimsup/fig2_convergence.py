@@ -51,7 +51,7 @@ ITEM = Item(
     title="FedSimSup Figure 2: convergence of eight methods",
     claim="FedSimSup starts more slowly on CIFAR-100, but ends highest everywhere.",
     settings=task.SETTINGS,
-    smaller=task.SMALLER,
+    smaller=task.MANY,
     smaller_reduced=f"{task.LESS}; {task.SEEDS}",
     minutes={"smoke": 0.2, "quick": 0.5, "reduced": 260, "paper": 2500},
     runs=runs,
@@ -64,7 +64,7 @@ ITEM = Item(
         Claim("On CIFAR-100 FedSimSup starts more slowly: after a tenth of the rounds it is less accurate than FedRep.",
               on("cifar100", "early", under(["fedsimsup"], ["fedrep"]))),
         Claim("FedSimSup's accuracy fluctuates more at Dir(0.5) than at Dir(0.1).",
-              over_seeds("steps", "accuracy", "alpha", first("Dir(0.5)", ".2f"), scale=100,
+              over_seeds("steps", "accuracy", "alpha", first("Dir(0.5)", ".2f", "mean step, points"), scale=100,
                          needs=["Dir(0.1)", "Dir(0.5)"], row="fedsimsup")),
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ WEIGHTS = {
     "label cosines": "labels",  # FedSimSup
     "the most similar participant only": "nearest",
     "uniform weights": "uniform",  # our reading of "without"
-    "label cosines, shuffled over clients": "shuffled",
+    "shuffled label cosines": "shuffled",
     "non-participating clients keep their models": "none",
 }
 WITH, NEAREST, WITHOUT, SHUFFLED, KEPT = WEIGHTS
@@ -58,7 +58,7 @@ ITEM = Item(
     claims=(
         Claim("With similarity information accuracy rises faster: its mean over the rounds is higher than with uniform "
               "weights.", mean_over_rounds(under([WITHOUT], [WITH]))),
-        ours("Whose labels are similar matters: label cosines shuffled over clients are worse.",
+        ours("Whose labels are similar matters: shuffled label cosines are worse.",
              mean_over_rounds(under([SHUFFLED], [WITH]))),
         ours("Aggregation for non-participating clients helps: keeping the client's own model is worse than uniform "
              "weights.",

@@ -25,7 +25,7 @@ PAIRS = {  # the supervisor's network and LeNet-5
     "local-only training": (SMALL_ALONE, ALONE),
     "untrained": (NEW_SUPERVISOR, NEW_MODEL),
 }
-BESIDE_ALONE = {"supervisor - LeNet-5, Local": (SUPERVISOR, ALONE), "model - LeNet-5, Local": (MODEL, ALONE)}
+BESIDE_ALONE = {"supervisor minus Local's LeNet-5": (SUPERVISOR, ALONE), "model minus Local's LeNet-5": (MODEL, ALONE)}
 PAPER = {MODEL: "scattered details (a cat's eyes or nose)", SUPERVISOR: "the whole body"}
 CLASSES = {"cifar10": ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")}
 UNKNOWN = "needs object locations, which CIFAR-10 does not have"
@@ -115,7 +115,8 @@ ITEM = Item(
     figure=lambda tables: figures.attention_maps(
         tables["pictures"], tables["tidy"], tables["means"], tables["gaps"][tables["gaps"]["pair"].isin(PAIRS)], NUMBERS
     ),
-    shown={"differences": "A supervisor's network minus LeNet-5, and FedSimSup's networks minus Local's."},
+    shown={"differences": "A supervisor's network minus LeNet-5, and FedSimSup's networks minus Local's, on images of "
+                          "which both have a map."},
     claims=(
         Claim("The supervisor looks at more of the image: its maps have more entropy than the personalised model's.",
               differs("entropy")),

@@ -10,7 +10,7 @@ from fedlib.claims import Claim, below, both, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.fedsimsup import task
 
-TRANSFORMER, CNN, LENET = "with a transformer", "with a small CNN", "with a small LeNet-5"
+TRANSFORMER, CNN, LENET = "clients with a transformer", "clients with a small CNN", "clients with a small LeNet-5"
 GROUPS = {TRANSFORMER: "supervisor_transformer", CNN: "supervisor_cnn", LENET: "supervisor_sixth"}
 MIXED, SAME = "all three kinds together", "small LeNet-5 for all"  # all clients of the mixed run; another run
 PRINTED = dict(zip(("transformer", "cnn", "lenet5", "mixed", "lenet5_homogeneous"), (*GROUPS, MIXED, SAME)))

@@ -39,6 +39,7 @@ SMALLER = (
     "digits (16x16; paper: CIFAR); 30 % of 20 and of 10 clients in a round (paper: 10 % of 100 and of 50); 15 rounds "
     "(paper: 1,000); half of each client's data for testing; one seed"
 )
+MANY = SMALLER.replace(" and of 10", "").replace(" and of 50", "")  # of items without few clients
 LESS = (
     "200 rounds (paper: 1,000); learning rate 0.05 (paper: 0.1, at which runs diverge) with pixels "
     "scaled to [-1, 1]; accuracy pooled over test images (paper: not stated)"

@@ -22,7 +22,7 @@ TWIN, ORACLE = "one random client with the same classes", "all clients with the 
 UNUSED, NEAREST, START = "uniform weights", "the nearest one only", "the aggregate replaces the client's own classifier"
 UNTUNED = "rho = 0"
 CHOICES = (
-    Choice("weights", UNUSED, "weights of Eq. 7", hyper(weights="uniform")),
+    Choice("weights", UNUSED, "weights of Eq. 7", hyper(weights="uniform"), left_open=False),
     Choice("lambda", "lambda = 0: by samples", "0.5", hyper(lam=0.0)),
     Choice("lambda", "lambda = 1: by similarity", "0.5", hyper(lam=1.0)),
     Choice("weights", "Eqs. 7, 8 over collaborators only", "over them and the client", hyper(weights="literal_renorm")),
@@ -31,18 +31,18 @@ CHOICES = (
     Choice("distance", "distances not squared", "squared", hyper(dist_power=1)),
     Choice("beta", "stage 1: a quarter of the rounds", "half", hyper(beta=0.25)),
     Choice("beta", "stage 1: all rounds", "half", hyper(beta=1.0)),
-    Choice("selection", NEAREST, "all within the threshold", hyper(most=1)),
-    Choice("selection", SELF, "an aggregate", hyper(select="self")),
-    Choice("selection", RANDOM, "the nearest ones", hyper(select="random")),
-    Choice("selection", TWIN, "the nearest ones", hyper(select="twin")),
-    Choice("selection", ORACLE, "the nearest ones", hyper(select="oracle")),
+    Choice("selection", NEAREST, "all within the threshold", hyper(most=1), left_open=False),
+    Choice("selection", SELF, "an aggregate", hyper(select="self"), left_open=False),
+    Choice("selection", RANDOM, "the nearest ones", hyper(select="random"), left_open=False),
+    Choice("selection", TWIN, "the nearest ones", hyper(select="twin"), left_open=False),
+    Choice("selection", ORACLE, "the nearest ones", hyper(select="oracle"), left_open=False),
     Choice("role", START, "it is the teacher", hyper(role="start")),
     Choice("teacher", "teacher sees the received extractor", "the one in training", hyper(teacher_feat="received")),
     Choice("teacher", "gradient through the teacher", "none", hyper(detach=False)),
     Choice("distillation", "temperature 4", "1", hyper(temperature=4.0)),
     Choice("distillation", "half the weight on the teacher", "1", hyper(kd_weight=0.5)),
-    Choice("rho", UNTUNED, "1", hyper(E_ft=0)),
-    Choice("rho", "rho = 5", "1", hyper(E_ft=5)),
+    Choice("rho", UNTUNED, "1", hyper(E_ft=0), left_open=False),
+    Choice("rho", "rho = 5", "1", hyper(E_ft=5), left_open=False),
     Choice("extractor", "extractors averaged uniformly", "by samples", hyper(extractor_weights="uniform")),
     Choice(CHANCE, "another seed, same partition", "seeds from 0 on",
            task=lambda s, r: {"seed": r.seed + task.trials(s)}),
@@ -57,7 +57,7 @@ SERVER_SEEDS = 3  # at least: these runs are short
 LEAKS = {
     "auc": "clients with the same classes by distance, AUC",
     "rand": "adjusted Rand index of the inferred groups",
-    "class_auc": "classes by class vectors, AUC",
+    "class_auc": "classes by rows of the classifier, AUC",
     "sets": "share of clients whose classes are all inferred",
 }
 

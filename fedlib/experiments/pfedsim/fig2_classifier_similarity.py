@@ -10,10 +10,12 @@ from fedlib.experiments.item import Found, Item, Tables
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import ALONE, LABEL_SETS, PAIRS, SMALLER_ALONE, four_subsets
 
+ONE, SAME = "on one client", "pairs i-j, j-k: on both or neither"
+
 
 def by_class(r: RunResult) -> pd.DataFrame:
     """One row a pair and class; owned_by: does the class belong to both clients, to one or to neither?"""
-    sets, owners = list(LABEL_SETS.values()), ("neither", "one", "both")
+    sets, owners = list(LABEL_SETS.values()), ("neither", ONE, "both")
     lines = [
         (pair, c, owners[(c in sets[a]) + (c in sets[b])], r.arrays["cs_by_class"][a, b, c])
         for pair, (a, b) in PAIRS.items()
@@ -33,9 +35,8 @@ def analyse(s: dict, found: Found) -> Tables:
         line = {"pair": pair, "data similarity (exact)": f"{data[clients]:.2f}", "paper": f"{printed:.2f}"}
         apart = {"difference": f"{ours.mean() - printed:+.2f}"} if s["dataset"] == "cifar10" else {}
         compare.append(line | {f"ours, {s['dataset']}": mean_std(ours), **apart})
-    alike = {"one": "on one client", "both": "on both or neither", "neither": "on both or neither"}
     partly = tidy[tidy["pair"].isin(("i-j", "j-k"))]
-    shared = partly.assign(owners=partly["owned_by"].replace(alike))
+    shared = partly.assign(owners=partly["owned_by"].map(lambda who: who if who == ONE else SAME))
     return {"tidy": tidy, "totals": totals.reset_index(), "compare": pd.DataFrame(compare), "_shared": shared}
 
 
@@ -53,8 +54,8 @@ ITEM = Item(
               "(classes: i, i' 0-4; j 2-6; k 5-9).",
               over_seeds("tidy", "cosine", "pair", in_order(list(PAIRS), ".3f"))),
         Claim("Class vectors are more similar if both clients have the class or both lack it than if only one has it.",
-              over_seeds("_shared", "cosine", "owners", under(["on one client"], ["on both or neither"], form=".3f"))),
+              over_seeds("_shared", "cosine", "owners", under([ONE], [SAME], form=".3f"))),
         Claim("Class vectors of a class that only one of the two has are hardly similar (cosine below 0.5).",
-              over_seeds("tidy", "cosine", "owned_by", beyond("one", 0.5, -1, ".3f"))),
+              over_seeds("tidy", "cosine", "owned_by", beyond(ONE, 0.5, -1, ".3f"))),
     ),
 )  # fmt: skip

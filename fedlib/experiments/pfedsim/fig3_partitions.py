@@ -83,7 +83,7 @@ ITEM = Item(
                    fewer("label_entropy", ".2f", "entropy of labels"))),
         ours("The reported standard deviations fit a Dirichlet sampler with a client-size cap, and not one without.",
              fits_with_cap_only),
-        ours("The paper's partition can be reconstructed: the reference code's sampler with seed 42 gives every "
+        ours("The paper's partition can be reconstructed: the authors' public code with seed 42 gives every "
              "reported std, decimals cut off.", is_the_papers_draw),
     ),
 )  # fmt: skip

@@ -41,11 +41,11 @@ CHOICES = (
     Choice("update of Φ", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
     Choice("update of Φ", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
     Choice("staleness", "no models older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
-    Choice("class vectors", "class vectors include the bias", "weights only", hyper(phi_bias=True)),
-    Choice("batch norm", "batch norm's statistics shared", "on each client", task=lambda s, r: {"bn_stats": "global"}),
-    Choice("backbone", "a different number of max-pool layers", "two (digits: one)",
+    Choice("class vectors", "class vectors with the biases", "weights only", hyper(phi_bias=True)),
+    Choice("batch norm", "averaged batch-norm statistics", "on each client", task=lambda s, r: {"bn_stats": "global"}),
+    Choice("backbone", "one max-pool layer (digits: two)", "two (digits: one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),
-    Choice("partition", "Dirichlet sampler without size cap", "a client with n/N samples gets no more",
+    Choice("partition", "Dirichlet sampler without size cap", "a client with its equal share of samples gets no more",
            task=lambda s, r: drawn_by_us(s, r, r.partition_seed, cap=False), left_open=False),  # Table 4 excludes it
     Choice(CHANCE, "another partition", "the paper's partition (digits: ours)",
            task=lambda s, r: drawn_by_us(s, r, 1)),
@@ -57,8 +57,8 @@ SENSITIVITY = Sensitivity("pfedsim", CHOICES, ("fedavg",), lambda spec: f"Dir({s
 AGAIN = {
     ("another partition", "Dir(0.1)"): ("local", "fedavg", "fedprox", "perfedavg", "fedper", "pfedsim"),
     ("another partition", "Dir(0.5)"): ("fedavg", "fedbn"),
-    ("a different number of max-pool layers", "Dir(0.5)"): ("fedavg", "fedbn"),
-    ("batch norm's statistics shared", "Dir(0.5)"): ("fedavg",),
+    ("one max-pool layer (digits: two)", "Dir(0.5)"): ("fedavg", "fedbn"),
+    ("averaged batch-norm statistics", "Dir(0.5)"): ("fedavg",),
 }
 # pFedSim, and the same run in which Φ stays the identity: after FedAvg training is local-only
 MIXING = replace(TABLE, rows=lambda s: {"pfedsim": {"method": "pfedsim"}, ALONE: {"method": "pfedsim", "max_age": 0}})

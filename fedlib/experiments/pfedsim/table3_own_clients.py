@@ -26,7 +26,7 @@ READINGS = {ORIGINAL: lambda s: CODES, NORMALISED: lambda s: {}}
 SEARCH = {
     "the authors' pixels, shuffled batches": lambda s: {"pixels": "reference"},
     "unshuffled batches, standardised pixels": lambda s: {"batch_order": "fixed"},
-    "the authors' input pipeline, a different number of max-pool layers": lambda s: CODES | {"pools": 3 - s["pools"]},
+    "the authors' input pipeline, one max-pool layer": lambda s: CODES | {"pools": 3 - s["pools"]},
     "the authors' input pipeline, same label counts, other images": lambda s: CODES | {"class_order": 1},
     "the authors' input pipeline, evaluated one round earlier": lambda s: CODES | {
         "rounds": s["rounds"] - 1, "eval_every": s["rounds"] - 1,
@@ -242,7 +242,7 @@ ITEM = TABLE.item(
         ours("Aggregating extractors helps: pFedSim outperforms pFedSim without aggregation in phase 2, at both alphas "
              "with both input pipelines.",
              below([f"pfedsim, {ALONE}"], ["pfedsim"], **ON)),
-        ours("With averaged running statistics and evaluated after aggregation (`agg`), aggregating extractors helps.",
+        ours("With averaged running statistics, before local training (`agg`), aggregating extractors helps.",
              below([f"pfedsim, {SHARED}, {ALONE}"], [f"pfedsim, {SHARED}"], point="agg", **ON)),
         ours("Aggregating extractors helps if it begins in the first round (rho = 0).",
              below(["pfedsim, rho = 0, local-only"], [RHO[0.0]], **ON)),

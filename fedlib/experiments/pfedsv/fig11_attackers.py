@@ -14,7 +14,7 @@ from fedlib.experiments.pfedsv.fig11_inversion import PAPER, by_seed, defences, 
 
 BARE, PADDED, TRAINED = "CNN without padding", "CNN with padding", "trained CNN"
 FOUR, SIXTEEN, STEPS = "batch of 4", "batch of 16", "4 local steps, 4 images"
-KNOWS, MANY, ROUNDS = "knows σ", "many uploads of the same weights", "uploads of 4 rounds"
+KNOWS, MANY, ROUNDS = "knows σ", "many uploads from the same weights", "uploads of 4 rounds"
 TWICE = ((0, 1), (2, 3), (0, 1), (2, 3))  # four local steps: two epochs over four images in batches of two
 
 
@@ -48,7 +48,7 @@ def told(spec: AttackSpec) -> str:
     """Victim and attacker of a run in words."""
     padded = "padded" if spec.model_options["padding"] == "same" else "not padded"
     trained = f"after {spec.trained} rounds" if spec.trained else "untrained"
-    weights = "of successive rounds" if spec.apart else "of the same weights"
+    weights = "of successive rounds" if spec.apart else "from the same weights"
     attacker = "knows σ" if spec.attack["match"] == "likelihood" else "cosine"
     sees = f", sees {spec.uploads} uploads {weights}" if spec.uploads > 1 else ""
     steps = f"batch {len(spec.plan[0])}, local steps {len(spec.plan)}"
@@ -72,7 +72,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "tidy": tidy,
         "compare": described(tidy, ["attack", "defence"], **{
             "paper (pictures)": lambda t: PAPER.get(t["defence"].iloc[0], ""),
-            "ours: share with PSNR of at least 20 dB": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
+            "ours: share with PSNR of at least 20 dB": lambda t: f"{t['success'].mean():.2f} ({len(t)} images)",
             "share with PSNR of at least 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),

@@ -65,7 +65,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "tidy": tidy,
         "compare": described(compare, ["attack", "defence"], **{
             "paper (pictures)": lambda t: t["paper"].iloc[0],
-            "ours: share recovered": lambda t: f"{t['success'].mean():.2f} (n={len(t)})",
+            "ours: share recovered": lambda t: f"{t['success'].mean():.2f} ({len(t)} images)",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
             "ST-LPIPS": lambda t: by_seed("lpips")(t) if has_lpips(t) else "not computed",
@@ -102,7 +102,7 @@ def level_1_stops_all(tables) -> Verdict:
 def less_noise_suffices(tables) -> Verdict:
     noisy = tables["tidy"].query("sigma > 0").groupby("sigma")["success"].agg(["mean", "size"])
     enough = [sigma for sigma in noisy.index if (noisy["mean"][noisy.index >= sigma] == 0).all()]
-    listing = ", ".join(f"{row['mean']:.2f} at {sigma:g} (n={row['size']:.0f})" for sigma, row in noisy.iterrows())
+    listing = ", ".join(f"{row['mean']:.2f} at {sigma:g} ({row['size']:.0f} images)" for sigma, row in noisy.iterrows())
     text = f"share recovered by the attacks that were run with this σ: {listing}"
     return verdict(bool(enough) and min(enough) <= 0.1, text)
 
@@ -127,7 +127,7 @@ def l2_stopped(m):
 def other_network(m):
     (other,) = [name for name in m if name.startswith("cosine,") and "steps" not in name]
     lead = m["cosine"] - m[other]
-    shown = f"cosine {m['cosine'].iloc[0]:.0f} %, {apart(lead.clip(-100, 100))} over {other}"
+    shown = f"cosine {m['cosine'].iloc[0]:.0f} %, minus {other}: {apart(lead.clip(-100, 100))}"
     return {other: lead - 50}, f"{shown}; threshold of 50 points, set by us"
 
 

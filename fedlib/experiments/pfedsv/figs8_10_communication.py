@@ -81,7 +81,7 @@ def compared(tidy: pd.DataFrame) -> pd.DataFrame:
             total, ratio = means.loc[PRINTED, method, network]
             last = means["total_ratio"][LAST, method, network]
             besides = f" ({last:.2f} if only the last layer is personal)" if method == BOTH else ""
-            line[f"{network}: total, millions"] = f"{total / 1e6:,.1f}"
+            line[f"{network}: parameters sent, millions"] = f"{total / 1e6:,.1f}"
             line[f"{network}: ratio to FedAvg"] = f"{ratio:.2f}{besides}"
         lines.append(line)
     return pd.DataFrame(lines)

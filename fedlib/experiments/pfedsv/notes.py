@@ -17,20 +17,22 @@ from fedlib.spec import RunSpec
 ON_RING, DIRICHLET = "two classes per client", "Dir(0.1)"
 LITERAL, FIXED, EXACT = "k = number of positive values", "fixed k, no client is discarded", "exact Shapley values"
 CHOICES = (
-    Choice("empty coalition", "v(∅) = chance accuracy", "0, as stated", hyper(v_empty="chance")),
-    Choice("utility", "utility: loss", "accuracy, as stated", hyper(utility="loss")),
+    Choice("empty coalition", "v(∅) = chance accuracy", "0, as stated", hyper(v_empty="chance"), left_open=False),
+    Choice("utility", "utility: loss", "accuracy, as stated", hyper(utility="loss"), left_open=False),
     Choice("utility", "utility on the training samples", "on 20 % held out", hyper(utility_part="train")),
-    Choice("estimator", EXACT, "3 permutations per player, as stated", hyper(sv="exact")),
+    Choice("estimator", EXACT, "3 permutations per player, as stated", hyper(sv="exact"), left_open=False),
     Choice("self-distance", "self-distance: to last aggregate", "to the nearest other", hyper(self_distance="prev")),
-    Choice("self-distance", "self-distance: about 0 (as stated)", "to the nearest other", hyper(self_distance="eps")),
+    Choice(
+        "self-distance", "self-distance: about 0 (taken literally)", "to the nearest other", hyper(self_distance="eps")
+    ),
     Choice("self-distance", "no distances at all", "divided by distances", hyper(self_distance="none")),
-    Choice("alpha", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
-    Choice("alpha", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
+    Choice("moving average", "no moving average (α = 0)", "α = 0.5", hyper(alpha=0.0)),
+    Choice("moving average", "long moving average (α = 0.9)", "α = 0.5", hyper(alpha=0.9)),
     Choice("number requested", LITERAL, "clients not yet downloaded fill the rest", hyper(download_rule="literal")),
     Choice("number requested", "k may grow to all others", "never above its start, 5", hyper(k_max=CLIENTS - 1)),
     Choice("retrial", "discarded clients are retried with probability 0.2", "never", hyper(reexplore_prob=0.2)),
-    Choice("variant", FIXED, "dynamic k (D)", hyper(variant="W")),
-    Choice("variant", "shared extractor (D+C)", "full models (D)", hyper(variant="D+C")),
+    Choice("variant", FIXED, "dynamic k (D)", hyper(variant="W"), left_open=False),
+    Choice("variant", "shared extractor (D+C)", "full models (D)", hyper(variant="D+C"), left_open=False),
     Choice(CHANCE, "another seed, same partition", "seeds from 0 on", task=lambda s, r: {"seed": r.seed + s["seeds"]}),
 )
 
@@ -114,7 +116,7 @@ def estimate_serves(tables) -> Verdict:
     margins |= {f"less, {task}": chance + e for task, e in change.items()}
     asks = f"in a game of {K + 1} exact values evaluate {cost['exact']} coalitions, estimates {cost['estimate']}"
     moved = f"accuracy {each_apart(change, '.2f')}; seed-to-seed variability {chance:.2f}"
-    return decided(margins, f"{moved}; AUC {named(found, '+.2f')}; {asks}")
+    return decided(margins, f"{moved}; AUC (at Dir(0.1) rank correlation) {named(found, '+.2f')}; {asks}")
 
 
 @unless(SENSITIVITY.missing)

@@ -34,7 +34,7 @@ def harder_than_table1(tables) -> Verdict:
     ends = (
         f"{apart(margins[cell])} ({cell})" for cell in (smallest(margins), max(margins, key=lambda c: margins[c][0]))
     )
-    return decided(margins, f"lower in {lower} of {len(margins)} cells; by {' to '.join(ends)}")
+    return decided(margins, f"lower in {lower} of {len(margins)} cells; Table 1 minus Table 2 from {' to '.join(ends)}")
 
 
 def gain_needs_all_classes(tables) -> Verdict:
@@ -44,7 +44,7 @@ def gain_needs_all_classes(tables) -> Verdict:
         pd.DataFrame() if any(own.empty for own in on) else changes({"tidy": pd.concat(on)}, "tested_on", "own", "all")
     )
     if not columns or any((column, row) not in found for column in columns for row in ("pfedsv", "local")):
-        return not_tested("missing runs: pfedsv or local")
+        return not_tested("missing runs (or none on shared seeds): pfedsv or local")
     gains = {column: found[column, "pfedsv"] - found[column, "local"] for column in columns}
     return decided(gains, f"gain on all classes minus gain on own: {each_apart(gains)}", units(shared))
 

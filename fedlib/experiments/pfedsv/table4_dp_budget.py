@@ -108,7 +108,7 @@ def pays_below(tables) -> Verdict:
     small = [row for row in (*PFEDSV, *ON_UPDATES) if 0 < found.get(row, 0) < SMALL]
     if not small:
         return not_tested(f"without an ε below {SMALL}: {listed(found)}")
-    return in_columns(best_of(small, [ALONE]), (ALONE, *small), **task.OWN)(tables)
+    return in_columns(best_of(small, [ALONE]), rows := (ALONE, *small), among=rows, **task.OWN)(tables)
 
 
 def pfedsv_spends_less(found: pd.Series) -> Verdict:
@@ -128,7 +128,7 @@ def one_accounting(tables) -> Verdict:
 
 
 def ordered(rows):
-    return in_columns(in_order(rows), rows, **task.OWN)
+    return in_columns(in_order(rows), rows, among=rows, **task.OWN)
 
 
 OTHER_TABLES = ("alpha", "min_size", "many_clients", "many_join", "many_rounds")  # settings that only they need
@@ -149,7 +149,7 @@ ITEM = TABLE.item(
         Claim("The more noise, the smaller ε and the lower the accuracy, for both methods.",
               both(ordered(FEDAVG), ordered(PFEDSV), of_budgets([*FEDAVG, *PFEDSV], less_epsilon))),
         Claim("σ = 1 reduces pFedSV's accuracy by at most 3 points, and σ = 2 by more than twice as much.",
-              in_columns(level_1_is_cheap, PFEDSV, **task.OWN)),
+              in_columns(level_1_is_cheap, PFEDSV, among=PFEDSV, **task.OWN)),
         Claim("pFedSV outperforms FedAvg at every noise multiplier.", in_columns(lead_stays, ROWS, **task.OWN)),
         Claim("At the same noise multiplier pFedSV spends a smaller budget than FedAvg (as reported).",
               of_budgets([*FEDAVG, *PFEDSV], pfedsv_spends_less)),
