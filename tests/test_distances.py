@@ -103,6 +103,13 @@ def test_a_run_that_diverged_is_a_loss_and_is_counted(opened):
     assert item.compare().set_index("method").loc["pfedsim"].tolist().count("diverged") == 1 and not item.not_run
 
 
+def test_a_servers_model_that_diverged_is_not_among_the_personalised_ones(opened):
+    """FedAvg diverges everywhere: as the last of all it would change their ranks, and it is none of them."""
+    item = opened()
+    put(item, lambda row, column, seed: "diverged" if row == "fedavg" else 100 - PRINTED[column][row])
+    assert distances.line(item)["ranks, personalised"] == "-1.00 (-1.00 to -1.00)"
+
+
 def test_one_seed_of_two_that_diverged_counts_half_in_the_ranks_and_not_in_the_distance(opened):
     item = opened(seeds=2)
     put(item, lambda row, column, seed: "diverged" if (row, seed) == ("pfedsim", 1) else PRINTED[column][row])

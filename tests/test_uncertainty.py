@@ -131,6 +131,45 @@ def test_columns_of_one_seed_take_nothing_from_others():
     assert Interval.of(m["x"]["a"]).known and not Interval.of(m["y"]["a"]).known
 
 
+def paired(a, b) -> tuple[float, float]:
+    told = stats.ttest_rel(a, b).confidence_interval()
+    return told.low, told.high
+
+
+def ends(draws: pd.Series) -> tuple[float, float]:
+    i = Interval.of(draws)
+    return i.low, i.high
+
+
+def test_a_column_of_fewer_seeds_than_another_keeps_what_its_seeds_share():
+    """Whatever seeds another column has, the difference has the interval of a paired t test, which is narrow here."""
+    random = np.random.default_rng(4)
+    shared = random.normal(0, 10, (3, 1))
+    a, b = 50 + shared + random.normal(0, 0.3, (3, 1)), 46 + shared + random.normal(0, 0.3, (3, 1))
+    more = random.normal(60, 10, (5, 1))
+    alone = drawn({("x", "a"): a, ("x", "b"): b})["x"]
+    beside = drawn({("y", "a"): more, ("y", "b"): more + 1, ("x", "a"): a, ("x", "b"): b})["x"]
+    for m in (alone, beside):
+        assert ends(m["a"] - m["b"]) == pytest.approx(paired(a[:, 0], b[:, 0]), abs=0.2)
+
+
+def test_rows_of_one_seed_lend_nothing_and_few_rows_keep_their_own_variances():
+    """Four rows of three seeds beside eight of one: all differences have the intervals of paired t tests."""
+    random = np.random.default_rng(6)
+    several = {f"m{k}": random.normal(50, 1 + k, 3) for k in range(4)}
+    m = over_seeds(**several, **{f"one{k}": [random.normal(50, 1), None, None] for k in range(8)})
+    for k in range(1, 4):
+        assert ends(m[f"m{k}"] - m["m0"]) == pytest.approx(paired(several[f"m{k}"], several["m0"]), rel=0.06)
+
+
+def test_a_row_of_fewer_seeds_has_the_interval_of_those():
+    """Seeds 0 and 1 differ by 0.2 and seed 2 by far more, in all rows: its mean is that of the first two."""
+    m = over_seeds(a=[50.0, 50.2, 80.0], b=[60.0, 60.2, 90.0], c=[70.0, 70.2, None])
+    told = stats.ttest_1samp([70.0, 70.2], 0).confidence_interval()
+    low, high = ends(m["c"])
+    assert high - low < 1.2 * (told.high - told.low)
+
+
 def test_a_seed_that_a_group_lacks_is_left_out_of_it():
     m = over_seeds(x=[1.0, 2.0, 3.0], y=[10.0, 20.0, None])
     assert m["x"].iloc[0] == 2 and m["y"].iloc[0] == 15 and Interval.of(m["y"]).known

@@ -29,6 +29,7 @@ import pandas as pd
 
 DRAWS = 4096
 LEVEL = 0.95
+LENDERS = 5  # groups of several seeds that a column needs before they lend each other their variances
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def draws(frame: pd.DataFrame, value: str, by: Sequence[str], weight: str = "") 
     order = frame[list(by)].drop_duplicates()
     means = means.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]]
     parts = [own for _, own in means.groupby(by[0], sort=False)] if len(by) > 1 else [means]
+    parts = [own.loc[:, own.notna().any()] for own in parts]  # a column's own seeds
     split = [_split(own.to_numpy()) for own in parts]
     prior = _prior([own for own in split if own is not None])
     found = [
@@ -118,9 +120,9 @@ def _prior(split: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float
 
     variances, freedoms, most = [], [], 0.0
     for _, own in split:
-        G, seeds = len(own), (~np.isnan(own)).sum(1)
-        at_least_two = (seeds > 1) & (np.nansum(own**2, 1) > 1e-18)
-        if G < 3 or not at_least_two.any():
+        seeds = (~np.isnan(own)).sum(1)
+        G, at_least_two = (seeds > 1).sum(), (seeds > 1) & (np.nansum(own**2, 1) > 1e-18)
+        if G < LENDERS or not at_least_two.any():
             continue
         d = (seeds[at_least_two] - 1).astype(float)
         variances.append(np.nansum(own[at_least_two] ** 2, 1) / d / (1 - 1 / G))
@@ -139,23 +141,25 @@ def _prior(split: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float
 
 def _drawn(y: np.ndarray, split, prior: tuple[float, float], column: int) -> np.ndarray:
     """The groups' means and draws of them, [1 + DRAWS, G]; y: by group and seed; column: which errors they get."""
-    mean, n = np.nanmean(y, 1), (~np.isnan(y)).sum(1)
+    mean, run = np.nanmean(y, 1), ~np.isnan(y)
+    n = run.sum(1)
     found = np.full((1 + DRAWS, len(y)), np.nan)
     found[0] = mean
     if split is None or n.max() < 2:
         return found
     (shared, own), (s2, borrowed), (G, S) = split, prior, y.shape
-    if G < 3:
+    if (n > 1).sum() < LENDERS:
         borrowed = 0.0
     d = n.max() - 1.0
     freedom = d + borrowed
     z, spread, own_spread = _errors(S + G, d, freedom, column)
-    common = z[:, :S] @ (shared - shared.mean()) / np.sqrt(S * (S - 1)) * spread
     several = np.where(n > 1, n, np.nan)
+    of_seeds = run * (shared - (run @ shared / n)[:, None])  # what a group's own seeds share with the others
+    common = z[:, :S] @ of_seeds.T / np.sqrt(several * (several - 1)) * spread[:, None]
     paired = z[:, :S] @ np.nan_to_num(own).T / np.sqrt(several * (several - 1))
     pooled = z[:, S:] * np.sqrt(s2 / several)
     error = (np.sqrt(d / freedom) * paired + np.sqrt(borrowed / freedom) * pooled) * own_spread[:, None]
-    found[1:] = mean + common[:, None] + error
+    found[1:] = mean + common + error
     return found
 
 

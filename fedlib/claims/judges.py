@@ -130,21 +130,24 @@ def beyond(row, at: float, sign: int = 1, form: str = ".1f", what: str = "") -> 
 
 def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
     """What other thresholds than ours would give."""
-    found = [Interval.of(margin) for margin in margins.values()]
+    found, wider = [Interval.of(margin) for margin in margins.values()], simultaneous(margins)
     if not all(i.known for i in found):
         return f" (threshold {by:g}, set by us)"
-    low, high = (by + min(getattr(margin, end) for margin in found) for end in ("low", "high"))
+    low, high = by + min(i.low for i in found), by + min(i.value + wider * (i.high - i.value) for i in found)
     ends = f"up to {low:{form}} all comparisons would support the claim, above {high:{form}} one would contradict it"
     return f" (threshold {by:g}, set by us; {ends})"
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:
-    """The best of some rows is above every one of the others."""
+    """The best of some rows is above every one of the others. It is known by these accuracies only, so its intervals
+    are wide enough for whichever of the rows it had been (max-T)."""
 
     def judge(m: pd.DataFrame) -> tuple[Margins, str]:
-        lead = m[list(rows)].max(axis=1, skipna=False)
-        margins = {other: lead - m[other] for other in others}
-        rival = m.iloc[0][list(others)].idxmax()
-        return margins, f"{m.iloc[0][list(rows)].idxmax()} {apart(margins[rival])} relative to {rival}"
+        (top, rival), margins = (m.iloc[0][list(some)].idxmax() for some in (rows, others)), {}
+        for other in others:
+            leads = {row: m[row] - m[other] for row in rows}
+            value = leads[top].iloc[0]
+            margins[other] = value + simultaneous(leads) * (leads[top] - value)
+        return margins, f"{top} {apart(margins[rival])} relative to {rival}"
 
     return judge

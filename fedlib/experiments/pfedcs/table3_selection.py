@@ -1,6 +1,7 @@
 """Table 3: who collaborates; and an oracle that knows the groups."""
 
-from fedlib.claims import Claim, across_columns, apart, below, implementation, ours, within
+from fedlib.claims import Claim, across_columns, below, implementation, ours, within
+from fedlib.claims.judges import lead
 from fedlib.experiments.item import per_profile
 from fedlib.experiments.pfedcs.task import PATHOLOGICAL, PFEDCS, SETTINGS, item, table
 
@@ -11,9 +12,11 @@ OTHERS = ("FedPer", "none", "all", "random")
 
 
 def gains(columns):
-    """Adaptive selection against the best other one of the paper, averaged over the columns: the paper's 1.74."""
-    gain = sum(m["adaptive"] - m[list(OTHERS)].max(axis=1) for m in columns.values()) / len(columns)
-    return {"gain": gain - 1}, f"{apart(gain, '.2f')} points (paper 1.74); threshold of 1, set by us"
+    """Adaptive selection against every other one of the paper, averaged over the columns; the paper's 1.74 is against
+    the best other one of each column."""
+    leads = {other: sum(m["adaptive"] - m[other] for m in columns.values()) / len(columns) for other in OTHERS}
+    text = f"{lead(leads, '.2f')} points (paper: 1.74 over each column's best); threshold of 1, set by us"
+    return {other: gain - 1 for other, gain in leads.items()}, text
 
 
 TABLE = table("3", COLUMNS, SELECTIONS, lambda cell: "FedPer" if cell["method"] == "fedper" else cell["selection"])
