@@ -29,7 +29,7 @@ import pandas as pd
 
 DRAWS = 4096
 LEVEL = 0.95
-LENDERS = 5  # groups of several seeds that a column needs before they lend each other their variances
+LENDERS = 6  # groups of several seeds that a column needs before they lend each other their variances
 
 
 @dataclass(frozen=True)

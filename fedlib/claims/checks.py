@@ -200,7 +200,8 @@ def both(*checks: Check) -> Check:
         if not margins or not all(v.holds for v in facts):
             return verdict(all(v.holds for v in facts), evidence)
         equal = {f"{k}. {n}": e for k, v in enumerate(found, 1) for n, e in each_equal(v.equal, v.drawn).items()}
-        over, unit = (next((what for what in each if what), "") for each in zip(*((v.over, v.unit) for v in found)))
+        over = next((v.over for v in found if v.over and any(m.known for m in v.margins.values())), "")
+        unit = next((v.unit for v in found if v.unit), "")
         v = decided(margins, evidence, over, equal, unit)
         return v if len(tested) == len(found) or v.status == NOT_REPRODUCED else not_tested(evidence, v)
 
@@ -352,7 +353,7 @@ def matter(sensitivity: Sensitivity, name: str) -> Claim:
         if not none_does:
             return verdict(False, "no choice changes anything")
         averaged = sensitivity.averaged(tables)
-        evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f}{averaged})"
+        evidence = f"{evidence} than another seed (or partition, where tried) does ({chance:.2f} in size{averaged})"
         return opposite(decided(none_does, evidence, _over(tables, sensitivity.method)))
 
     text = f"An unspecified choice changes {name}'s accuracy by more than another seed (or partition) does."

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.api import Algorithm
 from fedlib.base import tree
 from fedlib.engine.evaluate import evaluate, personal_models
 from fedlib.engine.rounds import run_round
@@ -60,22 +59,16 @@ def newcomers(run: Run, t: int) -> np.ndarray:
 
 def note(run: Run, state: State, copy: State, when: str) -> None:
     """Test the newcomers of `copy` "before" or "after" they have joined, and append it to the tests in `state`."""
-    first, points = run.spec.num_members, (points_before if when == "before" else points_after)
+    first, here, possible = run.spec.num_members, run.points(copy), run.acting(copy).points
+    received = [point for point in ("recv", "agg") if point in possible]
+    if when == "before":
+        tested = [*(point for point in here if not point.startswith("post")), *received] or ["post"]
+    else:
+        tested = ["post"] * ("post" in possible) + received or here
     with state.timed("evaluate"):
-        for point in points(run.acting(copy), run.points(copy)):
+        for point in dict.fromkeys(tested):
             correct, loss = (torch.from_numpy(part[first:]) for part in evaluate(run, copy, point, first))
             state.newcomers.append({"when": when, "point": point, "correct": correct, "loss": loss})
-
-
-def points_before(method: Algorithm, here: Sequence[str]) -> list[str]:
-    """Where newcomers are tested as they come; here: the run's evaluation points."""
-    received = [point for point in ("recv", "agg") if point in method.points]
-    return list(dict.fromkeys([*(point for point in here if not point.startswith("post")), *received])) or ["post"]
-
-
-def points_after(method: Algorithm, here: Sequence[str]) -> list[str]:
-    """Where newcomers are tested when they have joined; here: the run's evaluation points."""
-    return [point for point in ("post", "recv", "agg") if point in method.points] or list(here)
 
 
 def measure_statistics(whole: Run, copy: State) -> None:

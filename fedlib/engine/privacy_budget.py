@@ -34,7 +34,8 @@ def budgets(spec: RunSpec, delta: float = 1e-5, samples: np.ndarray | None = Non
     if mechanism.kind == "client":
         return np.array([epsilon(mechanism.sigma, 1, int(count), delta, "exact") for count in takes_part.sum(0)])
     known: dict[tuple, float] = {}
-    keys = list(zip(_training_sizes(spec, samples), _passes(spec).tolist()))
+    passes_of = np.array([each.passes for each in _stated(spec)]) @ takes_part  # through its training samples
+    keys = list(zip(_training_sizes(spec, samples), passes_of.tolist()))
     for size, passes in keys:
         if (size, passes) not in known:
             rate, steps = min(1.0, spec.batch_size / max(1, size)), passes * ceil(size / spec.batch_size)
@@ -67,11 +68,6 @@ def _takes_part(spec: RunSpec) -> np.ndarray:
     for t, row in enumerate(there, 1):
         row[draws.participants(spec.seed, t, len(row), spec.join_ratio)] = True
     return there
-
-
-def _passes(spec: RunSpec) -> np.ndarray:
-    """Passes of every member through its training samples in all rounds, int64 [N]."""
-    return np.array([each.passes for each in _stated(spec)]) @ _takes_part(spec)
 
 
 def _training_sizes(spec: RunSpec, samples: np.ndarray | None) -> list[int]:

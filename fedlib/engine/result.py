@@ -145,16 +145,11 @@ def finished(run: Run, state: State, measures: dict[str, np.ndarray]) -> RunResu
             **(arrays_of_newcomers(run.joined, state) if run.joined else {}),
         },
         newcomers=[
-            {"when": each["when"], "point": each["point"], **summary_of_newcomers(run.joined, each)}
+            {"when": each["when"], "point": each["point"]}
+            | summarise(each["correct"].numpy(), each["loss"].numpy(), run.joined.tests[run.joined.spec.num_members :])
             for each in state.newcomers
         ],
     )
-
-
-def summary_of_newcomers(whole: Run, tested: dict) -> dict[str, float]:
-    """One of their tests as an entry of history is; whole: the run with them."""
-    tests = whole.tests[whole.spec.num_members :]
-    return summarise(tested["correct"].numpy(), tested["loss"].numpy(), tests)
 
 
 def arrays_of_newcomers(whole: Run, state: State) -> dict[str, np.ndarray]:

@@ -79,8 +79,8 @@ def measured(table: AccuracyTable, s: dict, stored: Mapping[tuple, RunResult]) -
     printed = tables["_printed"].set_index(["column", "row"])["value"]
     gaps = (ours - printed).dropna() if len(ours) else pd.Series(dtype=float)
     one_model = set(tables["tidy"].query("headline and point == 'glob'")["row"])
-    first = {row: r.spec.eval_points or r.spec.algorithm.eval_points({}) for (row, *_), r in stored.items()}
-    one_model |= {row for row in lost["row"] if first[row][0] == "glob"}
+    gone = {row: r.spec for (row, *_), r in stored.items() if r.status != "finished"}
+    one_model |= {row for row, s in gone.items() if (s.eval_points or s.algorithm.eval_points({}))[0] == "glob"}
     tidy = pd.concat([tables["tidy"], lost.assign(accuracy=0.0, headline=True, point="", **table.where)])
     every = {**tables, "tidy": tidy}
     personal = {name: frame[~frame["row"].isin(one_model)] for name, frame in every.items()}

@@ -42,7 +42,7 @@ TO_COME = """## Planned additional seeds
 
 Declared here before any of them is run. If a claim is inconclusive or underpowered and its smallest margin is 1.5
 to 3 standard errors from 0, the methods that it compares get two more seeds. Then the claim is tested on all seeds,
-and gets no others. A standard error is taken as a quarter of the width of the 95 % CI."""
+and gets no others (its CI is not corrected for that). A standard error is a quarter of the width of the 95 % CI."""
 NEAR = 1.5, 3.0  # standard errors from 0
 
 END = """## All results

@@ -305,7 +305,7 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
         less = "**Reduced, with fewer rounds or methods, a smaller network or other data**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
-        why = "**Verdicts only from the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
+        why = "**Complete only in the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
         parts.append(f"{why} {'; '.join(small)}.")
     return " ".join(parts)
 

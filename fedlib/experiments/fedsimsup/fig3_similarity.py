@@ -58,12 +58,12 @@ ITEM = Item(
     claims=(
         Claim("With similarity information accuracy rises faster: its mean over the rounds is higher than with uniform "
               "weights.", mean_over_rounds(under([WITHOUT], [WITH]))),
-        ours("Whose labels are similar matters: shuffled label cosines are worse.",
+        ours("Whose labels are similar matters: with shuffled label cosines the mean over the rounds is lower.",
              mean_over_rounds(under([SHUFFLED], [WITH]))),
-        ours("Aggregation for non-participating clients helps: keeping the client's own model is worse than uniform "
-             "weights.",
+        ours("Aggregation for non-participating clients helps: keeping the client's own model gives a lower "
+             "mean over the rounds than uniform weights.",
              mean_over_rounds(under([KEPT], [WITHOUT]))),
-        ours("Label cosines are the best of all five weightings.", mean_over_rounds(first(WITH))),
+        ours("Label cosines have the highest mean over the rounds of all five.", mean_over_rounds(first(WITH))),
         ours("After the last round, too, label cosines outperform uniform weights.",
              over_seeds("ends", "accuracy", "row", under([WITHOUT], [WITH]), scale=100, each="column")),
     ),

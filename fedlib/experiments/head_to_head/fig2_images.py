@@ -73,7 +73,8 @@ ITEM = CURVE.item(
     title="Head to head, Figure 2: images per client",
     claim="The fewer images clients have, the more they gain from collaboration.",
     smaller_reduced=f"{task.SHORT}; {task.SEEDS}; 20, 50 and 200 training images per client (`paper`: 20 to 500)",
-    smaller=task.SMALLER + "; 10 to 80 training images per client (`paper`: 20 to 500), 40 for testing (100)",
+    smaller=f"{task.SMALLER('10 clients in 9')}{task.ONE_SEED}; 10 to 80 training images per client (`paper`: 20 to "
+    "500), 40 for testing (100)",
     settings=per_profile(
         task.SETTINGS, sizes=[("10",), ("10", "40", "80"), ("20", "50", "100", "200", "500")], tests=[40, 40, 100],
         reduced={"sizes": ("20", "50", "200")},

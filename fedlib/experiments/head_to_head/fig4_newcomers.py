@@ -43,7 +43,7 @@ TABLE = replace(
 ITEM = TABLE.item(
     title="Head to head, Figure 4: new clients",
     claim="A new client, which joins after the last round, gains most from fine-tuning FedAvg's model.",
-    smaller=task.SMALLER,
+    smaller=task.SMALLER("20 and 10 clients in 9") + task.ONE_SEED,
     smaller_reduced=f"{task.SHORT}; {task.SEEDS}",
     settings=per_profile(task.SETTINGS, methods=[SMOKED, ROWS, ROWS]),
     minutes={"smoke": 0.1, "quick": 0.4, "reduced": 150, "paper": 5000},

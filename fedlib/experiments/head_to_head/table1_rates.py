@@ -121,7 +121,7 @@ def at_a_rate_of_another(tables) -> Verdict:
 ITEM = TABLE.item(
     title="Head to head, Table 1: learning rates",
     claim="Every method has its best learning rate, chosen from one grid on validation data.",
-    smaller=task.SMALLER,
+    smaller=task.ON_FOUR,
     smaller_reduced=f"two of the four tasks; {task.SHORT}",
     settings=per_profile(task.SETTINGS, seeds=1),
     minutes={"smoke": 0.1, "quick": 1.5, "reduced": 240, "paper": 6000},

@@ -76,7 +76,7 @@ def analyse(s: dict, found: Found) -> Tables:
             "share with PSNR of at least 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
-            "label recovered": lambda t: f"{t['label_right'].mean():.2f}",
+            "label right": lambda t: f"{t['label_right'].mean():.2f}",
             "in full": lambda t: t["about"].iloc[0],
         }).rename(columns={"attack": "victim or attacker"}),
         "pictures": rows_of({key: r for key, r in found.items() if key[1] == 0}, ("attack", "seed"), pictures),
@@ -104,7 +104,8 @@ def of_images(judge, *names: str, value: str = "success", scale: float = 100, de
         margins, text = judge(best_first(scale * draws(rows, value, ["attack"])))
         shares = 100 * rows.groupby("attack", sort=False)[["success", "success_25"]].mean()
         lines = " | ".join(listed(shares[column], ".0f") for column in shares)
-        seeds, images = rows["seed"].nunique(), f"{rows['place'].nunique()} images"
+        least, most = rows.groupby(["attack", "seed"])["place"].nunique().agg(["min", "max"])
+        seeds, images = rows["seed"].nunique(), f"{least} to {most} images" if least < most else f"{most} images"
         over = f"{seeds} seeds and {images} each" if seeds > 1 else f"{images} (1 seed)"
         evidence = f"{text}; % with PSNR of at least 20 dB | 25 dB: {lines}; {scope(tables, names)}"
         return decided(margins, f"with {defence}: {evidence}".replace("with none", "without defence"), over)

@@ -69,7 +69,7 @@ def analyse(s: dict, found: Found) -> Tables:
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
             "ST-LPIPS": lambda t: by_seed("lpips")(t) if has_lpips(t) else "not computed",
-            "label recovered": lambda t: f"{t['label_right'].mean():.2f}",
+            "label right (DLG, iDLG: recovered; cosine: known)": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),
         "levels": psnr_of_guesses([r for (name, _), r in found.items() if name == "cosine"]),

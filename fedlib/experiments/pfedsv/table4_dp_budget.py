@@ -122,7 +122,7 @@ def one_accounting(tables) -> Verdict:
     best = tables["readings"]
     fits = best[best[accounting.OFF] <= 1]
     stated = fits["accounting"].str.contains(accounting.STATED)
-    pairs = f"{len(fits)} of {len(best)} possible pairs follow from an accounting to within the reported std"
+    pairs = f"{len(fits)} of {len(best)} pairs of reported ε follow from some accounting to within the reported std"
     holds = len(fits) and stated.all() and set(fits["method"]) == {"fedavg", "pfedsv"}
     return fact(bool(holds), f"{pairs}; {stated.sum()} of these with the stated 20 rounds of 5 epochs")
 

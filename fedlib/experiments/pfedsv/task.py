@@ -164,9 +164,9 @@ RING = per_profile(
     local_epochs=[1, 3, 5], batch_size=[32, 16, 32], lr=0.1, test_fraction=[0.5, 0.5, 0.2],
     reduced={"model": "lenet5", "lr": 0.05},
 )  # fmt: skip
-RING_REDUCED = f"{LESS}; three seeds (paper: five)"
+RING_REDUCED = f"{LESS}; three seeds (`paper`: five)"
 ON_MNIST = RING | {p: {**RING[p], "dataset": "mnist", "lr": 0.01} for p in ("reduced", "paper")}  # as printed
-SMALLER_ON_MNIST = "LeNet-5 (paper: McMahan's CNN); three seeds (paper: five)"
+SMALLER_ON_MNIST = "LeNet-5 (paper: McMahan's CNN); three seeds (`paper`: five)"
 
 
 def ten_clients(s: dict, **fields) -> dict:
