@@ -139,8 +139,7 @@ def threshold(margins: Margins, by: float, form: str = ".1f") -> str:
 
 
 def best_of(rows: Sequence, others: Sequence) -> Judge:
-    """The best of some rows is above every one of the others. It is known by these accuracies only, so its intervals
-    are wide enough for whichever of the rows it had been (max-T)."""
+    """The best of some rows is above every one of the others; corrected (max-T) for being chosen by these numbers."""
 
     def judge(m: pd.DataFrame) -> tuple[Margins, str]:
         (top, rival), margins = (m.iloc[0][list(some)].idxmax() for some in (rows, others)), {}

@@ -122,9 +122,7 @@ def estimate_serves(tables) -> Verdict:
 @unless(SENSITIVITY.missing)
 def literal_stops_early(tables) -> Verdict:
     literal, rule = of(tables, LITERAL, "complete"), of(tables, BASE, "complete")
-    evidence = (
-        f"clients with a shared label, ever downloaded: {named(literal, '.0%')}, by our rule {named(rule, '.0%')}"
-    )
+    evidence = f"clients with a shared label ever downloaded: {named(literal, '.0%')}, by our rule {named(rule, '.0%')}"
     return verdict((literal < rule).all(), evidence)
 
 
