@@ -29,7 +29,7 @@ import pandas as pd
 
 DRAWS = 4096
 LEVEL = 0.95
-LENDERS = 6  # groups of several seeds that a column needs before they lend each other their variances
+LENDERS = 5  # groups of several seeds that a column needs before they lend each other their variances
 
 
 @dataclass(frozen=True)
@@ -90,44 +90,38 @@ def draws(frame: pd.DataFrame, value: str, by: Sequence[str], weight: str = "") 
     means = means.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]]
     parts = [own for _, own in means.groupby(by[0], sort=False)] if len(by) > 1 else [means]
     parts = [own.loc[:, own.notna().any()] for own in parts]  # a column's own seeds
-    split = [_split(own.to_numpy()) for own in parts]
-    prior = _prior([own for own in split if own is not None])
-    found = [
-        pd.DataFrame(_drawn(own.to_numpy(), one, prior, k), columns=own.index)
-        for k, (own, one) in enumerate(zip(parts, split))
-    ]
+    prior = _prior([own.to_numpy() for own in parts])
+    found = [pd.DataFrame(_drawn(own.to_numpy(), prior, k), columns=own.index) for k, own in enumerate(parts)]
     drawn = pd.concat(found, axis=1)[means.index]
     return drawn if len(by) > 1 else drawn.rename_axis(columns=None)
 
 
-def _split(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Deviations from the groups' means, [G, S], as what all groups share, [S], and what is a group's own, [G, S]; NaN
-    where a group was not run. y: means by group and seed. None with one seed."""
-    if y.shape[1] < 2:
-        return None
-    away = y - np.nanmean(y, 1, keepdims=True)
-    whole = ~np.isnan(y).any(1)
-    shared = np.median(away[whole], 0) if whole.any() else np.zeros(y.shape[1])  # whatever one wild group does
-    own = away - shared
-    return shared, own - np.nanmean(own, 1, keepdims=True)
+def _shared(away: np.ndarray) -> np.ndarray:
+    """What seeds do to all groups, [S]: the median of those that have every seed, whatever one wild group does. away:
+    deviations from the groups' means, [G, S]; NaN where a group was not run."""
+    whole = away[~np.isnan(away).any(1)]
+    return np.median(whole, 0) if len(whole) else np.zeros(away.shape[1])
 
 
-def _prior(split: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+def _prior(columns: Sequence[np.ndarray]) -> tuple[float, float]:
     """Variance of a group's own deviations that a table's columns share, and its degrees of freedom, 0 if they cannot
-    be known: the scaled inverse chi-squared distribution whose logarithm has the moments of the observed ones."""
+    be known: the scaled inverse chi-squared distribution whose logarithm has the moments of the observed ones. A
+    deviation is one from the median of the other groups, whose own variance is about 1.4 / their number of it."""
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma  # here, because most commands need not wait for SciPy
 
     variances, freedoms, most = [], [], 0.0
-    for _, own in split:
-        seeds = (~np.isnan(own)).sum(1)
-        G, at_least_two = (seeds > 1).sum(), (seeds > 1) & (np.nansum(own**2, 1) > 1e-18)
-        if G < LENDERS or not at_least_two.any():
+    for y in columns:
+        away, whole, d = y - np.nanmean(y, 1, keepdims=True), ~np.isnan(y).any(1), (~np.isnan(y)).sum(1) - 1.0
+        if (d > 0).sum() < LENDERS:
             continue
-        d = (seeds[at_least_two] - 1).astype(float)
-        variances.append(np.nansum(own[at_least_two] ** 2, 1) / d / (1 - 1 / G))
-        freedoms.append(d)
-        most += d.mean() * (at_least_two.sum() - 1)
+        own = np.array([deviation - _shared(np.delete(away, g, 0)) for g, deviation in enumerate(away)])
+        others = whole.sum() - whole
+        s2 = np.nanvar(own, 1) * (d + 1) / np.maximum(d, 1) / np.where(others, 1 + 1.4 / np.maximum(others, 1), 1)
+        at_least_two = (d > 0) & (s2 > 1e-18)
+        variances.append(s2[at_least_two])
+        freedoms.append(d[at_least_two])
+        most += d[at_least_two].mean() * (at_least_two.sum() - 1) if at_least_two.any() else 0
     if not variances or most < 1:
         return 0.0, 0.0
     s2, d = np.concatenate(variances), np.concatenate(freedoms)
@@ -139,15 +133,17 @@ def _prior(split: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float
     return float(np.exp(e.mean() + digamma(freedom / 2) - np.log(freedom / 2))), float(freedom)
 
 
-def _drawn(y: np.ndarray, split, prior: tuple[float, float], column: int) -> np.ndarray:
+def _drawn(y: np.ndarray, prior: tuple[float, float], column: int) -> np.ndarray:
     """The groups' means and draws of them, [1 + DRAWS, G]; y: by group and seed; column: which errors they get."""
     mean, run = np.nanmean(y, 1), ~np.isnan(y)
     n = run.sum(1)
     found = np.full((1 + DRAWS, len(y)), np.nan)
     found[0] = mean
-    if split is None or n.max() < 2:
+    if n.max() < 2:
         return found
-    (shared, own), (s2, borrowed), (G, S) = split, prior, y.shape
+    shared, (s2, borrowed), (G, S) = _shared(away := y - mean[:, None]), prior, y.shape
+    own = away - shared
+    own -= np.nanmean(own, 1, keepdims=True)
     if (n > 1).sum() < LENDERS:
         borrowed = 0.0
     d = n.max() - 1.0
