@@ -83,9 +83,9 @@ def test_a_row_that_varies_more_keeps_most_of_its_own_variance():
 @pytest.mark.parametrize("nested", [False, True], ids=["crossed", "nested"])
 @pytest.mark.parametrize("ratio", [0, 1, 2])
 def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent(seeds, nested, ratio):
-    """Made tables of 5 methods (the fewest that lend) and 2 columns, 20 clients: the same ones for every seed (what a client is worth to a
-    method lasts, and belongs to the truth), or new ones with each seed; ratio: the standard deviation of what a seed
-    does to a method, in those that clients add to its mean. 1,500 differences of methods.
+    """Made tables of 5 methods (the fewest that lend) and 2 columns, 20 clients: the same ones for every seed (what a
+    client is worth to a method lasts, and belongs to the truth), or new ones with each seed; ratio: the standard
+    deviation of what a seed does to a method, in those that clients add to its mean. 1,200 differences of methods.
     """
     random, inside, N, G = np.random.default_rng(seeds), [], 20, 5
     for _ in range(150):

@@ -15,8 +15,8 @@ inconclusive: at Dir(0.1) pFedSim is 0.3 points [-0.6, 1.2] above FedRep, and at
 FedPer, where a CI corrected for all 22 comparisons includes 0. The lead depends on the evaluation point: in the
 authors' code pFedSim is evaluated after local training, and FedPer, FedRep, FedBN and f-FedAP before it. Where these
 four, FedFomo and Local are evaluated after local training, too, FedBN is ahead of pFedSim, by 0.5 points [0.3, 0.8] at
-Dir(0.1) and by 1.3 points [1.0, 1.6] at Dir(0.5); the five others were not evaluated there. In phase 2, after FedAvg,
+Dir(0.1) and by 1.3 points [0.9, 1.6] at Dir(0.5); the five others were not evaluated there. In phase 2, after FedAvg,
 similarity-based aggregation of extractors, compared with none, lowers the accuracy after local training at Dir(0.1), by
 0.9 points [0.4, 1.3]. With averaged batch-norm statistics it raises the accuracy before local training at Dir(0.5), by
 3.0 points [2.6, 3.4]. On PACS, in place of Table 8's DomainNet, with LeNet5-BN for a pretrained MobileNetV2, FedGen is
-5.2 points [3.8, 6.7] above pFedSim. Other data sets: not run."""
+5.2 points [3.5, 6.9] above pFedSim. Other data sets: not run."""

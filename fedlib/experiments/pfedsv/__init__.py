@@ -17,15 +17,15 @@ for the paper's CNN) client A ends 2.3 points [2.1, 2.4] lower if two clients th
 too. Whether it also needs more rounds, and whether A gains from the two that do share its labels, is inconclusive. In
 Figure 3 (CIFAR-10, LeNet-5), after 20 rounds the two clients that share a label with A are those with the nearest
 models in none of three seeds, after five rounds of FedAvg in all three. The cosine between classifiers finds who shares
-a label, with an AUC 0.35 [0.29, 0.40] above that of the distance between full models after local-only training, and
-0.23 [0.17, 0.29] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where clients know who shares their labels, Shapley
-weights are 3.8 points [3.1, 4.5] behind the pairwise rule *gain* (what another model adds to the client's own), and on
-average over the rounds 4.6 [3.7, 5.4] behind local-only training. In Figure 7 (MNIST, LeNet-5) pFedSV's relevance (the
+a label, with an AUC 0.35 [0.26, 0.43] above that of the distance between full models after local-only training, and
+0.23 [0.11, 0.34] after FedAvg. In Figure 4 (CIFAR-10, LeNet-5), where clients know who shares their labels, Shapley
+weights are 3.8 points [3.5, 4.2] behind the pairwise rule *gain* (what another model adds to the client's own), and on
+average over the rounds 4.6 [3.9, 5.2] behind local-only training. In Figure 7 (MNIST, LeNet-5) pFedSV's relevance (the
 Shapley value of another client's model) identifies who shares a label with an AUC of 1.00, FedFomo's with 0.81. Of the
 eight settings of each of Tables 1 and 2 two were run, MNIST and CIFAR-10 with 10 clients. With two classes each (Table
-1) pFedSV is behind local-only training on CIFAR-10, by 3.4 points [1.8, 5.0] (reported: 5.5 ahead), after local
-training, too, by 0.9 [0.6, 1.1]; on MNIST the difference is inconclusive. With fewer images of MNIST it is further
+1) pFedSV is behind local-only training on CIFAR-10, by 3.4 points [1.9, 4.9] (reported: 5.5 ahead), after local
+training, too, by 0.9 [0.5, 1.3]; on MNIST the difference is inconclusive. With fewer images of MNIST it is further
 behind; no number tried brings all methods near their reported values. With Dirichlet skew (Table 2), where clients are
 tested on equally many images of every class that they own, FedAvg, reported as lowest, has the highest mean on MNIST,
 and pFedSV on neither (CIFAR-10: 43.1 %, reported: 61.18 %). In Table 4 (CIFAR-10, LeNet-5) DP with σ = 1 (ε of 6.0)
-lowers pFedSV by 6.6 points [2.7, 10.4] (reported: 2.6) to 10.0 [6.1, 13.8] below local-only training."""
+lowers pFedSV by 6.6 points [2.6, 10.5] (reported: 2.6) to 10.0 [5.3, 14.7] below local-only training."""
