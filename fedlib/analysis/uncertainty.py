@@ -8,10 +8,10 @@ run, and one seed gives a number without an interval. What ranges over tasks say
 
 How. Methods are compared on the same seeds, and what a seed does to all of them cancels in their difference: the
 interval of a difference is that of a paired t test. With three seeds a variance has two degrees of freedom and is
-hardly known, so it borrows strength from the other rows and columns of its table, as in G. K. Smyth, "Linear models and
-empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), 2004 (a moderated t test): the variance is a mean of the
-pair's own and of the table's, by their degrees of freedom. How many the table's has follows from how alike the
-variances of its rows are.
+hardly known, so in columns of five rows and more it borrows strength from the table's others, as in G. K. Smyth,
+"Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), 2004 (a moderated t test): the variance
+is a mean of the pair's own and of the table's, by their degrees of freedom. How many the table's has follows from how
+alike the variances of its rows are.
 
 Intervals are handed on as draws: the estimates, then what they could be off by, jointly for all groups. Differences,
 means and maxima of draws have intervals, too, and several of them a common one (`simultaneous`).
