@@ -140,8 +140,16 @@ def test_columns_that_were_not_run_are_one_row(opened):
     item.finished = True
     table = item.compare()
     assert item.not_run == {"Dir(0.5)": "cifar10"}
-    assert table["method"].tolist() == ["local", "not run: Dir(0.5) (cifar10)"]
-    assert not [name for name in table if "0.5" in name] and table["Dir(0.1): difference"].iloc[1] == ""
+    assert table["method"].tolist() == [*CHOSEN, "not run: Dir(0.5) (cifar10)"]
+    assert not [name for name in table if "0.5" in name] and (table["Dir(0.1): difference"].iloc[1:] == "").all()
+    assert table.filter(like="ours").iloc[1:4, 0].tolist() == ["diverged"] * 3
+
+
+def test_a_method_all_of_whose_runs_diverged_keeps_its_row(opened):
+    item = opened()
+    put(item, lambda row, column, seed: "diverged" if row == "fedper" else 50)
+    line = item.compare().set_index("method").loc["fedper"]
+    assert line["evaluated at"] == "" and line.filter(like="ours").tolist() == ["diverged", "diverged"]
 
 
 def test_names_of_columns_by_data_set():

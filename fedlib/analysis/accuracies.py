@@ -106,6 +106,7 @@ def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str,
 def compared(
     tables: Mapping[str, pd.DataFrame],
     shown: pd.DataFrame,
+    rows: Sequence[str],
     columns: Sequence[str],
     data: tuple[str, str],
     also: Sequence[str],
@@ -114,15 +115,15 @@ def compared(
 ) -> pd.DataFrame:
     """Paper | ours | difference in percent, of what `cells` gives; ours with its 95 % interval and the number of seeds.
 
-    data: names of the paper's data set and of ours ("" where columns name their own); on other data there
-    is no difference to be shown. Where the paper has no number of a column, ours stand alone. also: other series.
-    why_none: why a row has no result in a column, by `why_none`. named: what ours are.
+    rows: those of which any run ended, if only by diverging. data: names of the paper's data set and of ours ("" where
+    columns name their own); on other data there is no difference to be shown. Where the paper has no number of a
+    column, ours stand alone. also: other series. why_none: why a row has no result in a column. named: what ours are.
     """
     found = {key: cell for key, cell in zip(zip(shown["series"], shown["column"], shown["row"]), shown.itertuples())}
     printed = {column for series, column, _ in found if series == "paper"}
     points, lines = only(tables["tidy"], headline=True).groupby("row", sort=False)["point"].first(), []
-    for row, point in points.items():
-        line = {"method": row, "evaluated at": point}
+    for row in rows:
+        line = {"method": row, "evaluated at": points.get(row, "")}
         for column in columns:
             ours, paper = found.get(("ours", column, row)), found.get(("paper", column, row))
             if column in printed:

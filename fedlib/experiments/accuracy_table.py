@@ -96,7 +96,8 @@ class AccuracyTable:
             own = [key for key in keys if key[:2] == (row, column)]
             return why_none(found, own, self.applies(row, column))
 
-        compare = compared(tables, shown, self.shown(s), self.data(s), also, why, self.ours)
+        rows = dict.fromkeys(row for (row, *_), one in zip(keys, ended) if one)
+        compare = compared(tables, shown, rows, self.shown(s), self.data(s), also, why, self.ours)
         points = by_point(only(tables["tidy"], **self.where))
         return {**tables, "compare": compare, "points": points, "ranks": ranks(tables, self.where), "cells": shown}
 
