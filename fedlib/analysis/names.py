@@ -17,6 +17,7 @@ OTHERS = {
     "emnist": "EMNIST", "fmnist": "Fashion-MNIST", "mnist": "MNIST", "pacs": "PACS", "domainnet": "DomainNet",
     "digits_looks": "digits in six styles", "digits_large": "digits, 32x32", "art_painting": "art painting",
     "pfedcs, beta = T": "PFedCS with beta = T", "clusterfl, relative": "ClusterFL with relative thresholds",
+    "clusterfl, no thresholds": "ClusterFL without thresholds",
 }  # rows of tables that are no method's file, networks, data sets  # fmt: skip
 POINTS = {
     **{code: f"before local training ({code})" for code in ("glob", "recv", "agg")},

@@ -61,12 +61,10 @@ def note(run: Run, state: State, copy: State, when: str) -> None:
     """Test the newcomers of `copy` "before" or "after" they have joined, and append it to the tests in `state`."""
     first, here, possible = run.spec.num_members, run.points(copy), run.acting(copy).points
     received = [point for point in ("recv", "agg") if point in possible]
-    if when == "before":
-        tested = [*(point for point in here if not point.startswith("post")), *received] or ["post"]
-    else:
-        tested = ["post"] * ("post" in possible) + received or here
+    before = [*(point for point in here if not point.startswith("post")), *received] or ["post"]
+    after = ["post"] * ("post" in possible) + received or here
     with state.timed("evaluate"):
-        for point in dict.fromkeys(tested):
+        for point in dict.fromkeys(before if when == "before" else after):
             correct, loss = (torch.from_numpy(part[first:]) for part in evaluate(run, copy, point, first))
             state.newcomers.append({"when": when, "point": point, "correct": correct, "loss": loss})
 

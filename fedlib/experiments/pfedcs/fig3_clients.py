@@ -1,5 +1,7 @@
 """Figure 3: accuracy by the number of clients among whom the images are divided."""
 
+import pandas as pd
+
 from fedlib import figures
 from fedlib.analysis.accuracies import cells
 from fedlib.claims import Claim, across_columns, apart, best, falls, ours
@@ -33,7 +35,8 @@ def analyse(s: dict, found: Found) -> Tables:
     wide = shown.pivot(index="row", columns="column", values="mean").reindex(list(dict.fromkeys(shown["row"])))
     wide = wide[[c for c in CURVE.shown(s) if c in wide]].round(2).reset_index().rename(columns={"row": "method"})
     compare = wide.astype(object).where(wide.notna(), "not run").assign(paper="a curve; no numbers reported")
-    return {**tables, "cells": shown.assign(clients=shown["column"].str.split().str[0].astype(int)), "compare": compare}
+    shown = shown.assign(clients=shown["column"].str.split().str[0].astype(int))
+    return {**tables, "_columns": pd.DataFrame({"column": CURVE.shown(s)}), "cells": shown, "compare": compare}
 
 
 def leads_less(columns):

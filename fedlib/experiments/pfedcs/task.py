@@ -128,6 +128,7 @@ def leads_on_average(by: float):
 
 RELATIVE = {"method": "clusterfl", "eps_mode": "relative", "eps1": 0.1, "eps2": 0.4}  # to the largest
 MORE = {"fedavg_ft": {"method": "fedavg_ft"}, TO_THE_END: {**PFEDCS, "beta": 1.0}, "clusterfl, relative": RELATIVE}
+MORE["clusterfl, no thresholds"] = {"method": "clusterfl", "eps1": 1e9, "eps2": 0.0}  # splits in every round after t0
 EVERY = {method: {"method": method} for method in SHOWN} | {"pfedcs": PFEDCS}
 IS_FIRST = best("pfedcs", METHODS, among=METHODS)
 BOTH_BETAS = dict(  # of Tables 1 and 2
