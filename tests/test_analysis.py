@@ -168,7 +168,7 @@ def test_cells_beside_the_papers():
     assert (low, high) == approx((-82, 172), abs=4) and len(ours) == 3
     assert paper.loc[("x", "a"), ["mean", "low", "high", "std"]].tolist() == [70, 68, 72, 2]
     assert paper.loc[("x", "b"), ["low", "high"]].isna().all()
-    table = accuracies.compared(found, shown, ["x", "y"], ("cifar10", "cifar10"), ()).set_index("method")
+    table = accuracies.compared(found, shown, "ab", ["x", "y"], ("cifar10", "cifar10"), ()).set_index("method")
     assert table.loc["a"].to_dict() == {
         "evaluated at": "post", "x: paper, cifar10": "70.00 (2.00)", "x: ours, cifar10": "80.00 [80.0, 80.0] (n=2)",
         "x: difference": "+10.00", "y: paper, cifar10": "90.00 (1.00)", "y: ours, cifar10": "85.00 [85.0, 85.0] (n=2)",
@@ -178,9 +178,9 @@ def test_cells_beside_the_papers():
     missing = table.loc["b", ["y: paper, cifar10", "y: ours, cifar10", "y: difference"]]
     assert missing.tolist() == ["", "not run", ""]
     for data, shows in ((("cifar10", "digits"), False), (("its data", ""), True)):
-        columns = accuracies.compared(found, shown, ["x"], data, ())
+        columns = accuracies.compared(found, shown, "ab", ["x"], data, ())
         assert ("x: difference" in columns) == shows, "digits are not subtracted from CIFAR-10"
-    unprinted = accuracies.compared(found, shown[shown["column"] == "x"], ["x", "y"], ("cifar10", "cifar10"), ())
+    unprinted = accuracies.compared(found, shown[shown["column"] == "x"], "ab", ["x", "y"], ("cifar10", "cifar10"), ())
     assert [name for name in unprinted if name.startswith("y")] == ["y: ours, cifar10"], "the paper has no y"
     points = accuracies.by_point(found["tidy"]).set_index(["method", "point"])
     assert points.loc[("a", "post")].tolist() == [80, 85] and list(points) == ["x", "y"]
@@ -211,7 +211,7 @@ def test_a_table_of_nothing_has_columns_too():
     nothing = accuracy_tables({("x", "a"): [[0.5]]})["tidy"][:0]
     empty = {"tidy": nothing, "_printed": PRINTED[:0]}
     shown = accuracies.cells(empty, {}, {})
-    for frame in (shown, accuracies.compared(empty, shown, ["x"], ("p", "o"), ()), accuracies.by_point(nothing)):
+    for frame in (shown, accuracies.compared(empty, shown, "", ["x"], ("p", "o"), ()), accuracies.by_point(nothing)):
         assert frame.empty and len(frame.columns)
 
 

@@ -97,7 +97,9 @@ def made(key, spec, noise=1e-4, accuracy=ACCURACY, statistics=0.0):
     points = {}
     for code in spec.eval_points:
         value = next((v for end, v in seen.items() if code.endswith(end)), None)
-        points[code] = (received + lift if value is None else value) + noise * np.sin(7 * key[2] + len(key[0]))
+        points[code] = (received + lift if value is None else value) + noise * np.sin(
+            7 * key[2] + len(key[0]) + ord(key[0][-1])
+        )
     return made_up(spec, points)
 
 
