@@ -644,7 +644,7 @@ def test_commands_on_pages_exist_with_their_options(path):
     """Every `fedlib COMMAND --option` of the text, in lines of code and within sentences, and of a guide's cells."""
     commands = typer.main.get_command(cli.app).commands
     source = path.read_text() if path.suffix == ".ipynb" else prose(path)
-    found = re.findall(r"(?<![\w/.])fedlib ([a-z][\w-]*)((?: +[^\s`#&|\\]+)*)", source)
+    found = re.findall(r"(?<![\w/.])(?:\.venv/bin/)?fedlib ([a-z][\w-]*)((?: +[^\s`#&|\\]+)*)", source)
     for command, words in found:
         if command in commands and not hasattr(commands[command], "commands"):  # "fedlib reads ..." is a sentence
             options = {option for p in commands[command].params for option in [*p.opts, *p.secondary_opts]} | {"--help"}
