@@ -13,6 +13,7 @@ from helpers import HYPER, METHODS, played, same, tiny
 
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.base.draws import participants
 from fedlib.base.errors import BadValue
 from fedlib.engine import privacy_budget
 from fedlib.engine.client_data import PlainData
@@ -66,7 +67,10 @@ def noisy_gradients(spec):
     """Noisy gradients that every member states for all its rounds, int64 [N]."""
     sizes = privacy_budget._training_sizes(spec, None)
     each_round = [stated.passes * stated.gradients for stated in privacy_budget._stated(spec)]
-    return np.array([-(-size // spec.batch_size) for size in sizes]) * (each_round @ privacy_budget._takes_part(spec))
+    there = np.zeros((spec.rounds, spec.num_members), dtype=int)
+    for t, row in enumerate(there, 1):
+        row[participants(spec.seed, t, spec.num_members, spec.join_ratio)] = 1
+    return np.array([-(-size // spec.batch_size) for size in sizes]) * (each_round @ there)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -26,7 +26,9 @@ def budgets(spec: RunSpec, delta: float = 1e-5, samples: np.ndarray | None = Non
     has them; None: the data set is loaded and divided for them. Raises BadValue as `epsilon`, as loading and dividing
     the data does, and for record noise in a method that does not state its steps.
     """
-    mechanism, takes_part = spec.mechanism, _takes_part(spec)
+    mechanism, takes_part = spec.mechanism, np.zeros((spec.rounds, spec.num_members), dtype=bool)
+    for t, row in enumerate(takes_part, 1):
+        row[draws.participants(spec.seed, t, len(row), spec.join_ratio)] = True
     if mechanism.kind == "record":
         gradients = max(each.gradients for each in _stated(spec))
     if mechanism.kind not in ("record", "client") or mechanism.sigma == 0 or not_protected(spec):
@@ -60,14 +62,6 @@ def _stated(spec: RunSpec) -> list[Stated]:
     """What these say of their rounds."""
     rounds = enumerate(_methods(spec), 1)
     return [stated_by(method, spec.rounds, t, spec.local_epochs) for t, method in rounds]
-
-
-def _takes_part(spec: RunSpec) -> np.ndarray:
-    """Which members take part in which rounds, bool [T, N]."""
-    there = np.zeros((spec.rounds, spec.num_members), dtype=bool)
-    for t, row in enumerate(there, 1):
-        row[draws.participants(spec.seed, t, len(row), spec.join_ratio)] = True
-    return there
 
 
 def _training_sizes(spec: RunSpec, samples: np.ndarray | None) -> list[int]:

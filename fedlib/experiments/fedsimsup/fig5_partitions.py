@@ -56,10 +56,6 @@ def times(t: pd.DataFrame) -> str:
     return f"{class_range(t)}, largest client {ratio.min():.1f} to {ratio.max():.1f} times the smallest"
 
 
-def as_promised(t: pd.DataFrame) -> pd.Series:
-    return (t["fewest_classes"] == t["promised"]) & (t["most_classes"] == t["promised"])
-
-
 def unequal(t: pd.DataFrame) -> pd.Series:
     return (t["fewest_classes"] < t["most_classes"]) & (t["largest"] > 2 * t["smallest"])
 
@@ -85,7 +81,8 @@ ITEM = Item(
     figure=lambda tables: figures.partitions(panels(tables["tidy"])),
     claims=(
         implementation("(a) Pathological: every client has the same number of classes.",
-                       in_every_draw("pat_balanced", as_promised, class_range)),
+                       in_every_draw("pat_balanced", lambda t: (t["fewest_classes"] == t["promised"])
+                                     & (t["most_classes"] == t["promised"]), class_range)),
         implementation("Pathological: all samples are used.",
                        in_every_draw("pat_balanced", lambda t: t["samples"] == t["available"],
                                      lambda t: f"{t['samples'].min():,} of {t['available'].max():,}")),

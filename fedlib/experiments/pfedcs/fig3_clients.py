@@ -15,12 +15,9 @@ FEW = ("fedper", "local", "pfedcs")
 TITLE = "{} clients".format
 
 
-def of_clients(s: dict, column: str) -> dict:
-    return {**task.of_column(s, task.DIRICHLET["cifar100, Dir(0.05)"]), "num_clients": int(column.split()[0])}
-
-
 CURVE = AccuracyTable(  # the paper has drawn its numbers, not printed them
-    "pfedcs", (), lambda s: tuple(TITLE(n) for n in s["clients"]), of_clients,
+    "pfedcs", (), lambda s: tuple(TITLE(n) for n in s["clients"]),
+    lambda s, title: {**task.of_column(s, task.DIRICHLET["cifar100, Dir(0.05)"]), "num_clients": int(title.split()[0])},
     lambda s: {method: task.in_time(task.EVERY[method], s) for method in s["methods"] if method in task.EVERY},
     lambda cell: None,
     read=task.read, dataset=lambda s: None, seeded=("seed", "partition_seed"),

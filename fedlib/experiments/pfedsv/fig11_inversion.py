@@ -47,11 +47,6 @@ def specs(s: dict, every: dict[str, dict], **common) -> dict[tuple[str, int], At
     return {(name, n): AttackSpec(**common | how, seed=n) for name, how in every.items() for n in range(s["seeds"])}
 
 
-def has_lpips(tidy: pd.DataFrame) -> bool:
-    """Whether all rows have ST-LPIPS, which needs the extra `fedlib[attack]`."""
-    return "lpips" in tidy and bool(tidy["lpips"].notna().all())
-
-
 def by_seed(value: str):
     """For `described`: mean and std over seeds of a number of the images."""
     return lambda t: mean_std(t.groupby("seed")[value].mean())
@@ -68,7 +63,9 @@ def analyse(s: dict, found: Found) -> Tables:
             "ours: share recovered": lambda t: f"{t['success'].mean():.2f} ({len(t)} images)",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
-            "ST-LPIPS": lambda t: by_seed("lpips")(t) if has_lpips(t) else "not computed",
+            "ST-LPIPS": lambda t: (
+                by_seed("lpips")(t) if "lpips" in t and t["lpips"].notna().all() else "not computed"
+            ),  # which needs the extra `fedlib[attack]`
             "label right (DLG, iDLG: recovered; cosine: known)": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),

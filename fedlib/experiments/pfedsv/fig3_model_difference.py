@@ -99,12 +99,6 @@ def auc(judge, **measure):
     return over_seeds("aucs", "auc", "measure", judge, each="training", last=True, **measure)
 
 
-def nearest_in_few(tables):
-    """For less than half of the clients the two relevant ones are the two nearest, whatever the training."""
-    judge = beyond("share of clients", 50, -1, what="%")
-    return over_seeds("nearest", "nearest", "of", judge, 100, each="training", last=True)(tables)
-
-
 def a_is_nearest_to_others(tables) -> Verdict:
     """In less than half of the seeds the two relevant clients are the two nearest to A, whatever the training: of one
     client a seed there is no mean with a t interval, but a binomial test."""
@@ -148,7 +142,8 @@ ITEM = Item(
         Claim("Clients B and C, who share a label with A, are not the two clients whose models are nearest to A's.",
               a_is_nearest_to_others),
         ours("For most clients, the two that share a label with them are not the two with the nearest models.",
-             nearest_in_few),
+             over_seeds("nearest", "nearest", "of", beyond("share of clients", 50, -1, what="%"), 100, each="training",
+                        last=True)),
         ours("The distance hardly identifies shared labels: AUC below 0.6.",
              auc(beyond(DISTANCE, 0.6, -1, ".2f"), measure=DISTANCE)),
         ours("The cosine between classifiers (pFedSim's measure) identifies them better than the distance between "
