@@ -243,7 +243,8 @@ class RunSpec(Hashed):
         if "alpha" in self.partition:
             parts.append(f"Dir({self.partition['alpha']})")
         if self.privacy != "none":
-            parts.append(f"{self.privacy} noise {self.noise_sigma:g}")
+            kind = {"record": "record-level DP", "client": "client-level DP"}.get(self.privacy, "unclipped noise")
+            parts.append(f"{kind} σ={self.noise_sigma:g}")
         return " ".join(parts)
 
 

@@ -217,7 +217,7 @@ def test_who_is_personalised_late():
     assert (found(0.88, 0.5), found(0.88, 0.9), found(0.88, 0.5, 0.02)) == ("+", "-", "-")
     assert found(0.88, 0.5, join_ratio=1.0) == "."  # everybody is drawn
     shown = analysed("pfedsim/table6_rho", make(0.88, 0.5), seeds=3)["drawn"].set_index(["column", "rho"])
-    assert shown.loc[("Dir(0.1)", 0.9)].iloc[2:].drop("at the expected share").tolist() == [88, 50, 79.05]
+    assert shown.loc[("Dir(0.1)", 0.9)].iloc[2:].drop("accuracy at that share").tolist() == [88, 50, 79.05]
     assert list(shown.index.unique("rho")) == [0.1, 0.3, 0.5, 0.7, 0.9]
 
 

@@ -67,7 +67,7 @@ def shares(clients: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         expected = own["expected"].iloc[0]
         usual = expected * drawn + (1 - expected) * others
         lines.append((*key, 100 * took_part.mean(), 100 * expected, drawn, others, usual))
-    columns = ["sampled", "expected share", "accuracy, sampled", "accuracy, never sampled", "at the expected share"]
+    columns = ["sampled", "expected share", "accuracy, sampled", "accuracy, never sampled", "accuracy at that share"]
     return pd.DataFrame(lines, columns=[*by, *columns])
 
 

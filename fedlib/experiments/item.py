@@ -42,12 +42,13 @@ STAND_INS = {  # data that are none of the papers', and what a verdict calls the
 }
 OPTIONS = {  # settings whose names do not say what they are; "": not shown, the tables say which runs there are
     "min_size": "images per client at least", "pools": "max-pool layers",
-    "seeds_of_claims": "at least, for methods in claims", "holdout": "share of training images for validation",
-    "beta": "share of the rounds in stage 1", "fedavg_points": "evaluation points of FedAvg",
+    "seeds_of_claims": "seeds at least, for methods that a claim names", "beta": "share of the rounds in stage 1",
+    "holdout": "share of training images for validation", "fedavg_points": "evaluation points of FedAvg",
     "pixels": "scaled to [-1, 1]", "dirichlet_test": "equally many images of every class owned",
     "drawn_clients": "in the figure", "client_clip": "of a client's update", "trained": "rounds before the attack",
-    "shown": "in the figure", "network": "of the last attack", **dict.fromkeys(("again", "beside", "closest", "further",
-    "hundred_classes", "lower", "mixing", "search", "smaller_inputs", "stable", "table_seeds", "whole"), ""),
+    "shown": "in the figure", "network": "of the last attack", **dict.fromkeys(("methods", "tasks", "again", "beside",
+    "closest", "further", "hundred_classes", "lower", "mixing", "search", "smaller_inputs", "stable", "table_seeds",
+    "whole"), ""),
 }  # fmt: skip
 
 Tables = dict[str, pd.DataFrame]
@@ -68,6 +69,7 @@ class Item:
     claim: str  # the claim in one sentence
     smaller: str  # in what the quick profile is smaller than the paper
     smaller_reduced: str = field(default="", kw_only=True)  # the same for reduced, if the item has it
+    smaller_paper: str = field(default="", kw_only=True)  # what even `paper` has smaller
     settings: dict[str, dict]
     minutes: dict[str, float]  # rough time per profile on two cores
     analyse: Callable[[dict, Found], Tables]  # trains nothing
@@ -84,8 +86,8 @@ class Item:
 
     def smaller_at(self, profile: str) -> str:
         """In what a profile is smaller than the paper; "" if in nothing."""
-        smoke = "as little as shows that everything runs"
-        return {"smoke": smoke, "quick": self.smaller, "reduced": self.smaller_reduced}.get(profile, "")
+        there = {"quick": self.smaller, "reduced": self.smaller_reduced, "paper": self.smaller_paper}
+        return {"smoke": "as little as shows that everything runs", **there}.get(profile, "")
 
 
 def per_profile(settings: dict[str, dict] | None = None, /, reduced: dict | None = None, **more) -> dict[str, dict]:

@@ -85,7 +85,7 @@ def contents(run, node) -> str:
     weights, others = set(), {}
     for key, part in run.transport.travelling(node).items():
         names = {name for name, _ in tree.leaves(part)} if isinstance(part, (dict, tuple)) else {key}
-        if names <= model.theta0.keys() and key not in MODELS:  # clients may keep another backbone besides
+        if names <= model.theta0.keys() and key not in (*MODELS, "g"):  # another backbone besides; FedDyn's gradient
             weights |= names
         else:
             others[key.split(".")[0]] = None

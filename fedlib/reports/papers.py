@@ -32,8 +32,8 @@ claim](../notebooks/guides/reading_a_claim.ipynb) has more."""
 
 SCOREBOARD = """# Scoreboard
 
-Each row is a table, a figure or the replication notes of a paper. The last three columns count the verdicts on its
-claims, by scale, and name the data. "additional claims" are ours, not the paper's; "checks" are implementation
+Each row is a table, a figure or notes, of a paper or ours. The last three columns count the verdicts on its
+claims, by scale, and name the data. "our additional claims" are not the paper's; "checks" are implementation
 checks, which hold by construction and only test this code. [Reading a claim](../notebooks/guides/reading_a_claim.ipynb)
 explains the verdicts; a margin is the difference minus the claim's threshold. [Distances](distances.md) says how far
 our accuracies are from the reported ones. `fedlib report --scoreboard` writes both pages from the stored results."""
@@ -144,7 +144,10 @@ def _declared(paper: str):
 
 def _scale(paper: str, items: dict[str, dict]) -> str:
     """At which scales a paper's items were run, in words."""
-    counts = Counter(item["profile"] for item in items.values())
+    counts = Counter(
+        "reduced" if i["profile"] == "paper" and experiments.find(name).smaller_paper else i["profile"]
+        for name, i in items.items()
+    )
     every = sum(name.startswith(f"{paper}/") for name in experiments.names())
     told = [f"{counts[p]} {where}" for p, where in AT.items() if counts[p]]
     return f"{', '.join(told)} of {every}" if told else "digits only"

@@ -80,10 +80,10 @@ def largest_of(saved: dict[str, list[dict]]) -> dict[str, dict]:
 
 
 def tally(claims: list[dict]) -> str:
-    """For example "3 reproduced, 1 inconclusive (additional claims: 1 holds; checks: 2 passed)":
+    """For example "3 reproduced, 1 inconclusive (our additional claims: 1 holds; checks: 2 passed)":
     claims of the paper, and apart from them our additional claims and checks of the implementation."""
     texts = {}
-    for kind, title in (("paper", ""), ("own", "additional claims: "), ("check", "checks: ")):
+    for kind, title in (("paper", ""), ("own", "our additional claims: "), ("check", "checks: ")):
         counts = Counter(claim["verdict"] for claim in claims if claim.get("kind", "paper") == kind)
         if counts:
             said = {v: v if n == 1 else v.replace("does", "do").replace("holds", "hold") for v, n in counts.items()}

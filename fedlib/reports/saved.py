@@ -53,7 +53,7 @@ def save(opened: OpenItem, publish: bool = False, formats: Sequence[str] = ()) -
         "profile": opened.profile,
         "changed": opened.changed,
         "settings": opened.settings,
-        "data": sorted({spec.dataset for spec in opened.specs}),
+        "data": sorted({spec.dataset for spec in opened.specs if opened.store.path(spec).exists()}),
         "seeds": units(opened.tables),
         "claims": [_claim(claim, v, *said) for (claim, v), said in zip(opened.checked, opened.verdicts())],
         "runs": [spec.id for spec in opened.specs],

@@ -341,7 +341,7 @@ def several_models() -> Figure:
     one_only = [[float(k == j) for k in range(len(weights[0]))] for j in chosen]
     titles = (
         "choose: a client has ONE of the models\nIFCA, ClusterFL, FeSEM",
-        "weigh: a client averages ALL models\nFedEM",
+        "mix: a client averages ALL predictions\nFedEM",
     )
     for ax, title, shares in zip(axes, titles, (one_only, weights)):
         places = [(k + 0.5) * len(shares) / len(shares[0]) - 0.5 for k in range(len(shares[0]))]

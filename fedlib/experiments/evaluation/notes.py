@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import algorithms, figures
-from fedlib.analysis.accuracies import differences, in_common, means
+from fedlib.analysis.accuracies import differences
 from fedlib.analysis.names import proper, titled
 from fedlib.analysis.points import RECEIVED, TRAINED, codes
 from fedlib.analysis.tables import only
@@ -47,12 +47,11 @@ def renamed(tidy: pd.DataFrame) -> pd.DataFrame:
 def leads(tables, row: str, **where) -> dict[str, tuple[str, pd.Series]]:
     """By column the best other method and draws of the row's lead over it, in points, on the seeds that these two
     share. A method does not compete with its own variants."""
-    m, found = means(in_common(tables), **where), {}
-    for column in m.columns.unique(0):
-        others = m[column][[name for name in m[column] if name.partition(", ")[0] != row]]
-        if row in m[column] and len(others.columns):
-            other = others.iloc[0].idxmax()
-            found[column] = other, differences(tables, row, other, **where)[1][column]
+    found = {}
+    for other in dict.fromkeys(tables["tidy"]["row"]):
+        if other.partition(", ")[0] != row:
+            for column, lead in differences(tables, row, other, **where)[1].items():
+                found[column] = min(found.get(column, (other, lead)), (other, lead), key=lambda rival: rival[1].iloc[0])
     return found
 
 

@@ -64,7 +64,7 @@ ITEM = Item(
         Claim("On CIFAR-100 FedSimSup starts more slowly: after a tenth of the rounds it is less accurate than FedRep.",
               on("cifar100", "early", under(["fedsimsup"], ["fedrep"]))),
         Claim("FedSimSup's accuracy fluctuates more at Dir(0.5) than at Dir(0.1).",
-              over_seeds("steps", "accuracy", "alpha", first("Dir(0.5)", ".2f", "mean step, points"), scale=100,
-                         needs=["Dir(0.1)", "Dir(0.5)"], row="fedsimsup")),
+              over_seeds("steps", "accuracy", "alpha", first("Dir(0.5)", ".2f", "mean change per evaluation, points"),
+                         scale=100, needs=["Dir(0.1)", "Dir(0.5)"], row="fedsimsup")),
     ),
 )  # fmt: skip

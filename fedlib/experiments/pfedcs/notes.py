@@ -157,7 +157,7 @@ ITEM = Item(
     title="PFedCS: replication notes",
     claim="Ablation: what explains PFedCS's gain over FedPer, how unspecified implementation choices change it, and "
           "what the server learns.",
-    smaller=task.SMALLER,
+    smaller=f"{task.SMALLER}, three for what the server infers",
     settings=per_profile(
         leaving_out(task.SETTINGS, "reduced"), methods=("fedper", "pfedcs"),
         column=["cifar10, 4 classes", "cifar10, 4 classes", "cifar100, 20 classes"],

@@ -106,6 +106,8 @@ def table(number: str, columns: dict, rows: dict, row_of: Callable = lambda cell
 def item(table: AccuracyTable, title: str, minutes: tuple[float, ...], *claims: Claim, **more) -> Item:
     """A table as an item; its first claim is the item's. minutes: by profile, from small to large."""
     smaller = SMALLER.replace(FEW, DOUBLED) if "Dir" in table.shown({"dataset": "digits"})[0] else SMALLER
+    if all(column.startswith("cifar100") for column in table.shown({"dataset": None})):
+        smaller = smaller.replace("CIFAR or Tiny-ImageNet", "CIFAR-100")
     about = {"claim": claims[0].text, "claims": claims, "smaller": smaller, "settings": SETTINGS}
     about["minutes"] = dict(zip(SETTINGS, minutes))
     about["smaller_reduced"] = f"{LESS}; {ALL_ROUNDS}one of the paper's columns"

@@ -53,9 +53,10 @@ ITEM = Item(
         Claim("The similarity of the classifiers falls in the order of data similarity: (i,i') > (i,j) > (j,k) > (i,k) "
               "(classes: i, i' 0-4; j 2-6; k 5-9).",
               over_seeds("tidy", "cosine", "pair", in_order(list(PAIRS), ".3f"))),
-        Claim("Class vectors are more similar if both clients have the class or both lack it than if only one has it.",
+        Claim("A classifier's rows are more similar for a class that both clients have or both lack than for one that "
+              "only one of them has.",
               over_seeds("_shared", "cosine", "owners", under([ONE], [SAME], form=".3f"))),
-        Claim("Class vectors of a class that only one of the two has are hardly similar (cosine below 0.5).",
+        Claim("For a class that only one of the two has, these rows are hardly similar (cosine below 0.5).",
               over_seeds("tidy", "cosine", "owned_by", beyond(ONE, 0.5, -1, ".3f"))),
     ),
 )  # fmt: skip

@@ -79,6 +79,7 @@ ITEM = Item(
           "FedAvg.",
     smaller="digits (16x16) instead of CIFAR-10, 20 clients of which 10 take part instead of 100 and 10; how often "
             "pairs are sampled together is simulated with the paper's numbers",
+    smaller_paper="20 rounds (paper: 200), enough to see each step",
     settings=per_profile(SETTINGS, rounds=[4, None, 20]),
     minutes={"smoke": 0.1, "quick": 0.2, "paper": 2},
     runs=runs,

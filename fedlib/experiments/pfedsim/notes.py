@@ -41,7 +41,7 @@ CHOICES = (
     Choice("update of Φ", "Φ updated if either client took part", "only if both did", hyper(phi_refresh="one_fresh")),
     Choice("update of Φ", "all of Φ updated in every round", "only if both took part", hyper(phi_refresh="all")),
     Choice("staleness", "no models older than a tenth of the rounds", "any", lambda s: {"max_age": s["rounds"] // 10}),
-    Choice("class vectors", "class vectors with the biases", "weights only", hyper(phi_bias=True)),
+    Choice("class vectors", "rows of the classifier with biases", "weights only", hyper(phi_bias=True)),
     Choice("batch norm", "averaged batch-norm statistics", "on each client", task=lambda s, r: {"bn_stats": "global"}),
     Choice("backbone", "one max-pool layer (digits: two)", "two (digits: one)",
            task=lambda s, r: {"model_options": {"pools": 3 - s["pools"]}}),

@@ -5,7 +5,7 @@ DATA = ("mnist", "fmnist", "cifar10", "cifar100")  # the paper's
 SHOWN = ("table1_pathological", "fig11_inversion")  # on the front page: the headline's item, and the figure
 TERMS = """Few clients: 10, all in every round; many: 100, a tenth (digits: 6 of 20). D: a client downloads only k
 models, by Shapley values; D+C: only their classifiers, one extractor (C). Relevance: running mean of the Shapley values
-of another's model (FedFomo: losses); a relevant client shares a label; signs: ordered pairs. Self-distance: from a
+of another's model (FedFomo: losses); a relevant client shares a label; pairs are directed. Self-distance: from a
 client's own model in Eq. 6. v(X): validation accuracy of the mean of models X. Figure 11: DLG's LeNet, unless named."""
 IN_SHORT = """The attacks of Figure 11 were run on CIFAR-10; the paper states neither attack nor network. From one of
 two untrained networks the attack by gradient cosine (Geiping et al.) recovers all 48 images of three seeds. With
