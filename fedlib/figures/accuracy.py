@@ -139,13 +139,13 @@ def parameter_curve(cells: pd.DataFrame, values: Mapping[str, float], label: str
             interval(ax, x, sweep, "o", colour, 4, face, label=f"{proper(about)}, {series}")
             if len(sweep):
                 gain = sweep["mean"].max() - sweep.loc[x.idxmin(), "mean"]
-                gains.setdefault(series, []).append(f"{gain:.1f} points at {column}")
+                gains.setdefault(column, {})[series] = f"{gain:.1f}"
         others = own[(own["series"] == "ours") & ~own["row"].isin(values)]
         for style, line in zip((":", "--"), others.itertuples()):
             ax.axhline(line.mean, color="black", linestyle=style, linewidth=1, label=f"{proper(line.row)}, ours")
         ax.set(title=column, xlabel=label)
     axes[0].set_ylabel("accuracy, %")
     key_below(figure, axes[0])
-    said = {"ours": "not run yet"} | {series: ", ".join(own) for series, own in gains.items()}
-    printed = f" (paper: {said['paper']})" if "paper" in said else ""
-    return headline(figure, f"{proper(about)}'s best over {least}: {said['ours']}{printed}")
+    beside = {column: f" (paper: {own['paper']})" for column, own in gains.items() if "paper" in own}
+    said = [f"{own['ours']} points at {c}{beside.get(c, '')}" for c, own in gains.items() if "ours" in own]
+    return headline(figure, f"{proper(about)}'s best minus {least}: {', '.join(said) or 'not run yet'}")

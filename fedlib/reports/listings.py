@@ -38,13 +38,8 @@ def compare_methods(chosen: Sequence[str]) -> None:
     six clients on digits."""
     patterns = [algorithms.named(name) for name in chosen] if "all" not in chosen else algorithms.names()
     found = methods_table(tqdm(patterns, leave=False, file=sys.stderr, unit="method")).drop(columns="title")
-    print(found.to_string(index=False, justify="left", formatters=_left_aligned(found)))
-
-
-def _left_aligned(table) -> dict:
-    """Formatters that pad every text to the width of its column."""
-    widths = {column: max(map(len, [column, *table[column]])) for column in table}
-    return {column: f"{{:<{width}}}".format for column, width in widths.items()}
+    padded = {column: f"{{:<{max(map(len, [column, *found[column]]))}}}".format for column in found}
+    print(found.to_string(index=False, justify="left", formatters=padded))
 
 
 def list_datasets(root: str | None = None, terms: bool = False) -> None:

@@ -144,10 +144,8 @@ def _declared(paper: str):
 
 def _scale(paper: str, items: dict[str, dict]) -> str:
     """At which scales a paper's items were run, in words."""
-    counts = Counter(
-        "reduced" if i["profile"] == "paper" and experiments.find(name).smaller_paper else i["profile"]
-        for name, i in items.items()
-    )
+    less = {name for name in items if experiments.find(name).smaller_paper}
+    counts = Counter("reduced" if n in less and i["profile"] == "paper" else i["profile"] for n, i in items.items())
     every = sum(name.startswith(f"{paper}/") for name in experiments.names())
     told = [f"{counts[p]} {where}" for p, where in AT.items() if counts[p]]
     return f"{', '.join(told)} of {every}" if told else "digits only"

@@ -166,7 +166,11 @@ def latex(opened: OpenItem) -> str:
     smaller = opened.item.smaller_at(opened.profile)
     notes = [opened.item.title, f"n: {units(opened.tables)}" if units(opened.tables) else ""]
     caption = ". ".join(filter(None, [*notes, f"{than_in(opened.item.name)}: {smaller}" if smaller else ""]))
-    frame = _accuracies(opened.tables["cells"]) if opened.item.table else _texts(opened.compare())
+    if opened.item.table:
+        frame = _accuracies(opened.tables["cells"])
+    else:  # with one decimal, the first column as names of the rows
+        frame = opened.compare().map(lambda v: escaped(f"{v:.1f}" if isinstance(v, float) else v))
+        frame = frame.rename(columns=escaped).set_index(escaped(opened.compare().columns[0]))
     label = f"tab:{opened.item.name.replace('/', ':')}"
     style = {"hrules": True, "position_float": "centering", "multicol_align": "c"}
     return frame.style.to_latex(caption=f"{escaped(caption)}.", label=label, **style)
@@ -189,9 +193,3 @@ def _accuracies(cells: pd.DataFrame) -> pd.DataFrame:
             texts[escaped(proper(cell.row))] = rf"{text} $\pm$ {half:.1f}" if np.isfinite(half) and half > 0 else text
     names = list(dict.fromkeys(escaped(proper(row)) for row in cells["row"]))
     return pd.DataFrame(made, index=names, columns=pd.MultiIndex.from_tuples(made)).fillna("--")
-
-
-def _texts(compare: pd.DataFrame) -> pd.DataFrame:
-    """A comparison with one decimal, its first column as names of the rows."""
-    texts = compare.map(lambda v: escaped(f"{v:.1f}" if isinstance(v, float) else v))
-    return texts.rename(columns=escaped).set_index(escaped(compare.columns[0]))

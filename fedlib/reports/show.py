@@ -7,6 +7,7 @@ import pandas as pd
 
 from fedlib import figures
 from fedlib.base.errors import choose
+from fedlib.claims import UNDERPOWERED
 from fedlib.experiments import OpenItem, find, names
 from fedlib.experiments.item import duration, stand_in
 from fedlib.reports import report
@@ -103,6 +104,7 @@ def head(item: dict) -> str:
     found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"
     first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
     main = f"The paper's main claim: **{first['verdict']}**." if first else ""
-    return " ".join(
-        filter(None, [f"{found}: {report.tally(item['claims'])}.", main, report.diverged(item), report.smaller(item)])
-    )
+    counts = report.tally(item["claims"])
+    few = "*Underpowered*: inconclusive, and with too few runs to see most effects." * (UNDERPOWERED in counts)
+    parts = [f"{found}: {counts}.", few, main, report.diverged(item), report.smaller(item)]
+    return " ".join(filter(None, parts))

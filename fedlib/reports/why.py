@@ -132,15 +132,13 @@ def why(name: str, texts: Sequence[str] = (), place: str = "") -> str:
         return what_can_be_asked(of)
     head = f"{of.summary['title']}, {of.place}: {counted(sum(map(len, settings)), 'run')}"
     if len(settings) > FEW:
-        lines = [_in_a_line(of, group) for group in settings]
+        lines = []
+        for group in settings:
+            ends = ", ".join(of.known[spec.id]["pooled"] for spec in group)
+            ids = " ".join(spec.id[:8] for spec in group)
+            lines.append(f"  {group[0].title:<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}")
         return "\n".join([head, *lines, f"{len(settings)} settings: name another text to see one in full"])
     return "\n\n".join([head, *(_in_full(of, group) for group in settings), _made(of)])
-
-
-def _in_a_line(of: Saved, specs: list[Spec]) -> str:
-    ends = ", ".join(of.known[spec.id]["pooled"] for spec in specs)
-    ids = " ".join(spec.id[:8] for spec in specs)
-    return f"  {specs[0].title:<40} {f'last round {ends} %' if ends.strip(', ') else '':<32} {ids}"
 
 
 def _in_full(of: Saved, specs: list[Spec]) -> str:

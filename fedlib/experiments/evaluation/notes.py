@@ -48,10 +48,9 @@ def leads(tables, row: str, **where) -> dict[str, tuple[str, pd.Series]]:
     """By column the best other method and draws of the row's lead over it, in points, on the seeds that these two
     share. A method does not compete with its own variants."""
     found = {}
-    for other in dict.fromkeys(tables["tidy"]["row"]):
-        if other.partition(", ")[0] != row:
-            for column, lead in differences(tables, row, other, **where)[1].items():
-                found[column] = min(found.get(column, (other, lead)), (other, lead), key=lambda rival: rival[1].iloc[0])
+    for other in dict.fromkeys(name for name in tables["tidy"]["row"] if name.partition(", ")[0] != row):
+        for column, lead in differences(tables, row, other, **where)[1].items():
+            found[column] = min(found.get(column, (other, lead)), (other, lead), key=lambda rival: rival[1].iloc[0])
     return found
 
 

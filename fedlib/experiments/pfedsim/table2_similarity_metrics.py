@@ -11,9 +11,8 @@ from fedlib.experiments.item import Found, Item, Tables
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.experiments.pfedsim.task import ALONE, PAIRS, SMALLER_ALONE, four_subsets, ten_clients
 
-MEASURES = {"data": "data similarity", "cs": "CS (cosine between classifiers)",
-            "wdb": "WDB (1 / distance of batch-norm statistics)", "mdb": "MDB (cosine of updates)",
-            "ldb": "LDB (loss difference)"}  # fmt: skip
+MEASURES = {"data": "data similarity", "cs": "CS (cosine between classifiers)", "wdb": "WDB (1/batch-norm distance)",
+            "mdb": "MDB (cosine of updates)", "ldb": "LDB (loss difference)"}  # fmt: skip
 ON_TEN = ("cs", "mdb", "wdb", "ldb")
 
 
