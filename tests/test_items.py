@@ -514,7 +514,7 @@ def test_the_largest_scale_that_is_stored_is_shown_without_training_and_its_abse
     assert stored("fedsimsup/notes").profile == "paper" and "206 runs" in capsys.readouterr().out  # saved of a part
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     assert stored("pfedsim/table6_rho") is None
-    assert capsys.readouterr().out == "no results at a larger scale are stored yet\n"
+    assert capsys.readouterr().out == "no table at a larger scale is stored yet\n"
     name = "fedsimsup/fig4_attention"
     reduced, paper = (OpenItem(find(name), profile) for profile in ("reduced", "paper"))
     for opened in (reduced, paper):

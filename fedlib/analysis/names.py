@@ -75,7 +75,7 @@ def titled(column: str, instead: str = "") -> str:
     """A column of a table as a title: "CIFAR-10, Dir(0.1), 100 clients" for "cifar10, Dir(0.1), 100"; "few clients" for
     "few"; "digits for 'CIFAR-10, 2 classes'" for "cifar10, 2 classes: ours, digits"; instead: proper's."""
     name = proper(column, instead if SETTING.fullmatch(column) else "")
-    text = re.sub(r"(\b(?:few|many))(?=$|:| \(in)", r"\1 clients", name)
+    text = re.sub(r"(\b(?:few|many))(?=$|:|'| \(in)", r"\1 clients", name)
     return HEADS.get(column) or re.sub(r"^(CIFAR-.+): ours, (digits.*)$", r"\2 for '\1'", text)
 
 

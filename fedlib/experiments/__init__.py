@@ -88,7 +88,7 @@ def stored(name: str) -> OpenItem | None:
         needed = len(one.specs)
         print(f"{needed - len(one.missing)} of {needed} runs of profile {one.profile} are stored")
         return one
-    print("no results at a larger scale are stored yet")
+    print("no table at a larger scale is stored yet")
     return None
 
 

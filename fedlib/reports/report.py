@@ -296,8 +296,10 @@ def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) 
 def summed_up(items: list[dict], more: list[dict] = ()) -> str:
     """How a paper's claims fared, by scale, in Markdown; items: one summary a table or figure; more: other ones."""
     claims = {p: [claim for item in items if item["profile"] == p for claim in item["claims"]] for p in SCALES}
-    begun = {i["item"]: f"{so_far(i)[:-1]} at `{i['profile']}`)" for i in more}
-    small = sorted(number(item) + begun.get(item["item"], "") for item in items if item["profile"] == "quick")
+    quick = {i["item"]: i for i in items if i["profile"] == "quick"}
+    parts = {name: f" ({runs} so far at `reduced`)" for name in quick if " of " in (runs := begun(name, "reduced"))}
+    parts |= {i["item"]: f"{so_far(i)[:-1]} at `{i['profile']}`)" for i in more}
+    small = sorted(number(item) + parts.get(name, "") for name, item in quick.items())
     names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
     parts = [own if claims["paper"] else "**At the paper's settings** (profile `paper`) nothing has been run yet."]
@@ -375,13 +377,13 @@ def across_scales(pattern: str = "*/*") -> str:
         for profile, title in scales.items():
             item = by_profile[profile].get(name)
             row[title] = (
-                f"{', '.join(data_of(item))}{so_far(item)}: {tally(item['claims'])}" if item else _begun(name, profile)
+                f"{', '.join(data_of(item))}{so_far(item)}: {tally(item['claims'])}" if item else begun(name, profile)
             )
         rows.append(row)
     return markdown(pd.DataFrame(rows)) if rows else "Nothing has been run yet."
 
 
-def _begun(name: str, profile: str) -> str:
+def begun(name: str, profile: str) -> str:
     """What is there of an item that cannot be shown yet: how many of its runs are stored."""
     if name not in names() or profile not in find(name).settings:
         return "not run yet"

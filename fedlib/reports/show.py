@@ -75,24 +75,21 @@ def status(name: str) -> str:
     explained = f"{report.VERDICTS} ([Reading a claim](../guides/reading_a_claim.ipynb))."
     finished = f"fedlib reproduce {name} --profile {item['profile']} --finished --no-notebooks"
     check = f"Check it: `{finished}` tests the claims again. `fedlib why {name}` says where a number comes from."
-    partly = {profile: i for profile, i in saved.items() if profile != "quick"}
-    to_come = _not_yet(name, partly) if item["profile"] == "quick" else ""
+    to_come = _not_yet(name) if item["profile"] == "quick" else ""
     each = [explained, report.markdown(table)] if len(table.columns) > 2 else [report.markdown(table)]
     claims = folded("Every claim with its verdict", *each) if lines else ""
     return "\n\n".join(filter(None, [head(item), claims, to_come, check if item["runs"] else ""]))
 
 
-def _not_yet(name: str, partly: dict[str, dict] | None = None) -> str:
+def _not_yet(name: str) -> str:
     """That no result of a larger scale is stored, or what part, and what each would cost; "" for items without one."""
     minutes = find(name).minutes
     scales = [profile for profile in ("reduced", "paper") if profile in minutes]
     cost = " and ".join(f"{duration(minutes[p])} ({minutes[p] / 30:,.1f} core-hours) at `{p}`" for p in scales)
     stored = f"**No finished result at {' or '.join(f'`{p}`' for p in scales)} is stored yet.**"
-    done = {p: (report.stored_runs(i), len(i["runs"])) for p, i in (partly or {}).items()}
-    parts = " and ".join(f"{own} of {every} runs at `{p}`" for p, (own, every) in done.items() if own)
-    stored += f" There are {parts}." if parts else ""
-    example = f"`fedlib reproduce {name} --profile {scales[0]}`" if scales else ""
-    return f"{stored} Estimated on two cores: {cost}. {example} runs it." if scales else ""
+    parts = " and ".join(f"{runs} at `{p}`" for p in scales if " of " in (runs := report.begun(name, p)))
+    stored += f" There are {parts}. Estimated" if parts else " Estimated"
+    return f"{stored} on two cores: {cost}. `fedlib reproduce {name} --profile {scales[0]}` runs it." if scales else ""
 
 
 def head(item: dict) -> str:

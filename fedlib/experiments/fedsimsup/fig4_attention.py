@@ -49,8 +49,8 @@ def analyse(s: dict, found: Found) -> Tables:
     means, gaps = described(tidy, PAIRS | BESIDE_ALONE)
     by_network = in_words(means, "network")
     maps = tidy.groupby("network")["empty"].agg(lambda empty: f"{(~empty).sum()} of {len(empty)}")
-    compare = by_network.assign(paper=by_network.index.map(PAPER).fillna(""), maps=maps)
-    compare = compare[["paper", *by_network, "maps"]].rename(columns={"paper": "paper (one picture)"})
+    compare = by_network.assign(paper=by_network.index.map(PAPER).fillna(""), maps=maps)[["paper", *by_network, "maps"]]
+    compare = compare.rename(columns={"paper": "paper (one picture)", "maps": "maps that are not 0"})
     classes = CLASSES.get(s["dataset"], range(shape_and_classes(s["dataset"])[1]))
     return {
         "tidy": tidy.round(3),

@@ -31,7 +31,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "smallest client": lambda t: span(t["smallest"]),
         "largest": lambda t: span(t["largest"]),
         "std of sizes": lambda t: span(t["std_size"]),
-        "label entropy": lambda t: span(t["label_entropy"], ".2f"),
+        "label entropy, nats": lambda t: span(t["label_entropy"], ".2f"),
         "distinct label cosines": lambda t: span(t["distinct_cosines"]),
     })  # fmt: skip
     return {"tidy": drawn_counts(kinds, s["dataset"], s["drawn_clients"]), "stats": stats, "compare": compare}

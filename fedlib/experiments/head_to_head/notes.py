@@ -88,7 +88,7 @@ def at_a_glance(tables) -> pd.DataFrame:
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]
             line[f"{title}, minus {proper('fedavg_ft')}"] = "" if margin is None else apart(margin)
         beaten = [name for name in ahead.columns if proper("local") in name]
-        line["significantly above local-only training"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
+        line["above Local up to (images)"] = ahead.loc[row, beaten[0]] if row in ahead.index else ""
         line["bytes, FedAvg = 1"] = f"{costs[row]:.2f}" if row in costs.index else ""
         lines.append(line)
     return pd.DataFrame(lines, columns=None if lines else ["method"])

@@ -16,7 +16,7 @@ ALPHAS = tuple(DIRICHLET.values())
 
 # Whose clients: those that the paper had, drawn again (its code's draw and halves), or a partition of ours.
 SEED = 42  # of the reference code's draw
-OWN, DRAWN = "the paper's own", "of our own partition"
+OWN, DRAWN = "the paper's partition", "our partition"
 CLIENTS = {OWN: {"scheme": "dirichlet_reference", "partition_seed": SEED, "test_fraction": 0.5}, DRAWN: {}}
 
 # By profile: smoke, quick, paper. pools: max-pools of LeNet5-BN, 1 as Table 5 prints it, 2 as the authors' code has it.

@@ -76,7 +76,7 @@ def analyse(s: dict, found: Found) -> Tables:
             "share with PSNR of at least 25 dB": lambda t: f"{t['success_25'].mean():.2f}",
             "PSNR, dB": by_seed("psnr"),
             "SSIM": by_seed("ssim"),
-            "label right": lambda t: f"{t['label_right'].mean():.2f}",
+            "label matches": lambda t: f"{t['label_right'].mean():.2f}",
             "in full": lambda t: t["about"].iloc[0],
         }).rename(columns={"attack": "victim or attacker"}),
         "pictures": rows_of({key: r for key, r in found.items() if key[1] == 0}, ("attack", "seed"), pictures),

@@ -66,7 +66,7 @@ def analyse(s: dict, found: Found) -> Tables:
             "ST-LPIPS": lambda t: (
                 by_seed("lpips")(t) if "lpips" in t and t["lpips"].notna().all() else "not computed"
             ),  # which needs the extra `fedlib[attack]`
-            "label right (DLG, iDLG: recovered; cosine: known)": lambda t: f"{t['label_right'].mean():.2f}",
+            "label right (known for 4 local steps)": lambda t: f"{t['label_right'].mean():.2f}",
         }),
         "pictures": pictures(found["cosine", 0]),
         "levels": psnr_of_guesses([r for (name, _), r in found.items() if name == "cosine"]),

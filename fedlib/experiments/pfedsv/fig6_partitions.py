@@ -21,7 +21,7 @@ def analyse(s: dict, found: Found) -> Tables:
     compare = described(stats, "partition", **{
         "paper (in words; no numbers reported)": lambda t: "the smaller alpha, the more skew",
         "ours: classes per client": lambda t: span(t["mean_classes"], ".1f"),
-        "label entropy": lambda t: span(t["label_entropy"], ".2f"),
+        "label entropy, nats": lambda t: span(t["label_entropy"], ".2f"),
         "mean label cosine of two clients": lambda t: span(t["label_cosine"], ".2f"),
         "std of sizes": lambda t: span(t["std_size"]),
     })  # fmt: skip

@@ -108,7 +108,7 @@ def printed_shares(tables) -> Verdict:
 
 ITEM = Item(
     title="pFedSV Figures 8 to 10: communication cost with LeNet-5, ResNet-34 and VGG-19",
-    claim="Dropping irrelevant clients and sharing the extractor reduce pFedSV's communication from FedFomo's "
+    claim="Discarding irrelevant clients and sharing the extractor reduce pFedSV's communication from FedFomo's "
           "towards FedAvg's.",
     smaller="whose models are downloaded is learned on digits (16x16; paper: unstated) with LeNet-5, in 10 rounds of 3 "
     "epochs (paper: 20 of 5); networks and their parameters are the paper's",

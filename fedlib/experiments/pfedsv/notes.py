@@ -143,7 +143,7 @@ def answer(tables) -> str:
     dynamic, fixed = named(of(tables, BASE, "models"), ".1f"), named(of(tables, FIXED, "models"), ".1f")
     change, cost = each_apart(effect(tables, EXACT), ".2f"), only(game_costs(), players=K + 1).iloc[0]
     return (
-        f"{sentence} Dropping clients leaves {dynamic} downloads per client and round, instead of {fixed}. Exact "
+        f"{sentence} Discarding clients leaves {dynamic} downloads per client and round, instead of {fixed}. Exact "
         f"Shapley values change accuracy by {change} points and need {cost['exact']} coalitions per game, estimated "
         f"ones {cost['estimate']}."
     )
@@ -164,7 +164,7 @@ ITEM = Item(
     answer=answer,
     claims=(
         matter(SENSITIVITY, "pFedSV"),
-        ours("Dropping irrelevant clients saves downloads, and fixed k is not more accurate.", dropping_saves),
+        ours("Discarding irrelevant clients saves downloads, and fixed k is not more accurate.", dropping_saves),
         ours("Estimated Shapley values are as good as exact ones, within seed-to-seed variability.", estimate_serves),
         ours("With k literally the number of positive values, fewer relevant clients are found.", literal_stops_early),
         ours("A client's distance from itself, which Eq. 6 needs and does not define, matters.", own_distance_matters),
