@@ -78,13 +78,10 @@ def distances(originals, recovered) -> np.ndarray:
         raise FedlibError("ST-LPIPS needs stlpips-pytorch and torchsummary: pip install 'fedlib[attack]'")
     with torch.no_grad():
         parts = zip(*(images.split(AT_ONCE) for images in pair))
-        found = [_network()(*map(_enlarged, part), normalize=True).flatten() for part in parts]
+        wide = dict(size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+        large = ([functional.interpolate(images, **wide).expand(-1, 3, -1, -1) for images in part] for part in parts)
+        found = [_network()(*part, normalize=True).flatten() for part in large]
     return torch.cat(found).double().numpy()
-
-
-def _enlarged(images: Tensor) -> Tensor:
-    large = functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=False)
-    return large.expand(-1, 3, -1, -1)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ STAND_INS = {  # data that are none of the papers', and what a verdict calls the
     "pacs": "PACS",
 }
 OPTIONS = {  # settings whose names do not say what they are; "": not shown, the tables say which runs there are
-    "min_size": "images per client at least", "pools": "max-pool layers",
+    "seeds": "at least", "min_size": "images per client at least", "pools": "max-pool layers",
     "seeds_of_claims": "seeds at least, for methods that a claim names", "beta": "share of the rounds in stage 1",
     "holdout": "share of training images for validation", "fedavg_points": "evaluation points of FedAvg",
     "pixels": "scaled to [-1, 1]", "dirichlet_test": "equally many images of every class owned",

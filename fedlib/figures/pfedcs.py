@@ -97,7 +97,7 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
         axes[1].plot(first["round"], first[column], style[1], color=style[0], label=label, marker="o", markersize=4)
     axes[1].set(title="teacher", ylabel="clients, mean", ylim=(0, None))
     axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
-    errors = {"teacher": "customised classifier", "extractor": "extractor", "training": "local training"}
+    errors = {"teacher": "aggregated classifier", "extractor": "extractor", "training": "local training"}
     for (column, label), colour in zip(errors.items(), colours(3)):
         own = first if column == "teacher" else tidy
         axes[2].plot(

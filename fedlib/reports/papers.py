@@ -47,7 +47,7 @@ NEAR = 1.5, 3.0  # standard errors from 0
 
 END = """## All results
 
-* [Scoreboard](scoreboard.md): every table and figure, with its verdicts by scale
+* [Scoreboard](scoreboard.md): every experiment, with its verdicts by scale
 * [Distances](distances.md) from the reported accuracies
 * [Evaluation](evaluation.md): {}
 * [Head to head](head_to_head.md): the four papers' methods and simple ones on their tasks; on digits so far

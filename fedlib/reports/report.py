@@ -302,20 +302,22 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
     small = sorted(number(item) + parts.get(name, "") for name, item in quick.items())
     names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
-    parts = [own if claims["paper"] else "**At the paper's settings** (profile `paper`) nothing has been run yet."]
+    parts = [own if claims["paper"] else "**At full scale** (profile `paper`) nothing has been run yet."]
     if claims["reduced"]:
         less = "**Reduced, with fewer rounds or methods, a smaller network or other data**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")
     if small:
-        why = "**Complete only in the quick profile**, on digits, whose numbers cannot be compared with the paper's:"
+        why = "**Complete only in the quick profile**, on digits, whose accuracies cannot be compared with the paper's:"
         parts.append(f"{why} {'; '.join(small)}.")
     return " ".join(parts)
 
 
 def number(item: dict) -> str:
-    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of notes, which have no number, what they are."""
+    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of notes, which have no number, what they are. What
+    even `paper` has smaller is said."""
+    less = smaller(item).partition(":** ")[2].partition(" (")[0] if item["profile"] == "paper" else ""
     name, _, title = item["title"].partition(": ")
-    return found[0] if (found := re.search(r"(Table|Figure).*", name)) else title
+    return " in ".join(filter(None, [m[0] if (m := re.search(r"(Table|Figure).*", name)) else title, less]))
 
 
 def _answers(items: list[dict]) -> list[str]:

@@ -97,7 +97,8 @@ def head(item: dict) -> str:
     verdicts, and what a shrunk scale cannot say."""
     so_far = f", {report.stored_runs(item)} of {len(item['runs'])} runs so far" if item.get("missing") else ""
     other = item["profile"] == "reduced" and stand_in(item["settings"])
-    where = "on other images than the paper's" if other else IN[item["profile"]]
+    shrunk = item["profile"] == "paper" and report.smaller(item)
+    where = "on other images than the paper's" if other else IN["reduced" if shrunk else item["profile"]]
     found = f"**Results so far, profile `{item['profile']}`** ({where}{so_far})"
     first = next((claim for claim in item["claims"] if claim.get("kind", "paper") == "paper"), None)
     main = f"The paper's main claim: **{first['verdict']}**." if first else ""

@@ -1,7 +1,7 @@
 """Evaluation: when a personalised model is tested, and with which batch-norm statistics."""
 
 IN_SHORT = """At pFedSim's settings (CIFAR-10, its authors' partition, 100 clients, 200 rounds, each client's own
-batch-norm statistics; eleven methods, three seeds) FedAvg ranks ninth of ten before local training (Local has no model
+batch-norm statistics; eleven methods, three seeds) FedAvg ranks ninth of ten before local training (Local is not tested
 then), and has the highest mean after it. At Dir(0.1) it gains 63.7 points [58.0, 69.5] and is then 1.8 [0.9, 2.7] above
 FedRep, at Dir(0.5) 2.2 [1.3, 3.1] above FedSimSup, which had the highest means before. 11 and 16 of 45 pairs of methods
 reverse their order significantly (not corrected for the number of pairs). In all of these one is FedAvg, FedBN or

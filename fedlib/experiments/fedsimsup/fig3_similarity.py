@@ -50,7 +50,7 @@ ITEM = Item(
     ),
     smaller="digits (16x16; paper: CIFAR-10); 30 % of 20 clients in a round (paper: 10 % of 100); 15 rounds (paper: "
     "100); half of each client's data for testing; three seeds",
-    smaller_reduced="learning rate 0.05 (paper: 0.1) with pixels scaled to [-1, 1]; three seeds (`paper`: five)",
+    smaller_reduced="learning rate 0.05 (paper: 0.1), pixels in [-1, 1], pooled accuracy; three seeds (`paper`: five)",
     minutes={"smoke": 0.2, "quick": 0.6, "reduced": 70, "paper": 120},
     runs=runs,
     analyse=analyse,

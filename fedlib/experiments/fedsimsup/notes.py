@@ -19,7 +19,7 @@ WIDER = 141  # hidden units with which LeNet-5 has as many parameters as LeNet-5
 ALONE = {"supervisors": "supervisor_none", "tau_s": 0, "tau_theta": 5}
 NO_SUPERVISOR, AS_LARGE = "no supervisor, five epochs on the model", "no supervisor, one model as large as both"
 ENSEMBLE = "two networks trained separately"
-KEPT, UNIFORM = "non-participating clients keep their models", "non-participating clients aggregate uniformly"
+KEPT, UNIFORM = "non-participating clients keep their models", "uniform weights for non-participating clients"
 PARTS = (
     Choice("supervisor", NO_SUPERVISOR, "2 epochs on the supervisor, 3 on the model", hyper(**ALONE), left_open=False),
     Choice("supervisor", AS_LARGE, "two (CIFAR-10: 52,202 and 8,679 parameters)", hyper(**ALONE), left_open=False,
@@ -33,8 +33,8 @@ CHOICES = (
     Choice("supervisor", "five epochs on each", "2 and 3", hyper(tau_s=5, tau_theta=5), left_open=False),
     *PARTS[3:],
     Choice("fallback", "no similar client: uniform weights", "its own model is kept", hyper(zero_sim="uniform")),
-    Choice("scale of weights", "weights scaled by similarity", "normalised", hyper(scale_by_sim=True)),
-    Choice("who aggregates", "participants aggregate, too", "they never do (Eq. 7)", hyper(participants_mix=True)),
+    Choice("scale of weights", "1 - alpha times the largest similarity", "1 - alpha", hyper(scale_by_sim=True)),
+    Choice("for whom", "an aggregate for participants, too", "for others only (Eq. 7)", hyper(participants_mix=True)),
     Choice("initial supervisors", "all supervisors start from the same weights",
                  "each starts from its own random weights", hyper(shared_sup_init=True)),
     Choice("order", "the model learns first", "the supervisor (Alg. 1)", hyper(order="model"), left_open=False),

@@ -50,7 +50,7 @@ def curve(r: RunResult) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(CURVE, (there + 1, megabytes, share, 100 * values[there]))))
 
 
-TABLE = replace(task.TABLE, numbers=(), read=lambda s: within_fedavgs_bytes, ours="within FedAvg's communication")
+TABLE = replace(task.TABLE, numbers=(), read=lambda s: within_fedavgs_bytes, ours="within FedAvg's byte budget")
 
 
 def analyse(s: dict, found: Found) -> Tables:

@@ -82,7 +82,7 @@ def at_a_glance(tables) -> pd.DataFrame:
         line = {"method": row}
         for title, name, where in (
             ("accuracy", "accuracy", {}),
-            ("within FedAvg's communication", "bytes", {}),
+            ("within FedAvg's byte budget", "bytes", {}),
             ("of the bottom 10 %", "worst", WORST),
         ):  # fmt: skip
             margin = None if row == "fedavg_ft" else average_lead(of(name, tables), row, "fedavg_ft", **where)[0]

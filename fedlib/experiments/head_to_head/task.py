@@ -37,7 +37,7 @@ SETTINGS = per_profile(
     local_epochs=[1, 5, 5], rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)],
     dataset=["digits", "digits", None], tasks=TASKS, reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM, SUP)},
 )  # fmt: skip
-SMALLER = "digits (16x16; papers: CIFAR); {} rounds; otherwise our `quick`; three learning rates (`paper`: four)".format
+SMALLER = "digits (16x16; papers: CIFAR); {} rounds; rest: papers' `quick`; three learning rates (`paper`: four)".format
 ON_FOUR, ONE_SEED = SMALLER("20, 10, 20 and 10 clients in 9, 9, 8 and 6"), "; one seed (`paper`: five)"
 SHORT, SEEDS = "FedSimSup's task in 200 rounds (`paper`: 1,000)", "three seeds (five)"
 COMMON = dict(smaller=ON_FOUR + ONE_SEED, smaller_reduced=f"two of the four tasks; {SHORT}; {SEEDS}", settings=SETTINGS)

@@ -47,7 +47,7 @@ def analyse(s: dict, found: Found) -> Tables:
         return f"{own[way].iloc[-1]:,} parameters = {own[way].iloc[-1] / own['model'].iloc[0]:.3f} model"
 
     compare = [
-        ("(1) load", FIRST, "extractor and customised classifier are downloaded", models(first, "down")),
+        ("(1) load", FIRST, "extractor and aggregated classifier are downloaded", models(first, "down")),
         ("server", FIRST, "distances, mixture, threshold, Eqs. 4 to 8", f"equal up to {first['teacher'].max():.0e}"),
         ("server", "both", "extractors averaged as in FedAvg", f"equal up to {tidy['extractor'].max():.0e}"),
         ("2, 3 train", "both", "Eqs. 9 to 12; in stage 2 cross-entropy", f"equal up to {tidy['training'].max():.0e}"),
@@ -97,7 +97,7 @@ ITEM = Item(
         implementation("In stage 1 every client downloads and uploads a whole model.", carries("model", FIRST)),
         implementation("In stage 2 every client downloads and uploads the extractor only, as in FedPer.",
                        carries("extractor_size", SECOND)),
-        implementation("The customised classifiers are those of Eqs. 4 to 8, with scikit-learn's mixture model.",
+        implementation("The aggregated classifiers are those of Eqs. 4 to 8, with scikit-learn's mixture model.",
                        exact("teacher", 1e-5)),
         implementation("The extractor that is sent is the mean of the last uploads, weighted by samples.",
                        exact("extractor", 1e-5)),

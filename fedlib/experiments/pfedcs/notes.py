@@ -37,7 +37,7 @@ CHOICES = (
     Choice("selection", TWIN, "the nearest ones", hyper(select="twin"), left_open=False),
     Choice("selection", ORACLE, "the nearest ones", hyper(select="oracle"), left_open=False),
     Choice("role", START, "it is the teacher", hyper(role="start")),
-    Choice("teacher", "teacher on received features", "on current ones", hyper(teacher_feat="received")),
+    Choice("teacher", "teacher on the old extractor", "on the current one", hyper(teacher_feat="received")),
     Choice("teacher", "gradient through the teacher", "none", hyper(detach=False)),
     Choice("distillation", "temperature 4", "1", hyper(temperature=4.0)),
     Choice("distillation", "half the weight on the teacher", "1", hyper(kd_weight=0.5)),

@@ -4,7 +4,7 @@ DATA = ("cifar10", "cinic10", "emnist", "tiny_imagenet", "domainnet")  # the pap
 
 SHOWN = ("table3_own_clients", "table3_own_clients")  # on the front page: the headline's item, and the figure
 TERMS = """Φ: similarities of clients; self-weight: of a client for itself; rho: the share of FedAvg's rounds; average
-(Table 8): over all domains' test images."""
+(Table 8): over all domains' test images. In Table 3 over many partitions n counts partitions."""
 IN_SHORT = """We ran pFedSim at the paper's settings on CIFAR-10; its tables of accuracies with the network of the
 authors' code (two max-pool layers; Table 5 reports one). Table 3's partition comes from the authors' sampler with their
 seed; its sizes match the paper's. With the code's input pipeline (pixels from 0 to 255 standardised with constants for

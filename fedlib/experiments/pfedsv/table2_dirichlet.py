@@ -72,5 +72,5 @@ ITEM = TABLE.item(
     ),
     **task.COMMON | {"minutes": {**task.COMMON["minutes"], "reduced": 1250},  # with Table 1's runs
                      "smaller_reduced": f"{task.SMALLER_REDUCED}; tested on equally many images of every class that a "
-                     "client owns, which of three protocols brings local-only training nearest to its reported value"},
+                     "client owns, the one of three protocols with which Local is nearest to its reported value"},
 )  # fmt: skip
