@@ -47,7 +47,7 @@ class Verdict:
     it does not depend on the data. over: what the intervals are over, where that is less than all runs of the item.
     equal: differences up to this (or these, by margin) are none, in `unit`s; 0 where that is not asked. power: the
     share of replications in which this design says "reproduced" if the reported numbers are exactly true; chance: in
-    which it says "not reproduced" if all that is compared is equal; None where they are not known.
+    which it says "not reproduced" if all margins are 0; None where they are not known.
     """
 
     status: str

@@ -48,7 +48,7 @@ OPTIONS = {  # settings whose names do not say what they are; "": not shown, the
     "drawn_clients": "in the figure", "client_clip": "of a client's update", "trained": "rounds before the attack",
     "shown": "in the figure", "network": "of the last attack", **dict.fromkeys(("methods", "tasks", "again", "beside",
     "closest", "further", "hundred_classes", "lower", "mixing", "search", "smaller_inputs", "stable", "table_seeds",
-    "whole"), ""),
+    "whole"), ""), "draws": "partitions",
 }  # fmt: skip
 
 Tables = dict[str, pd.DataFrame]

@@ -28,8 +28,8 @@ POINTS = (
     "paper's Y. Methods are compared on the seeds that they share, so a mean in a claim can differ from that in the "
     "table. Confidence intervals use a weighted mean of a pair's own variance and its table's (a moderated t test), "
     "so the same runs can have different intervals in another table. Those of accuracies are not truncated at 100 %. "
-    "Power: how often true claims would be *reproduced*; type I error rate: how often *not reproduced* if nothing "
-    "differs."
+    "Power: how often true claims would be *reproduced*; type I error rate: how often *not reproduced* if all "
+    "margins are 0. Local: clients train alone, in rounds in which they are sampled."
 )
 VERDICTS = (
     "The *margin* is the difference minus the claim's threshold (0 where it names none) of the weakest comparison, "
