@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -285,11 +286,7 @@ def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) 
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),
-        *(
-            part
-            for item in sorted([*items, *more], key=_reading_order)
-            for part in section(item, "../", item in telling)
-        ),
+        *chain(*(section(item, "../", item in telling) for item in sorted([*items, *more], key=_reading_order))),
     ]
 
 
@@ -313,8 +310,7 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
 
 
 def number(item: dict) -> str:
-    """ "Table 3" of "pFedSim Table 3: accuracy of twelve methods"; of notes, which have no number, what they are. What
-    even `paper` has smaller is said."""
+    """ "Table 3" of "pFedSim Table 3: ..."; of notes, without a number, what they are; what `paper` has smaller."""
     less = smaller(item).partition(":** ")[2].partition(" (")[0] if item["profile"] == "paper" else ""
     name, _, title = item["title"].partition(": ")
     return " in ".join(filter(None, [m[0] if (m := re.search(r"(Table|Figure).*", name)) else title, less]))
