@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import analysed, made_up
@@ -21,6 +22,14 @@ from fedlib.spec import RunSpec
 TASK = dict(dataset="digits", num_clients=5, join_ratio=0.4, rounds=2, local_epochs=1, lr=0.05, images=300,
             partition={"alpha": 0.5, "min_size": 20})  # fmt: skip
 TABLE1, TABLE2 = "evaluation/table1_points", "evaluation/table2_statistics"
+
+
+def test_the_best_competitor_is_found_on_the_seeds_that_a_pair_shares():
+    """On the one seed that all three share c is the best other method; on the three of a and b, b is nearer to a."""
+    accuracies = {"a": {0: 0.9, 1: 0.9, 2: 0.9}, "b": {0: 0.8, 1: 0.9, 2: 0.9}, "c": {0: 0.82}}
+    rows = [{"row": row, "seed": n, "accuracy": v} for row, own in accuracies.items() for n, v in own.items()]
+    found = notes.leads({"tidy": pd.DataFrame(rows).assign(column="x", point="post")}, "a", point="post")
+    assert found["x"][0] == "b" and found["x"][1].iloc[0] == pytest.approx(10 / 3)
 
 
 def test_recomputed_statistics_are_those_of_a_plain_module_in_one_pass():

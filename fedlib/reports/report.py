@@ -310,10 +310,10 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
 
 
 def number(item: dict) -> str:
-    """ "Table 3" of "pFedSim Table 3: ..."; of notes, without a number, what they are; what `paper` has smaller."""
-    less = smaller(item).partition(":** ")[2].partition(" (")[0] if item["profile"] == "paper" else ""
+    """ "Table 3" of "pFedSim Table 3: ..."; of notes, without a number, what they are."""
     name, _, title = item["title"].partition(": ")
-    return " in ".join(filter(None, [m[0] if (m := re.search(r"(Table|Figure).*", name)) else title, less]))
+    less = " (scaled down)" * bool(item["profile"] == "paper" and smaller(item))
+    return (found[0] if (found := re.search(r"(Table|Figure).*", name)) else title) + less
 
 
 def _answers(items: list[dict]) -> list[str]:
