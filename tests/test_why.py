@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from helpers import call
 
@@ -117,3 +118,14 @@ def test_the_saved_curve_is_the_runs(home):
     last = [h for h in stored["history"] if h["headline"]][-1]
     assert f",{100 * last['pooled']:.2f}," in line and stored["partition"]["checksum"] in line
     assert line.endswith(',0,"four subsets, 0"')  # its origin and its key
+
+
+@pytest.mark.parametrize("name", names())
+def test_saved_runs_are_called_as_the_item_calls_them_now(name):
+    """Else `fedlib reproduce` finds a difference from what comes with fedlib where no number differs."""
+    for profile in find(name).settings:
+        path = PROJECT / f"results/{profile}/{name}.origins.csv"
+        if path.exists():
+            labels = {spec.id: spec.label for spec in OpenItem(find(name), profile).specs}
+            saved = pd.read_csv(path).set_index("run")["label"].to_dict()
+            assert saved == {run: labels[run] for run in saved}
