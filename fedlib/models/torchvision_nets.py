@@ -21,7 +21,6 @@ Zisserman, ICLR 2015).
 from __future__ import annotations
 
 import difflib
-import http.client
 import re
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from torch import nn
 
 from fedlib.base.errors import BadValue, DataError, choose, require
 from fedlib.data.datasets import root
-from fedlib.data.download import checksum, offline
+from fedlib.data.download import RemoteFile, fetch
 from fedlib.models.parts import BatchNorm2d, ExtractorHead, num_features
 
 PREFIX = "torchvision:"
@@ -129,23 +128,11 @@ def weights_file(url: str) -> Path:
     damaged.
     """
     name = url.rpartition("/")[2]
-    file, digest = root() / "weights" / name, re.search(r"-([0-9a-f]{8,})\.", name)[1]
-    if not file.exists():
-        try:
-            if offline():
-                raise ConnectionError("FEDLIB_OFFLINE is set")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            torch.hub.download_url_to_file(url, str(file), hash_prefix=digest, progress=False)
-        except (OSError, RuntimeError, http.client.HTTPException) as error:
-            raise DataError(
-                f"pretrained weights {name} cannot be downloaded ({error}); get {url} by hand and put it into "
-                f"{file.parent}, or choose weights='random'"
-            ) from error
-    if not checksum(file).startswith(f"sha256:{digest}"):
-        raise DataError(
-            f"pretrained weights {file} are damaged: their sha256 does not start with {digest}; remove the file"
-        )
-    return file
+    begins = re.search(r"-([0-9a-f]{8,})\.", name)[1]
+    try:
+        return fetch([RemoteFile(name, (url,), f"sha256:{begins}")], root() / "weights")[name]
+    except DataError as error:
+        raise DataError(f"pretrained weights cannot be had: {error}; or choose weights='random'") from error
 
 
 # large backbones of the papers ----------------------------------------------------------------------------------------
