@@ -462,16 +462,6 @@ def test_femnist_by_writer(root):
     assert not femnist.is_test.any() and len(list(folder.iterdir())) == 2
 
 
-def test_femnist_from_leafs_train_and_test_files(root):
-    names = [f"all_data_{k}_niid_0_keep_0_{part}_9.json" for k in (0, 1) for part in ("train", "test")]
-    writers = [{"a": ([1, 2], [0, 1])}, {"a": ([3], [2])}, {"b": ([4], [3])}, {"b": ([5], [4])}]
-    place_leaf(root, dict(zip(names, writers)))
-    femnist = data.load("femnist")
-    by_level = dict(zip(femnist.images[:, 0, 0, 0].tolist(), zip(femnist.groups.tolist(), femnist.is_test.tolist())))
-    assert by_level == {1: (0, False), 2: (0, False), 3: (0, True), 4: (1, False), 5: (1, True)}
-    assert femnist.group_names == ("a", "b")
-
-
 ONE = {"a": ([1], [1])}  # a writer with an image
 
 
@@ -485,13 +475,11 @@ ONE = {"a": ([1], [1])}  # a writer with an image
         ([ONE], {"users": ["b"]}, "KeyError: 'b'"),
         ([{}], {}, "no writer has a sample"),
         ([ONE, ONE], {}, "'a' is in all_data_0.json and again in all_data_1.json"),
-        ({"all_data_0.json": ONE, "all_data_0_niid_0_keep_0_test_9.json": ONE}, {}, "mixes"),
         ([], {}, r"no direct download.*_downloads/femnist: all_data_\*.json.*preprocess.sh"),
     ],
 )
 def test_femnist_files_that_are_wrong(root, files, wrong, said):
-    named = files if isinstance(files, dict) else {f"all_data_{k}.json": writers for k, writers in enumerate(files)}
-    place_leaf(root, named, **wrong)
+    place_leaf(root, {f"all_data_{k}.json": writers for k, writers in enumerate(files)}, **wrong)
     refused("femnist", said)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import numbers
-import re
 import string
 import sys
 import unicodedata
@@ -166,29 +165,22 @@ def read_torchvision(files: dict[str, Path], allocate: Allocate, kind: str, **op
 
 def read_leaf(files: dict[str, Path], allocate: Allocate) -> Content:
     """FEMNIST as LEAF writes it: users and user_data with x (784 numbers in [0, 1] for an image) and y.
-    All writers are kept.
-
-    Files of LEAF's train/ and test/ folders can be mixed: "_test_" in the name marks the test part, and a writer's two
-    parts get one group.
-    """
-    marks = {name: (re.findall(r"_(train|test)_\d+\.json$", name) or [""])[0] for name in files}
-    if "" in marks.values() and len(set(marks.values())) > 1:
-        raise DataError(f"{next(iter(files.values())).parent} mixes LEAF's all_data with its train and test files")
-    images, labels, is_test, groups, writers, seen = [], [], [], [], {}, {}
+    All writers are kept. There is no official split."""
+    images, labels, groups, seen = [], [], [], {}
     for name, path in progress(sorted(files.items(), key=lambda item: natural(item[1])), len(files), unit="file"):
         for writer, x, y in _leaf_writers(path):
-            if (writer, marks[name]) in seen:
-                raise DataError(f"writer {writer!r} is in {seen[writer, marks[name]]} and again in {name}")
-            seen[writer, marks[name]] = name
+            if writer in seen:
+                raise DataError(f"writer {writer!r} is in {seen[writer]} and again in {name}")
+            groups.append(np.full(len(y), len(seen), dtype=np.int64))
+            seen[writer] = name
             images.append(x)
             labels.append(y)
-            is_test.append(np.full(len(y), marks[name] == "test"))
-            groups.append(np.full(len(y), writers.setdefault(writer, len(writers)), dtype=np.int64))
     if not labels:
         raise DataError(f"{', '.join(files)}: no writer has a sample")
     out = allocate(sum(map(len, labels)), 28, 28, 1)
     np.concatenate(images, out=out[..., 0])
-    return Content(*map(np.concatenate, (labels, is_test)), CHARACTERS, np.concatenate(groups), tuple(writers))
+    no_test = np.zeros(len(out), dtype=bool)
+    return Content(np.concatenate(labels), no_test, CHARACTERS, np.concatenate(groups), tuple(seen))
 
 
 def _leaf_writers(path: Path):
