@@ -38,14 +38,6 @@ def deal(labels: np.ndarray, counts: np.ndarray, seed: int) -> list[np.ndarray]:
     return [np.concatenate(parts) for parts in clients]
 
 
-def classes_present(labels: np.ndarray, classes_per_client: int) -> np.ndarray:
-    """The classes that have samples, int64, ascending. Raises BadValue if they are fewer than `classes_per_client`."""
-    classes = np.unique(labels)
-    accepted = f"a number from 1 to the {len(classes)} classes"
-    require(1 <= classes_per_client <= len(classes), "classes_per_client", classes_per_client, accepted)
-    return classes
-
-
 def even_parts(total: int, parts: int) -> np.ndarray:
     """Sizes of `parts` parts of `total` that differ by at most 1, the larger ones first."""
     return total // parts + (np.arange(parts) < total % parts)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedlib.base.draws import rng
 from fedlib.base.errors import InfeasiblePartition, require
-from fedlib.data.partition.basic import Scheme, classes_present, deal, divided, even_parts, uneven_parts
+from fedlib.data.partition.basic import Scheme, deal, divided, even_parts, uneven_parts
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,14 @@ class _FewClasses(Scheme):
         require(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "an integer of at least 1")
 
     def start(self, labels, num_clients: int, seed: int, every: bool = True) -> tuple:
-        """The classes that have samples; who owns which, bool [N, C], nobody any so far; and the generator.
+        """The classes that have samples, ascending; who owns which, bool [N, C], nobody any so far; and the generator.
 
-        Raises InfeasiblePartition unless there is a place for every class, where they all have to have one.
+        Raises BadValue for fewer classes than a client owns, InfeasiblePartition unless there is a place for every
+        class, where they all have to have one.
         """
-        classes = classes_present(labels, self.classes_per_client)
+        classes = np.unique(labels)
+        own, accepted = self.classes_per_client, f"a number from 1 to the {len(classes)} classes"
+        require(1 <= own <= len(classes), "classes_per_client", own, accepted)
         if every and num_clients * self.classes_per_client < len(classes):
             raise InfeasiblePartition(
                 f"{num_clients} clients with classes_per_client = {self.classes_per_client} cannot own all "
