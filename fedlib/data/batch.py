@@ -28,9 +28,6 @@ class StoredImages:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, which) -> StoredImages:
-        return replace(self, rows=self.rows[which])
-
     def index_select(self, dim: int, which: Tensor) -> StoredImages:
         """The images `which` int64 [b] of these, as `Tensor.index_select`; dim is 0."""
         return replace(self, rows=self.rows.index_select(dim, which))

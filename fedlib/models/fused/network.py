@@ -190,7 +190,7 @@ class FusedNetwork:
         """
         plan = self.plan(self.features if features else len(self.blocks), x.shape[1:], active)
         real = None if mask is None else mask.nonzero()[:, 0]
-        one = Pass(self, plan, theta, x if real is None else x[real])
+        one = Pass(self, plan, theta, x if real is None else x.index_select(0, real))
         values = _ForAutograd.apply(one, *(theta[name] for name in plan.trainable))
         if real is not None:
             values = values.new_zeros(len(x), values.shape[1]).index_copy(0, real, values)
