@@ -3,13 +3,13 @@
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.partitions import drawn_counts, panels
+from fedlib.analysis.partitions import drawn_counts, panels, size_statistics
 from fedlib.analysis.tables import only
 from fedlib.claims import Claim, Verdict, both, fact, in_order, ours, over_seeds, verdict
 from fedlib.data.datasets import known_class_sizes
 from fedlib.data.partition import draw_counts
 from fedlib.experiments.item import Found, Item, Tables, per_profile
-from fedlib.experiments.pfedsim.tables4_5_9 import CLIENTS, drawn_sizes, printed_sizes, printed_std_inside
+from fedlib.experiments.pfedsim.tables4_5_9 import CLIENTS, printed_sizes, printed_std_inside
 from fedlib.experiments.pfedsim.task import ALPHAS, DIRICHLET, SEED
 
 AGAIN = "the paper's partition, reconstructed"
@@ -17,8 +17,8 @@ DATA = ("cifar10", "cinic10", "tiny_imagenet")  # the paper's data sets whose cl
 
 
 def analyse(s: dict, found: Found) -> Tables:
-    """tidy: the counts that are drawn; stats: `drawn_sizes`; again: stds of the paper's own clients."""
-    stats, lines, again = drawn_sizes(s["datasets"], s), [], []
+    """tidy: the counts that are drawn; stats: `size_statistics`; again: stds of the paper's own clients."""
+    stats, lines, again = size_statistics(s["datasets"], CLIENTS, ALPHAS, s["seeds"], s["min_size"]), [], []
     kinds = {title: {"scheme": "dirichlet", "alpha": alpha, "min_size": 40} for title, alpha in DIRICHLET.items()}
     for cell in printed_sizes().query("dataset in @DATA").itertuples():
         line = {
@@ -27,7 +27,9 @@ def analyse(s: dict, found: Found) -> Tables:
             "paper: mean (std)": f"{cell.value:.0f} ({cell.std:.0f})",
         }
         own = only(stats, dataset=cell.dataset, alpha=cell.alpha)
-        line[AGAIN] = f"{(drawn := drawn_again(cell.dataset, cell.alpha)):.1f}" if len(own) else "not run"
+        sizes = known_class_sizes(cell.dataset)
+        drawn = draw_counts(sizes, CLIENTS, "dirichlet_reference", SEED, alpha=cell.alpha).sum(1).std()
+        line[AGAIN] = f"{drawn:.1f}" if len(own) else "not run"
         again += [(cell.dataset, cell.alpha, cell.std, drawn)] if len(own) else []
         for cap, label in ((True, "ours, size cap"), (False, "ours, no size cap")):
             mean, std = (only(own, cap=cap)[name] for name in ("mean_size", "std_size"))
@@ -37,12 +39,6 @@ def analyse(s: dict, found: Found) -> Tables:
     tidy = drawn_counts(kinds, "cifar10", s["drawn_clients"])
     return {"tidy": tidy, "stats": stats, "compare": pd.DataFrame(lines),
             "again": pd.DataFrame(again, columns=["dataset", "alpha", "printed", "drawn"])}  # fmt: skip
-
-
-def drawn_again(dataset: str, alpha: float) -> float:
-    """Standard deviation of the sizes of pFedSim's own clients."""
-    sizes = known_class_sizes(dataset)
-    return float(draw_counts(sizes, CLIENTS, "dirichlet_reference", SEED, alpha=alpha).sum(1).std())
 
 
 def is_the_papers_draw(tables) -> Verdict:

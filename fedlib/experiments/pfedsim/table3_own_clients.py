@@ -9,13 +9,12 @@ import pandas as pd
 from fedlib import figures
 from fedlib.analysis.accuracies import differences, ranks
 from fedlib.analysis.readings import Reading
-from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, shared_seeds
 from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours
 from fedlib.engine.result import RunResult
 from fedlib.experiments.accuracy_table import EXTRAS, AccuracyTable
 from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
-from fedlib.experiments.paper_numbers import paper_table, partition_of
+from fedlib.experiments.paper_numbers import partition_of
 from fedlib.experiments.pfedsim.table6_rho import BETWEEN, PLATEAU, RHO, row_of
 from fedlib.experiments.pfedsim.task import CLIENTS, DIRICHLET, METHODS, OWN, SETTINGS, SMALLER, every_method
 
@@ -98,7 +97,7 @@ def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: leads, pFedSim after local training over FedPer and over itself, local-only after FedAvg, in
     every column; _leads: draws of its lead over FedPer, both evaluated after local training; protocols: its lead
     over every method; inputs: what pixels and batches do to single methods; rounds: accuracy by evaluated round and
-    point; _paper: `printed_leads`."""
+    point."""
     tables = TABLE.analyse(s, found)
     printed = {name: only_rows(tables[name], METHODS) for name in ("tidy", "_printed")}
     tables["ranks"] = ranks(printed, {})  # among the rows of Table 3: those of Table 6 are one of them seven times
@@ -119,8 +118,8 @@ def analyse(s: dict, found: Found) -> Tables:
         for (row, column, seed), r in found.items() if row in SEARCHED for h in r.history
     ]  # fmt: skip
     rounds = pd.DataFrame(lines, columns=["column", "row", "seed", "point", "round", "accuracy"])
-    tables |= {"leads": shown, "_leads": leads, "protocols": protocols(tables), "inputs": inputs(tables)}
-    return tables | {"rounds": rounds, "_paper": printed_leads()}
+    more = {"leads": shown, "_leads": leads, "protocols": protocols(tables), "inputs": inputs(tables)}
+    return tables | more | {"rounds": rounds}
 
 
 def only_rows(table: pd.DataFrame, rows) -> pd.DataFrame:
@@ -162,18 +161,14 @@ def inputs(tables) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def printed_leads() -> pd.DataFrame:
-    """pFedSim minus FedPer as reported: one row, a column for every Dir(alpha)."""
-    cells = only(paper_table("pfedsim", "3"), dataset="cifar10").set_index(["method", "partition_param"])["value"]
-    return pd.DataFrame({title: [cells["pfedsim", a] - cells["fedper", a]] for title, a in DIRICHLET.items()})
-
-
 def nothing_lifts(tables):
     """In every column the lead over FedPer after local training is below the reported one."""
     found = tables["_leads"]
     if lacks := [column for column in COLUMNS if column not in found]:
         return not_tested(f"missing runs: {', '.join(lacks)}")
-    paper = tables["_paper"].iloc[0]
+    printed = tables["_printed"].pivot(index="column", columns="row", values="value")
+    lead = printed["pfedsim"] - printed["fedper"]
+    paper = {title: lead[f"{ORIGINAL}, {title}"] for title in DIRICHLET}
     margins = {column: paper[ALPHA_OF[column]] - found[column] for column in COLUMNS}
     texts = [f"{column} {apart(found[column])}" for column in COLUMNS]
     printed = ", ".join(f"{lead:+.1f} at {title}" for title, lead in paper.items())

@@ -1,8 +1,5 @@
 """Table 6: how many rounds of FedAvg before personalisation."""
 
-import numpy as np
-import pandas as pd
-
 from fedlib import figures
 from fedlib.analysis.participation import after_warm_up, shares
 from fedlib.analysis.tables import only, rows_of
@@ -10,7 +7,7 @@ from fedlib.analysis.uncertainty import draws
 from fedlib.claims import Claim, apart, below, best, decided, not_tested, ours, place, within
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import Found, Tables, per_profile
-from fedlib.experiments.paper_numbers import paper_table, partition_of
+from fedlib.experiments.paper_numbers import partition_of
 from fedlib.experiments.pfedsim import task
 from fedlib.experiments.pfedsim.task import DIRICHLET, of_column
 
@@ -36,13 +33,10 @@ def analyse(s: dict, found: Found) -> Tables:
     names = {name: rho for rho, name in RHO.items() if 0 < rho < 1}
     switched = {(column, names[row], seed): r for (row, column, seed), r in found.items() if row in names}
     clients = rows_of(switched, ("column", "rho", "seed"), after_warm_up)
-    return {**TABLE.analyse(s, found), "_drawn": clients, "drawn": beside_paper(shares(clients, ["column", "rho"]))}
-
-
-def beside_paper(shown: pd.DataFrame) -> pd.DataFrame:
-    cells = only(paper_table("pfedsim", "6"), dataset="cifar10")
-    paper = {(partition_of(cell), float(cell["rho"])): cell["value"] for _, cell in cells.iterrows()}
-    return shown.assign(**{"paper, CIFAR-10": [paper.get(key, np.nan) for key in zip(shown["column"], shown["rho"])]})
+    shown, tables = shares(clients, ["column", "rho"]), TABLE.analyse(s, found)
+    printed = tables["_printed"].set_index(["column", "row"])["value"]
+    paper = [printed.get((column, RHO[rho])) for column, rho in zip(shown["column"], shown["rho"])]
+    return {**tables, "_drawn": clients, "drawn": shown.assign(**{"paper, CIFAR-10": paper})}
 
 
 def drop_is_the_undrawns(tables):

@@ -1,8 +1,6 @@
 """Tables 4, 5 and 9: the data, the clients' sizes and the two networks of the experiments, as printed and as they are
 here; Figure 3 shows the sizes too."""
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from fedlib import figures
@@ -29,9 +27,11 @@ NETWORKS = {
 
 
 def analyse(s: dict, found: Found) -> Tables:
-    """stats: `drawn_sizes`; table5, table9: layers side by side; parameters: where the networks' numbers are."""
+    """stats: the clients' sizes (`size_statistics`); table5, table9: layers side by side; parameters: where the
+    networks' numbers are."""
     here = [dataset for dataset in s["datasets"] if class_sizes(dataset)]
-    stats, facts = drawn_sizes(here, s), public_facts(s["datasets"])
+    stats = size_statistics(here, CLIENTS, ALPHAS, s["seeds"], s["min_size"])
+    facts = public_facts(s["datasets"])
     compare = table4(stats, facts)
     layers = pd.concat([layers_of(number) for number in PRINTED], ignore_index=True)
     for number, own in layers.groupby("table"):
@@ -42,11 +42,6 @@ def analyse(s: dict, found: Found) -> Tables:
     named = {f"table{number}": only(layers, table=number).drop(columns="table") for number in PRINTED}
     return {"tidy": stats, "stats": stats, "compare": compare, **named, "_facts": facts, "_layers": layers,
             "parameters": parameter_table()}  # fmt: skip
-
-
-def drawn_sizes(datasets: Iterable[str], s: dict) -> pd.DataFrame:
-    """The clients' sizes of Table 4, drawn `seeds` times: `size_statistics`."""
-    return size_statistics(datasets, CLIENTS, ALPHAS, s["seeds"], s["min_size"])
 
 
 def printed_sizes() -> pd.DataFrame:

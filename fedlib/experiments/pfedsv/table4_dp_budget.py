@@ -22,16 +22,7 @@ from fedlib.claims import (
 )
 from fedlib.experiments.item import Found, Tables, leaving_out, per_profile
 from fedlib.experiments.pfedsv import accounting, task
-from fedlib.experiments.pfedsv.accounting import (
-    DELTA,
-    NOISE,
-    in_words,
-    largest,
-    of_budgets,
-    record_noise,
-    spent,
-    update_noise,
-)
+from fedlib.experiments.pfedsv.accounting import DELTA, NOISE, of_budgets, record_noise, update_noise
 
 SIGMAS = (0.0, 1.0, 2.0)
 ROWS = {f"{method}, σ = {sigma:g}": (method, sigma) for method in ("fedavg", "pfedsv") for sigma in SIGMAS}
@@ -61,11 +52,11 @@ TABLE = replace(task.table("4", "ring", rows), columns=("few",), also={}, column
 
 def analyse(s: dict, found: Found) -> Tables:
     """Besides the table's: budgets; by_round, ε after every round; readings: what yields which printed pair of ε."""
-    tables, budgets, dataset = TABLE.analyse(s, found), spent(found, DELTA), task.shown_dataset(s)
+    tables, budgets, dataset = TABLE.analyse(s, found), accounting.spent(found, DELTA), task.shown_dataset(s)
     names = tables["compare"]["method"]
     printed = [accounting.printed_epsilons(*ROWS[row], dataset) if row in ROWS else "" for row in names]
     tables["compare"].insert(1, "ε paper", printed)
-    tables["compare"].insert(2, "ε ours", [in_words(budgets, row=row) for row in names])
+    tables["compare"].insert(2, "ε ours", [accounting.in_words(budgets, row=row) for row in names])
     curves = accounting.by_round(accounting.ways(next(iter(found.values()))), SIGMAS[1:], PLOTTED, DELTA)
     return {**tables, "budgets": budgets, "by_round": curves, "readings": accounting.best_accountings()}
 
@@ -90,7 +81,7 @@ def lead_stays(m):
 def updates_cost_more(tables) -> Verdict:
     """At the ε of each level, client-level DP loses more than record-level DP; not tested where the two ε
     are not the same, as with other numbers of records."""
-    found, pairs = largest(tables["budgets"]), list(zip(PFEDSV[1:], ON_UPDATES))
+    found, pairs = accounting.largest(tables["budgets"]), list(zip(PFEDSV[1:], ON_UPDATES))
     each = [(found[one], found[row]) for one, row in pairs if {one, row} <= {*found.index}]
     if far := [f"{one:.1f} and {row:.1f}" for one, row in each if abs(row / one - 1) > SAME]:
         return not_tested(f"the ε to compare differ: {', '.join(far)}")
@@ -104,7 +95,7 @@ def updates_cost_more(tables) -> Verdict:
 
 def pays_below(tables) -> Verdict:
     """With some ε below SMALL, and noise of one kind, pFedSV is above local-only training."""
-    found = largest(tables["budgets"])
+    found = accounting.largest(tables["budgets"])
     small = [row for row in (*PFEDSV, *ON_UPDATES) if 0 < found.get(row, 0) < SMALL]
     if not small:
         return not_tested(f"without an ε below {SMALL}: {listed(found)}")
