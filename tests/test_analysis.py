@@ -579,7 +579,6 @@ def test_downloads_are_what_the_engine_counts(variant):
     sent = int(result.arrays["downloads"][:2].sum())
     by_hand = sent * size["model"] if variant == "D" else 3 * 5 * size["extractor"] + sent * size["head"]
     assert result.communication["down"]["floats"] == by_hand == traffic.counted_down(result) and sent > 0
-    assert traffic.counted(result) == {"engine": by_hand, "downloads": by_hand}
     got = traffic.models_by_round(result, 3)
     assert got["round"].tolist() == [1, 2, 3] and 5 * got["models"][:2].sum() == approx(sent)
     assert (result.arrays["downloads"].sum(2) <= 2).all()

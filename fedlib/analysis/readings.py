@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.accuracies import means
 from fedlib.analysis.tables import spearman
 from fedlib.analysis.uncertainty import Interval
 from fedlib.engine.result import RunResult
@@ -39,8 +38,7 @@ def last_round(metric: str = "pooled", beside: str = "") -> Callable[..., list[R
     else is read at the headline, "client_mean" or "best", the highest of all evaluated rounds (`BESIDE`)."""
 
     def read(r: RunResult, column: str = "") -> list[Reading]:
-        ends = [h for h in r.history if h["round"] == r.spec.rounds]
-        found = [Reading(h["point"], h["headline"], h[metric], *by_client(r, h["point"], metric)) for h in ends]
+        found = [Reading(h["point"], h["headline"], h[metric], *by_client(r, h["point"], metric)) for h in r.last]
         if beside == "best":
             found.append(Reading(BESIDE[beside], False, max(r.curve(metric)[1])))
         elif beside:
@@ -99,12 +97,6 @@ def reached(results: Sequence[RunResult], percent: float) -> float:
 FAR = 3.0  # points between a printed cell and ours from which it is looked into; a line of ours
 
 
-def by_rule(read_off: Callable[[Read], Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """The accuracies in percent of every rule, as draws (`means`); read_off:
-    the tables that reading in one way gives."""
-    return {rule: means(read_off(read)) for rule, read in RULES.items()}
-
-
 def leads(rules: Mapping[str, pd.DataFrame], row: str, needs: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row's place and its lead over the other one with the highest mean, one line a rule and column where all that
     are needed were run; and the margins over each other row, as draws."""
@@ -153,8 +145,7 @@ def far_cells(
         ours = _mean(own)
         if not abs(ours - cell.value) > FAR:
             continue
-        points = sorted({h["point"] for h in own[0].history if h["round"] == own[0].spec.rounds})
-        values = {point: _mean(own, "pooled", point) for point in points}
+        values = {point: _mean(own, "pooled", point) for point in sorted(h["point"] for h in own[0].last)}
         values["client mean"] = _mean(own, "client_mean")
         for what in dict.fromkeys(name for name, *where, _ in changed if tuple(where) == place):
             values[what] = _mean([r for key, r in changed.items() if key[:3] == (what, *place)])

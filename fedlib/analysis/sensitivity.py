@@ -173,7 +173,6 @@ class Arms:
     of: Mapping[str, tuple[Hashable, str]]
     whole: str
     at: Mapping[str, str]
-    metric: str = "client_mean"
 
     def tables(self, found: Mapping[tuple[Hashable, int], RunResult]) -> dict[str, pd.DataFrame]:
         """parts: accuracy of every arm in percent, the method's lead over it at the same point with its interval, and
@@ -182,7 +181,7 @@ class Arms:
         lines = []
         for arm, (key, point) in self.of.items():
             for seed, r in ((seed, r) for (name, seed), r in found.items() if name == key):
-                if (accuracy := r.final(self.metric, point)) == accuracy:
+                if (accuracy := r.final("client_mean", point)) == accuracy:
                     lines.append((arm, seed, accuracy))
         columns = ["arm", "accuracy, %", "the method's lead over it", "seeds"]
         frame = pd.DataFrame(lines, columns=["arm", "seed", "accuracy"])

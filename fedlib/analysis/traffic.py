@@ -30,16 +30,9 @@ def counted_down(r: RunResult) -> int:
     if "downloads" not in r.arrays:
         return turns * size["model"]
     sent = int(r.arrays["downloads"][:-1].sum())
-    return (
-        turns * size["extractor"] + sent * size["head"]
-        if r.spec.hyper.get("variant") == "D+C"
-        else sent * size["model"]
-    )
-
-
-def counted(r: RunResult) -> dict[str, int]:
-    """Numbers sent down in a run: as the engine counted them, and by `counted_down`."""
-    return {"engine": r.communication["down"]["floats"], "downloads": counted_down(r)}
+    if r.spec.hyper.get("variant") == "D+C":
+        return turns * size["extractor"] + sent * size["head"]
+    return sent * size["model"]
 
 
 def models_by_round(r: RunResult, rounds: int) -> pd.DataFrame:

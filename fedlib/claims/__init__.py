@@ -30,7 +30,6 @@ from fedlib.claims.verdicts import (
     NOT_REPRODUCED,
     NOT_TESTED,
     ONE_SEED,
-    POINT,
     REPRODUCED,
     STATUSES,
     UNDERPOWERED,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.accuracies import differences
+from fedlib.analysis.accuracies import differences, means
 from fedlib.analysis.names import proper
 from fedlib.analysis.partitions import beside_draws
-from fedlib.analysis.readings import FAR, RULES, by_rule, far_cells, fit, leads
+from fedlib.analysis.readings import FAR, RULES, far_cells, fit, leads
 from fedlib.analysis.sensitivity import CHANCE, Choice, Sensitivity, hyper
 from fedlib.analysis.tables import listed, only
 from fedlib.analysis.uncertainty import Interval, units
@@ -122,7 +122,8 @@ def analyse(s: dict, found: Found) -> Tables:
     levels of Figure 2."""
     table, changed, mixing, again, harder = (part(found, kind) for kind in PARTS)
     effects, printed, whole = SENSITIVITY.effects(changed), TABLE.printed(s), of_table(s)
-    rules = by_rule(lambda read: replace(TABLE, read=lambda s: read).read_off(whole, table))
+    ways = {rule: replace(TABLE, read=lambda s, read=read: read) for rule, read in RULES.items()}
+    rules = {rule: means(way.read_off(whole, table)) for rule, way in ways.items()}
     place, margins = leads(rules, "pfedsim", METHODS)
     mixed = MIXING.read_off(whole, mixing)
     comparable, (alone, gains) = s["dataset"] == PRINTED, differences(mixed, "pfedsim", ALONE)

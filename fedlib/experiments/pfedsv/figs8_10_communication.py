@@ -55,7 +55,9 @@ def analyse(s: dict, found: Found) -> Tables:
     by_seed = {(name, seed): found.get((name, seed), found[name, 0]) for name, seed in every}
     per_round = rows_of(by_seed, key, lambda r: traffic.models_by_round(r, s["rounds"]))
     tidy = traffic.sent_by_network(per_round, CLIENTS, only(shares(), classes=10), READINGS, split=BOTH)
-    counter = rows_of(found, key, traffic.counted)
+    counter = rows_of(
+        found, key, lambda r: {"engine": r.communication["down"]["floats"], "downloads": traffic.counted_down(r)}
+    )
     down = tidy.pivot(index=["network", "reading", "seed"], columns="method", values="down")
     saved = (1 - down[BOTH] / down[DYNAMIC]).reset_index(name="share")
     tables = {"tidy": tidy, "per_round": per_round, "counter": counter, "shares": shares(), "saved": saved}
