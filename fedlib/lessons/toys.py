@@ -4,7 +4,7 @@ and tests check them with."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from fedlib.algorithms.api import Setting
 from fedlib.base import tree
+from fedlib.data.batch import Batch as ToyBatch
 from fedlib.models.model import Model
 from fedlib.models.parts import ExtractorHead
 
@@ -99,24 +100,6 @@ def point_classifier(inputs: int = 2, hidden: int = 0, classes: int = 2) -> Mode
             drawn = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
             weights.copy_(drawn.mul(0.5).round(decimals=2))
     return Model(net)
-
-
-@dataclass(frozen=True)
-class ToyBatch:
-    """A minibatch of real rows only; see `fedlib.data.batch.Batch`."""
-
-    x: Tensor
-    y: Tensor
-    mask: None = None
-    noise: Tensor | None = None
-
-    @property
-    def images(self) -> Tensor:
-        """What compiled code would read as it is stored: here x itself."""
-        return self.x
-
-    def mean(self, values: Tensor) -> Tensor:
-        return values.mean()
 
 
 class ToyData:
