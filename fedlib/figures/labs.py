@@ -25,26 +25,21 @@ def hidden_groups(maps: Mapping[str, np.ndarray], digits: Sequence[str]) -> Figu
     distances in [0, 1]; digits: what each group owns.
     """
     figure, (axes,) = axes_of(3.2, 1, 3, width=10.4)
+    middles = np.arange(len(digits)) * SIZE + (SIZE - 1) / 2
+    shares, distances = ("share of the weight for others, %", "Blues", 18), ("distance D (no unit)", "Oranges", 1)
     for ax, (title, matrix) in zip(axes, maps.items()):
-        _group_map(figure, ax, title, matrix, digits, near=title != list(maps)[-1])
+        label, colours, most = distances if title == list(maps)[-1] else shares
+        picture = ax.imshow(matrix, cmap=colours, vmin=0, vmax=most)
+        for line in range(SIZE, len(matrix), SIZE):
+            ax.axhline(line - 0.5, color="white", linewidth=1)
+            ax.axvline(line - 0.5, color="white", linewidth=1)
+        ax.set_xticks(middles, digits)
+        ax.set_yticks(middles, digits)
+        ax.tick_params(length=0)
+        ax.set(title=title, xlabel="digits of the client looked at")
+        figure.colorbar(picture, ax=ax, label=label, shrink=0.8)
     axes[0].set_ylabel("digits of the client that asks")
     return figure
-
-
-def _group_map(figure: Figure, ax, title: str, matrix: np.ndarray, digits: Sequence[str], near: bool) -> None:
-    """near: shares of a weight, otherwise distances."""
-    options = {"cmap": "Blues", "vmin": 0, "vmax": 18} if near else {"cmap": "Oranges", "vmin": 0, "vmax": 1}
-    picture = ax.imshow(matrix, **options)
-    for line in range(SIZE, len(matrix), SIZE):
-        ax.axhline(line - 0.5, color="white", linewidth=1)
-        ax.axvline(line - 0.5, color="white", linewidth=1)
-    middles = np.arange(len(digits)) * SIZE + (SIZE - 1) / 2
-    ax.set_xticks(middles, digits)
-    ax.set_yticks(middles, digits)
-    ax.tick_params(length=0)
-    ax.set(title=title, xlabel="digits of the client looked at")
-    label = "share of the weight for others, %" if near else "distance D (no unit)"
-    figure.colorbar(picture, ax=ax, label=label, shrink=0.8)
 
 
 # lab 5 ----------------------------------------------------------------------------------------------------------------
@@ -60,21 +55,24 @@ def who_has_my_digits(
     players, their exact Shapley values, estimates, standard errors and the number of orders.
     """
     figure, ((matrix, shares, values),) = axes_of(3.6, 1, 3, width=11)
-    _relevance(figure, matrix, relevance)
+    ticks = range(0, len(relevance), 4)
+    matrix.set_facecolor("0.6")
+    picture = matrix.imshow(relevance, cmap="PuOr_r", vmin=-0.4, vmax=0.4)
+    for i in range(0, len(relevance), 2):  # outlines: the pairs of clients with the same digits
+        matrix.add_patch(Rectangle((i - 0.5, i - 0.5), 2, 2, fill=False, lw=1))
+    matrix.set(title="Relevance after the last round", xticks=ticks, yticks=ticks)
+    matrix.set(xlabel="other client", ylabel="client")
+    figure.colorbar(picture, ax=matrix, label="relevance", shrink=0.8)
     _relevance_by_share(shares, relevance, common)
-    _one_game(values, *game)
+    names, exact, estimate, error, orders = game
+    places = range(len(names))
+    values.errorbar(places, estimate, 2 * error, fmt="_", ms=12, capsize=4, color="#D55E00", label=f"{orders} orders")
+    values.plot(places, exact, "o", color="#0072B2", label="exact")
+    values.axhline(0, color="grey", lw=0.8)
+    values.set_xticks(places, names)
+    values.set(title="Client 0's last game", xlabel="whose model, and its digits", ylabel="Shapley value")
+    values.legend()
     return figure
-
-
-def _relevance(figure: Figure, ax, relevance: np.ndarray) -> None:
-    N = len(relevance)
-    ax.set_facecolor("0.6")
-    picture = ax.imshow(relevance, cmap="PuOr_r", vmin=-0.4, vmax=0.4)
-    for i in range(0, N, 2):  # outlines: the pairs of clients with the same digits
-        ax.add_patch(Rectangle((i - 0.5, i - 0.5), 2, 2, fill=False, lw=1))
-    ax.set(title="Relevance after the last round", xlabel="other client", ylabel="client")
-    ax.set(xticks=range(0, N, 4), yticks=range(0, N, 4))
-    figure.colorbar(picture, ax=ax, label="relevance", shrink=0.8)
 
 
 def _relevance_by_share(ax, relevance: np.ndarray, common: np.ndarray) -> None:
@@ -87,18 +85,6 @@ def _relevance_by_share(ax, relevance: np.ndarray, common: np.ndarray) -> None:
     ax.set(title="Relevance and labels in common", xlabel="share of labels in common", ylabel="relevance")
     ax.set_xticks((0, 0.5, 1))
     ax.legend(loc="upper left")
-
-
-def _one_game(
-    ax, names: Sequence[str], exact: np.ndarray, estimate: np.ndarray, error: np.ndarray, orders: int
-) -> None:
-    places = range(len(names))
-    ax.errorbar(places, estimate, 2 * error, fmt="_", ms=12, capsize=4, color="#D55E00", label=f"{orders} orders")
-    ax.plot(places, exact, "o", color="#0072B2", label="exact")
-    ax.axhline(0, color="grey", lw=0.8)
-    ax.set_xticks(places, names)
-    ax.set(title="Client 0's last game", xlabel="whose model, and its digits", ylabel="Shapley value")
-    ax.legend()
 
 
 # lab 6 ----------------------------------------------------------------------------------------------------------------
@@ -127,10 +113,10 @@ def attack_and_defence(
         ax.set_axis_off()
     axes = left, middle, right = below.subplots(1, 3)
     steps, images, delta = setting
-    _band(left, sigmas, attack[0].T, "o-", "#D55E00", 0.2, share=80, ms=4, label="recovered")
+    _band(left, sigmas, attack[0].T, "o-", "#D55E00", share=80, label="recovered")
     left.axhline(attack[1], color="k", ls="--", label="mean image")
     left.set(title="Attack on a step with one image", ylabel="PSNR, dB")
-    _band(middle, sigmas, training[0].T, "s-", "#0072B2", 0.2, ms=4, label="with noise")
+    _band(middle, sigmas, training[0].T, "s-", "#0072B2", share=100, label="with noise")
     middle.axhline(training[1], color="k", ls="--", label="clipping only")
     middle.set(title=f"{steps} steps on {images} images", ylabel="accuracy, %", ylim=(0, 100))
     right.plot(sigmas, budgets, "^-", ms=4, color="#009E73", label=f"{steps} steps")
@@ -143,10 +129,8 @@ def attack_and_defence(
     return figure
 
 
-def _band(
-    ax, x: np.ndarray, values: np.ndarray, style: str, color: str, alpha: float, share: float = 100, **look
-) -> None:
+def _band(ax, x: np.ndarray, values: np.ndarray, style: str, color: str, share: float, label: str) -> None:
     """The mean of values [n, x] as a line, and a band that holds the middle ones: this share of them, in percent."""
-    ax.plot(x, values.mean(0), style, color=color, **look)
+    ax.plot(x, values.mean(0), style, color=color, ms=4, label=label)
     low, high = np.percentile(values, (50 - share / 2, 50 + share / 2), axis=0)
-    ax.fill_between(x, low, high, color=color, alpha=alpha, lw=0)
+    ax.fill_between(x, low, high, color=color, alpha=0.2, lw=0)
