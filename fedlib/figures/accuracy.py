@@ -47,7 +47,8 @@ def accuracies(cells: pd.DataFrame, about: str = "", alike: bool = False, title:
             for colour, group in ((OTHERS, points[~inside]), (INK, points[inside])):
                 y = np.array([rows.index(row) for row in group["row"]]) + shifts[name]
                 label = of_data(name, cells) if colour == OTHERS else f"_{name}"
-                interval(ax, y, group, *_look(styles[name], colour, name == "paper"), label=label, horizontal=True)
+                (marker, size), face = styles[name], "white" if name == "paper" else colour
+                interval(ax, y, group, marker, colour, size, face, label=label, horizontal=True)
         ends = (cells if alike else own)[["mean", "low", "high"]].replace([-np.inf, np.inf], np.nan)
         ax.set(title=textwrap.fill(titled(column, instead), 20 if wide > 2 else 60), xlabel="accuracy, %")
         ax.set_xlim(max(0, ends.min().min() - 4), min(100.5, ends.max().max() + 4))
@@ -64,10 +65,6 @@ def of_data(series: str, cells: pd.DataFrame) -> str:
     printed, own = cells.attrs.get("data", ("", ""))
     data = "" if own in (printed, "") else printed if series == "paper" else own
     return f"{series}, {titled(data)}" if data else series
-
-
-def _look(style: tuple[str, float], colour: str, hollow: bool) -> tuple:
-    return style[0], colour, style[1], "white" if hollow else colour
 
 
 def leaders(cells: pd.DataFrame, about: str = "") -> str:
@@ -117,8 +114,7 @@ def interval(
     draw = ax.hlines if horizontal else ax.vlines
     draw(at[known.to_numpy()], bars["low"], bars["high"], color=colour, linewidth=1.3)
     x, y = (points["mean"], at) if horizontal else (at, points["mean"])
-    face = face or colour
-    look = dict(color=colour, markersize=size, markerfacecolor=face, linestyle="", label=label)
+    look = dict(color=colour, markersize=size, markerfacecolor=face or colour, linestyle="", label=label)
     ax.plot(x, y, marker=marker, **look)
 
 

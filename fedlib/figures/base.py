@@ -22,7 +22,7 @@ COLUMN, PAGE = 3.35, 6.9  # inches: the two widths of figures, of one column and
 SIZE = 8  # points of letters
 SHARP = 200  # pixels per inch of what is saved and shown
 STYLE = {
-    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize"), SIZE),
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "figure.labelsize"), SIZE),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), SIZE - 1),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     "figure.titleweight": "bold",

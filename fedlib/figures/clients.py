@@ -40,7 +40,10 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
             ax.set(xlim=(-1, counts.shape[0]), ylim=(-0.8, counts.shape[1] - 0.2))
         ax.set(title=title, xlabel="client")
         ax.set_xticks(thinned(len(counts)))
-        _class_axis(ax, counts.shape[1], classes)
+        if counts.shape[1] <= MOST_BUBBLES[1]:  # room for the name of every class
+            ax.set_yticks(range(counts.shape[1]), list(classes[: counts.shape[1]]) or None)
+        else:
+            ax.set_yticks(thinned(counts.shape[1]))
     for ax in axes[:, 0]:
         ax.set_ylabel("class")
     for ax in list(axes.flat)[len(panels) :]:
@@ -51,14 +54,6 @@ def partitions(panels: dict[str, np.ndarray], classes: Sequence[str] = ()) -> Fi
         figure.colorbar(image, ax=list(figure.axes), shrink=0.8, pad=0.01, label="samples")
     said = ", ".join(f"{(counts > 0).sum(1).mean():.1f} ({title})" for title, counts in panels.items())
     return headline(figure, f"Classes per client, on average: {said}")
-
-
-def _class_axis(ax, num_classes: int, classes: Sequence[str]) -> None:
-    """Name every class where there is room for it, otherwise number some."""
-    if num_classes <= MOST_BUBBLES[1]:
-        ax.set_yticks(range(num_classes), list(classes[:num_classes]) or None)
-    else:
-        ax.set_yticks(thinned(num_classes))
 
 
 def _heat_map(ax, counts: np.ndarray, most: int):

@@ -12,19 +12,7 @@ from matplotlib.figure import Figure
 
 from fedlib.analysis.names import counted
 from fedlib.figures.accuracy import interval
-from fedlib.figures.base import (
-    INK,
-    PAGE,
-    PAPER,
-    REFERENCE,
-    SIZE,
-    axes_of,
-    colour_map,
-    headline,
-    pixels,
-    styled,
-    thinned,
-)
+from fedlib.figures.base import INK, PAGE, PAPER, REFERENCE, axes_of, colour_map, headline, pixels, styled, thinned
 
 MOST_WAITS = 20  # idle rounds shown
 MOST_NAMES = 16  # idle clients, all of which are named
@@ -127,7 +115,7 @@ def attention_maps(
     axes[1, 0].set_yticks(range(len(pairs)), pairs)
     axes[1, 0].invert_yaxis()
     axes[1, 0].set_ylabel("supervisor minus\nLeNet-5 or model")
-    lower.supxlabel("boxes: images; dots: means over seeds, with 95 % CI", fontsize=SIZE)
+    lower.supxlabel("boxes: images; dots: means over seeds, with 95 % CI")
     apart = gaps[(gaps["low"] > 0) | (gaps["high"] < 0)]
     found = (apart["pair"] == pairs[0]).sum() if pairs else 0
     text = f"the supervisor's maps differ significantly from the other network's in {found} of {len(shown)} measures"

@@ -81,11 +81,8 @@ def by_images(cells: pd.DataFrame) -> Figure:
     for number, (name, own) in enumerate(cells.groupby("row", sort=False)):
         own, style = own.sort_values("images"), _style(name)
         shift = 1 + 0.015 * (number - len(names) / 2)
-        for ax, before in ((left, ""), (right, "lead_")):
-            if before and name == "local":
-                continue
-            lead = dict(zip(("mean", "low", "high"), ("lead" if before else "mean", before + "low", before + "high")))
-            shown = own.assign(**{to: own[column] for to, column in lead.items()})
+        leads = own.assign(mean=own["lead"], low=own["lead_low"], high=own["lead_high"])
+        for ax, shown in [(left, own)] + [(right, leads)] * (name != "local"):
             at = shown["images"] * shift
             ax.plot(at, shown["mean"], **style)
             interval(ax, at, shown, style["marker"], style["color"], 3, label="_")

@@ -12,6 +12,7 @@ from fedlib.analysis.names import proper, titled
 from fedlib.figures.base import (
     APART,
     INK,
+    MARKERS,
     OTHERS,
     PAPER,
     REFERENCE,
@@ -100,8 +101,7 @@ def parabolas(clients: dict[str, tuple[float, float]], walks: dict[str, Sequence
         left.plot(values, a / 2 * (values - m) ** 2, line, color=PAPER, label=f"loss of {name}")
     left.plot(values, total, color="black", label="mean loss")
     best = sum(a * m for a, m in clients.values()) / sum(a for a, _ in clients.values())
-    looks = zip(colours(len(walks)), "osD^vP*Xh<>d")
-    for (name, walk), (colour, marker) in zip(walks.items(), looks):
+    for (name, walk), colour, marker in zip(walks.items(), colours(len(walks)), MARKERS):
         end = walk[-1]
         loss = sum(a / 2 * (end - m) ** 2 for a, m in clients.values()) / len(clients)
         left.plot(end, loss, marker, color=colour, markersize=7)

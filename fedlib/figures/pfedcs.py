@@ -35,15 +35,15 @@ def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.D
 
     pairs: training, round, client, other, D; groups: client, group; rounds: training, seed, round, silhouette, auc.
     """
-    own, training = pairs, pairs["training"].iloc[0]
+    training = pairs["training"].iloc[0]
     group = groups.sort_values(["group", "client"])
     order = group["client"].to_numpy()
     edges = np.flatnonzero(np.diff(group["group"].to_numpy())) + 0.5
-    shown = list(own["round"].unique())
+    shown = list(pairs["round"].unique())
     figure, (axes,) = axes_of(2.4, 1, len(shown) + 2)
     for ax, t in zip(axes, shown):
-        matrix = own[own["round"] == t].pivot(index="client", columns="other", values="D").reindex(columns=order)
-        matrix = matrix.reindex(order).fillna(0)
+        matrix = pairs[pairs["round"] == t].pivot(index="client", columns="other", values="D")
+        matrix = matrix.reindex(index=order, columns=order).fillna(0)
         image = ax.imshow(matrix, vmin=0, vmax=1, cmap=colour_map("mako"), interpolation="nearest")
         for edge in edges:
             ax.axhline(edge, color="white", linewidth=0.7)
@@ -55,9 +55,8 @@ def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.D
     figure.colorbar(image, ax=list(axes[: len(shown)]), shrink=0.7, aspect=25, orientation="horizontal")
     trainings = list(dict.fromkeys(rounds["training"]))
     several = rounds["seed"].nunique()
-    for ax, value, title in zip(
-        axes[len(shown) :], ("silhouette", "auc"), ("silhouette\nof the groups", "AUC: same\nclasses are nearer")
-    ):
+    titles = {"silhouette": "silhouette\nof the groups", "auc": "AUC: same\nclasses are nearer"}
+    for ax, (value, title) in zip(axes[len(shown) :], titles.items()):
         for name, colour in zip(trainings, (INK, *colours(len(trainings))[1:])):
             line = intervals(rounds[rounds["training"] == name], value, ["round"])
             ax.plot(line["round"], line["mean"], color=colour, label=name, marker="o", markersize=3)
@@ -88,21 +87,17 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
         axes[0].bar(rounds + shift, tidy[way] / tidy["model"], width=0.36, color=colour, label=f"{way}load")
     axes[0].set(title="communication", ylabel="models per client", ylim=(0, 1.35))
     first = tidy[tidy["stage"] == stages[0]]
-    names = {
-        "candidates": "candidates",
-        "collaborators": "collaborators",
-        "with the same classes": "of these, same classes",
-    }
-    for (column, label), style in zip(names.items(), ((PAPER, "--"), (INK, "-"), (REFERENCE, ":"))):
-        axes[1].plot(first["round"], first[column], style[1], color=style[0], label=label, marker="o", markersize=4)
+    lines = {"candidates": (PAPER, "--"), "collaborators": (INK, "-"), "with the same classes": (REFERENCE, ":")}
+    for column, (colour, line) in lines.items():
+        label = column.replace("with the", "of these,")
+        axes[1].plot(first["round"], first[column], line, color=colour, label=label, marker="o", markersize=4)
     axes[1].set(title="teacher", ylabel="clients, mean", ylim=(0, None))
     axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
     errors = {"teacher": "aggregated classifier", "extractor": "extractor", "training": "local training"}
     for (column, label), colour in zip(errors.items(), colours(3)):
         own = first if column == "teacher" else tidy
-        axes[2].plot(
-            own["round"], own[column].where(own[column] > 0), color=colour, label=label, marker="o", markersize=4
-        )
+        above = own[column].where(own[column] > 0)
+        axes[2].plot(own["round"], above, color=colour, label=label, marker="o", markersize=4)
     axes[2].set_yscale("log")
     found = tidy[list(errors)].where(tidy[list(errors)] > 0)
     low, high = min(1e-9, found.min().min() / 3), max(1e-5, found.max().max())
@@ -112,9 +107,8 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
         ax.axvspan(start, rounds.max() + 0.6, color="#eeeeee", zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="upper right", fontsize=6)
-    axes[1].text(
-        (start + rounds.max() + 0.6) / 2, 0.4, stages[-1], ha="center", transform=axes[1].get_xaxis_transform()
-    )
+    middle = (start + rounds.max() + 0.6) / 2
+    axes[1].text(middle, 0.4, stages[-1], ha="center", transform=axes[1].get_xaxis_transform())
     sent = (tidy["up"] / tidy["model"]).groupby(tidy["stage"], sort=False).mean()
     chosen = first[["collaborators", "with the same classes"]].iloc[-1]
     text = "A client sends " + ", ".join(f"{share:.2f} models per round in {stage}" for stage, share in sent.items())
@@ -144,6 +138,5 @@ def by_number_of_clients(cells: pd.DataFrame) -> Figure:
     wide = cells.pivot_table(index="row", columns="clients", values="mean", sort=False)
     best = {n: proper(row) for n, row in wide.idxmax().items()}
     said = ", ".join(f"{name} at {n}" for n, name in best.items())
-    return headline(
-        figure, f"Most accurate: {said if len(set(best.values())) > 1 else said.split()[0] + ' throughout'}"
-    )
+    said = said if len(set(best.values())) > 1 else f"{said.split()[0]} throughout"
+    return headline(figure, f"Most accurate: {said}")

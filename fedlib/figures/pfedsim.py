@@ -9,17 +9,7 @@ from matplotlib.figure import Figure
 from fedlib.analysis.names import counted, proper, titled
 from fedlib.analysis.uncertainty import intervals
 from fedlib.figures.accuracy import interval, leaders
-from fedlib.figures.base import (
-    INK,
-    PAPER,
-    REFERENCE,
-    SIZE,
-    axes_of,
-    colour_map,
-    headline,
-    key_below,
-    styled,
-)  # fmt: skip
+from fedlib.figures.base import INK, PAPER, REFERENCE, axes_of, colour_map, headline, key_below, styled
 from fedlib.figures.choices import ROW, beyond_seeds, effects_of_choices
 
 
@@ -65,9 +55,8 @@ def classifier_similarity(tidy: pd.DataFrame, pairs: dict[str, tuple[int, int]])
     import seaborn as sns
 
     by_class = tidy.groupby(["pair", "class"])["cosine"].mean().unstack().loc[list(pairs)]
-    owner = (
-        tidy.drop_duplicates(["pair", "class"]).pivot(index="pair", columns="class", values="owned_by").loc[list(pairs)]
-    )
+    once = tidy.drop_duplicates(["pair", "class"])
+    owner = once.pivot(index="pair", columns="class", values="owned_by").loc[list(pairs)]
     totals = tidy.groupby(["pair", "seed"], as_index=False)["cosine"].mean()
     totals = intervals(totals, "cosine", ["pair"]).set_index("pair").loc[list(pairs)]
     low = min(0.0, float(by_class.min().min())) if by_class.min().min() < 0.6 else 0.6
@@ -161,15 +150,13 @@ def data_and_networks(stats: pd.DataFrame, printed: pd.DataFrame, parameters: pd
     done = np.zeros(len(parameters))
     for part, colour in zip(parts, sns.color_palette("mako", len(parts))):
         share = (parameters[part] / parameters["all"]).to_numpy()
-        right.barh(
-            range(len(parameters)), share, left=done, color=REFERENCE if part == parts[-1] else colour, label=part
-        )
+        colour = REFERENCE if part == parts[-1] else colour
+        right.barh(range(len(parameters)), share, left=done, color=colour, label=part)
         done += share
     for y, total in enumerate(parameters["all"]):
         right.annotate(f"{total:,}", (1.02, y), va="center", annotation_clip=False, fontsize=7)
-    right.set_yticks(
-        range(len(parameters)), [name.replace(", ", "\n").replace(" (", "\n(") for name in parameters["network"]]
-    )
+    names = [name.replace(", ", "\n").replace(" (", "\n(") for name in parameters["network"]]
+    right.set_yticks(range(len(parameters)), names)
     right.set(title="shares and number of the trainable parameters", xlim=(0, 1))
     right.invert_yaxis()
     key_below(figure, right)
@@ -204,17 +191,14 @@ def workflow(phi: pd.DataFrame, rounds: pd.DataFrame, meetings: pd.DataFrame) ->
     own.text((rounds["round"].min() + start) / 2, 0.3, "FedAvg", ha="center")
     own.plot(rounds["round"], rounds["pairs"], color=INK, label="pairs compared so far")
     own.plot(rounds["round"], rounds["others"], color=REFERENCE, label="weight of other clients")
-    own.set(title="this run", xlabel="round", ylim=(0, 1.02), ylabel="share")
+    own.set(title="this run", xlabel="round", ylabel="share")
     own.legend(loc="upper left")
     paper.plot(meetings["rounds"], meetings["drawn"], color=INK, label="sampled")
     paper.plot(meetings["rounds"], meetings["expected"], color=PAPER, linestyle="--", label="expected")
-    paper.set(
-        title="10 of 100 clients per round",
-        xlabel="rounds of personalisation",
-        ylim=(0, 1.02),
-        ylabel="pairs sampled together",
-    )
+    paper.set(title="10 of 100 clients per round", xlabel="rounds of personalisation", ylabel="pairs sampled together")
     paper.legend(loc="lower right")
+    for ax in (own, paper):
+        ax.set_ylim(0, 1.02)
     known, most = rounds["pairs"].iloc[-1], rounds["others"].max()
     text = f"At the end {known:.0%} of client pairs were compared; others' mean weight in extractors reaches {most:.0%}"
     return headline(figure, text)
@@ -316,7 +300,7 @@ def domains(cells: pd.DataFrame, about: str) -> Figure:
         ax.set(title=series, xlabel="", ylabel="")
         ax.tick_params(axis="x", rotation=40)
         ax.axvline(1, color="white", linewidth=3)
-    figure.supxlabel("accuracy, %; red: above the mean of the domain, blue: below", fontsize=SIZE)
+    figure.supxlabel("accuracy, %; red: above the mean of the domain, blue: below")
     return headline(figure, leaders(cells, about))
 
 
@@ -331,9 +315,8 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
     rules = list(leads["metric"].unique())
     if not len(names) and not rules:
         return None
-    figure, ((left,), (right,)) = axes_of(
-        ROW * (len(names) + len(rules)) + 2.3, 2, 1, height_ratios=[len(names) + 2, len(rules) + 1]
-    )
+    height, ratios = ROW * (len(names) + len(rules)) + 2.3, [len(names) + 2, len(rules) + 1]
+    figure, ((left,), (right,)) = axes_of(height, 2, 1, height_ratios=ratios)
     effects_of_choices(left, effects, method, names)
     left.invert_yaxis()
     left.set_title("Alternative choices")
@@ -347,8 +330,6 @@ def open_choices(effects: pd.DataFrame, leads: pd.DataFrame, method: str) -> Fig
     for ax in (left, right):
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    right.set(
-        xlabel=f"{proper(method)} minus the best competitor, points",
-        title="The same runs, by definition of the accuracy metric",
-    )
+    right.set_title("The same runs, by definition of the accuracy metric")
+    right.set_xlabel(f"{proper(method)} minus the best competitor, points")
     return headline(figure, beyond_seeds(effects, method))

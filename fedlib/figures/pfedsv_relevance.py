@@ -80,14 +80,8 @@ def distances_to_a(tidy: pd.DataFrame, aucs: pd.DataFrame, labels: dict[str, Seq
             ax.plot(range(len(after)), mean[after], style, color=colour, marker="o", markersize=4)
     keys = [Line2D([], [], color=colour) for _, colour in zip(range(aucs["measure"].nunique()), COLOURS)]
     keys += [Line2D([], [], color="black", linestyle=style) for _, style in zip(trainings, ("-", "--"))]
-    ax.legend(
-        keys,
-        [*dict.fromkeys(aucs["measure"]), *trainings],
-        loc="lower left",
-        fontsize=6,
-        frameon=True,
-        edgecolor="none",
-    )
+    names = [*dict.fromkeys(aucs["measure"]), *trainings]
+    ax.legend(keys, names, loc="lower left", fontsize=6, frameon=True, edgecolor="none")
     ax.axhline(0.5, color="black", linewidth=0.6)
     ax.set_xticks(range(len(after)), after)
     ax.set(title="finding shared labels,\nall clients: AUC", xlabel="after round", ylim=(0, 1.05))
@@ -125,10 +119,8 @@ def collaboration(tidy: pd.DataFrame, arms: Sequence[str]) -> Figure:
     right.set_yticks(range(len(arms)), arms)
     right.invert_yaxis()
     right.grid(axis="y", color="#eeeeee")
-    keys = [
-        Line2D([], [], marker="o", linestyle="", color="black"),
-        Line2D([], [], marker="D", linestyle="", color="black", markerfacecolor="white"),
-    ]
+    marks = (("o", "black"), ("D", "white"))
+    keys = [Line2D([], [], marker=m, linestyle="", color="black", markerfacecolor=face) for m, face in marks]
     handles, names = left.get_legend_handles_labels()
     every = [*names, "last round", "mean of the rounds"]
     figure.legend([*handles, *keys], every, loc="outside lower center", ncols=5, fontsize=6)
@@ -206,9 +198,8 @@ def traffic(tidy: pd.DataFrame, per_round: pd.DataFrame, methods: Sequence[str],
             ax.bar(np.arange(len(methods)) + shift, values, width=0.26, color=colour, label=column)
         for marker, reading in zip(("D", "o"), readings[1:]):
             spots = [means.loc[(reading, methods[0]), column] for column in ("down", "total")]
-            ax.plot(
-                [0, 0.27], spots, marker, color="black", markerfacecolor="white", markersize=5, label=f"D+C: {reading}"
-            )
+            look = dict(color="black", markerfacecolor="white", markersize=5, label=f"D+C: {reading}")
+            ax.plot([0, 0.27], spots, marker, **look)
         ax.set_xticks(range(len(methods)), names, fontsize=7)
         ax.set(title=f"{network}: {word} of parameters")
     key_below(figure, axes[0])

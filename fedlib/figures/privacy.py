@@ -37,9 +37,8 @@ def budgets(cells: pd.DataFrame, by_round: pd.DataFrame) -> Figure:
     styles = dict(zip(by_round["setting"].unique(), ("-", "--", ":")))
     for (setting, sigma), rows in by_round.groupby(["setting", "sigma"], sort=False):
         colour = INK if sigma == by_round["sigma"].min() else OTHERS
-        right.plot(
-            rows["round"], rows["epsilon"], color=colour, linestyle=styles[setting], label=f"σ = {sigma:g}, {setting}"
-        )
+        look = dict(color=colour, linestyle=styles[setting], label=f"σ = {sigma:g}, {setting}")
+        right.plot(rows["round"], rows["epsilon"], **look)
     right.set(title="privacy budget spent, δ = 1e-5", xlabel="round", ylabel="ε", yscale="log")
     for ax in axes:
         ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22), fontsize=6.5)
@@ -144,14 +143,8 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
     for (attack, rows), colour in zip(tidy.groupby("attack", sort=False), colours(tidy["attack"].nunique())):
         for ax, value in zip(axes, ("psnr", "ssim", "lpips", "success")):
             with_clip = rows[rows["defence"] != "none"].groupby("sigma")[value].mean()
-            ax.plot(
-                [places[s] for s in with_clip.index],
-                with_clip,
-                color=colour,
-                marker="o",
-                markersize=4,
-                label=proper(attack),
-            )
+            at = with_clip.index.map(places)
+            ax.plot(at, with_clip, color=colour, marker="o", markersize=4, label=proper(attack))
             bare = rows[rows["defence"] == "none"][value].mean()
             ax.plot([-1], [bare], color=colour, marker="D", markersize=5, linestyle="")
     for ax, title in zip(axes, ("PSNR, dB", "SSIM", "ST-LPIPS\n(0: identical)", "recovered\n(≥ 20 dB)")):
@@ -161,17 +154,8 @@ def _scores(axes, tidy: pd.DataFrame, levels: pd.DataFrame) -> None:
     axes[-1].set_xlabel("σ of the noise, with clipping")
     for level, style in zip(levels.itertuples(index=False), ("--", ":")):
         axes[0].axhline(level.psnr, color=PAPER, linestyle=style, linewidth=1)
-        axes[0].annotate(
-            level.name,
-            (1, level.psnr),
-            (3, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            ha="left",
-            va="center",
-            fontsize=6,
-            color=PAPER,
-        )
+        beside = dict(xycoords=("axes fraction", "data"), textcoords="offset points", ha="left", va="center")
+        axes[0].annotate(level.name, (1, level.psnr), (3, 0), fontsize=6, color=PAPER, **beside)
     axes[1].set_ylim(-0.25, 1.05)
     axes[2].set_ylim(-0.05, 1.15)
     axes[3].set_ylim(-0.05, 1.05)
