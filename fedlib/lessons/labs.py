@@ -116,14 +116,14 @@ def grade(folder: Path, labs: Sequence[str] = (), seconds: float = 60, again: bo
         for one in (bar := tqdm(found, desc="grade", unit="submission", leave=False, file=sys.stderr)):
             bar.set_postfix_str(f"{one.student}, {one.lab}")
             problem = grading.problem_of(one)
-            lines.append((one.student, one.lab, *_points(grading.api, one.lab, one.student, problem), problem))
+            parts = grading.exercises_of(one.student, one.lab, problem)
+            reached, most = (sum(numbers) for numbers in list(zip(*parts))[-2:])
+            lines.append((one.student, one.lab, reached, most, problem))
         graded = {one.lab for one in found}
         points = pd.concat([before[~before["lab"].isin(graded)], pd.DataFrame(lines, columns=COLUMNS)])
         points = points.astype({"points": float, "of": float}).sort_values(["student", "lab"], ignore_index=True)
-        exercises = pd.DataFrame(
-            [row for one in points.itertuples() for row in grading.exercises_of(one)],
-            columns=["student", "lab", "exercise", "points", "of"],
-        )
+        rows = [row for one in points.itertuples() for row in grading.exercises_of(one.student, one.lab, one.problem)]
+        exercises = pd.DataFrame(rows, columns=["student", "lab", "exercise", "points", "of"])
         export.write_table(folder / "points.csv", points)
         unknown = export.write_exports(folder, points, exercises, everything)
         export.write_pages(folder, found)
@@ -323,16 +323,9 @@ class _Grading:
         with tempfile.TemporaryDirectory(prefix="fedlib-lab-", ignore_cleanup_errors=True) as scratch:
             for path in one.beside:
                 shutil.copy(path, scratch)
-            answer = sandbox.run(
-                {
-                    "notebook": nbformat.v4.new_notebook(cells=cells),
-                    "seconds": self.seconds,
-                    "scratch": scratch,
-                    "hidden": [str(self.folder / name) for name in SECRET],
-                    "shut": not self.open,
-                },
-                NOTEBOOKS * self.seconds,
-            )
+            task = {"notebook": nbformat.v4.new_notebook(cells=cells), "seconds": self.seconds, "scratch": scratch}
+            task |= {"hidden": [str(self.folder / name) for name in SECRET], "shut": not self.open}
+            answer = sandbox.run(task, NOTEBOOKS * self.seconds)
         return answer.get("notebook", {}).get("cells", []), answer.get("problem", "")
 
     def exercises(self, lab: str) -> dict[str, str]:
@@ -344,33 +337,21 @@ class _Grading:
                 found[mark(cell)] = last
         return found
 
-    def exercises_of(self, row) -> list[tuple]:
-        """The exercises of a row of points.csv: student, lab, exercise, points, of."""
+    def exercises_of(self, student: str, lab: str, problem: str) -> list[tuple]:
+        """The exercises of a submission: student, lab, exercise, points (0 if it could not be graded), of."""
         from nbgrader.api import MissingEntry
 
-        if row.lab not in self.source:
+        if lab not in self.source:
             return []
-        of_test = self.exercises(row.lab)
+        of_test = self.exercises(lab)
         reached = {exercise: [0.0, 0.0] for exercise in of_test.values()}
         with self.api.gradebook as book, contextlib.suppress(MissingEntry):
-            for cell in book.find_notebook(row.lab, row.lab).grade_cells:
+            for cell in book.find_notebook(lab, lab).grade_cells:
                 reached[of_test[cell.name]][1] += cell.max_score
-            grades = [] if row.problem else book.find_submission_notebook(row.lab, row.lab, row.student).grades
+            grades = [] if problem else book.find_submission_notebook(lab, lab, student).grades
             for grade in grades:
                 reached[of_test[grade.name]][0] += grade.score
-        return [(row.student, row.lab, exercise, *numbers) for exercise, numbers in reached.items()]
-
-
-def _points(api, lab: str, student: str, problem: str) -> tuple[float, float]:
-    """What a submission reached, 0 if it could not be graded, and what can be reached."""
-    from nbgrader.api import MissingEntry
-
-    with api.gradebook as book:
-        most = book.find_assignment(lab).max_score
-        try:
-            return (0.0 if problem else book.find_submission(lab, student).score), most
-        except MissingEntry:
-            return 0.0, most
+        return [(student, lab, exercise, *numbers) for exercise, numbers in reached.items()]
 
 
 def explained(log: str) -> str:
