@@ -75,15 +75,13 @@ def write_exports(folder: Path, points: pd.DataFrame, exercises: pd.DataFrame, f
     table, most = wide(points, exercises)
     people, numbers = roster(folder), {one.student: one.number for one in found if one.platform == "Canvas"}
     known = [_person(student, numbers.get(student, ""), people) for student in table.index]
-    moodle = pd.DataFrame([[row.get(name, "") for name in MOODLE] for row in known], columns=MOODLE)
-    canvas = pd.DataFrame([[row.get(name, "") for name in CANVAS] for row in known], columns=CANVAS)
-    moodle["Full name"] = canvas["Student"] = list(table.index)
-    table, head = table.reset_index(drop=True), dict.fromkeys(CANVAS, "") | {"Student": "    Points Possible"}
-    write_table(folder / "moodle.csv", pd.concat([moodle, table], axis=1))
-    possible = pd.DataFrame([head | most.to_dict()])
-    write_table(folder / "canvas.csv", pd.concat([possible, pd.concat([canvas, table], axis=1)]))
+    possible = pd.DataFrame([dict.fromkeys(CANVAS, "") | {"Student": "    Points Possible"} | most.to_dict()])
     lines, columns = [], {name for row in people for name in row}
-    for platform, rows, ids in (("Moodle", moodle, MOODLE[1:]), ("Canvas", canvas, CANVAS[1:4])):
+    for platform, heads, before in (("Moodle", MOODLE, []), ("Canvas", CANVAS, [possible])):
+        rows = pd.DataFrame([[row.get(name, "") for name in heads] for row in known], columns=heads)
+        rows[heads[0]], ids = list(table.index), heads[1:4]
+        made = pd.concat([rows, table.reset_index(drop=True)], axis=1)
+        write_table(folder / f"{platform.lower()}.csv", pd.concat([*before, made]))
         without = rows[(rows[ids] == "").all(axis=1)].iloc[:, 0]
         if len(without) and (columns & set(ids) or any(one.platform == platform for one in found)):
             named = f": {', '.join(without)}" if len(without) < len(rows) else ""
