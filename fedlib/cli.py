@@ -148,7 +148,8 @@ def reproduce(
         say_how_long(opened, jobs)
     if said := prepare():
         print(said, file=sys.stderr)
-    done = carry_out(opened, jobs, device, step, finished, notebooks, refresh, end, formats)
+    options = dict(jobs=jobs, device=device, step=step, until=end)
+    done = carry_out(opened, finished, notebooks, refresh, formats, **options)
     print("\n".join(outcome(done, opened, time.monotonic() - started)))
     left = budget is not None and say_what_is_left(opened, budget)
     if done.failures or not (done.summaries or left):

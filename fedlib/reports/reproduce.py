@@ -97,32 +97,20 @@ def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, st
 
 
 def reproduce(
-    opened: Sequence[OpenItem],
-    jobs: int | None = None,
-    device: str = "cpu",
-    step: str = "auto",
-    finished: bool = False,
-    notebooks: bool = True,
-    refresh: bool = False,
-    until: float | None = None,
-    formats: Sequence[str] = (),
+    opened: Sequence[OpenItem], finished: bool, notebooks: bool, refresh: bool, formats: Sequence[str], **options
 ) -> Done:
     """Training runs first, shared ones once, side by side, resumable. Then every item's figure, tables, claims and
     notebook, and the report, beside what is published, and compared with it. A failing item does not stop the others.
-    finished: train nothing. refresh: publish them, and in the quick profile the notebooks' outputs as well. until: when
-    training is to stop, in seconds since 1970; what is there then is shown. formats: of figures, beside PNG."""
-    options = dict(jobs=jobs, device=device, step=step, until=until)
+    finished: train nothing. refresh: publish them, and in the quick profile the notebooks' outputs as well. formats: of
+    figures, beside PNG. options: as in `train`; after `until`, when training stops, what is there then is shown."""
     done = Done(failures={} if finished else failed_items(opened, train(opened, **options)))
-    for item in opened if until is not None else ():
+    for item in opened if options["until"] is not None else ():
         item.finished = item.finished or bool(item.missing)
     torch.set_num_threads(1)  # notebooks run beside the analyses
-    showable = [
-        item for item in opened if item.item.name not in done.failures and (not item.finished or item.can_be_shown)
-    ]
-    whole = (
-        item for item in _saved(showable, done, formats) if notebooks and not item.missing
-    )  # a notebook would train what is missing
-    done.notebooks = execute_all(whole, jobs or 2)
+    trained = [item for item in opened if item.item.name not in done.failures]
+    saved = _saved([item for item in trained if not item.finished or item.can_be_shown], done, formats)
+    whole = (item for item in saved if notebooks and not item.missing)  # a notebook would train what is missing
+    done.notebooks = execute_all(whole, options["jobs"] or 2)
     done.failures |= {name: f"its notebook {how}" for name, how in done.notebooks.items() if how.startswith("failed")}
     shown = [item for item in opened if item.item.name in done.summaries]
     for place in sorted({item.place for item in shown}):
