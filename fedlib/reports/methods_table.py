@@ -47,12 +47,11 @@ def _row(name: str) -> dict:
     for t in range(1, run.spec.rounds + 1):
         acting = run.acting(state)
         seen = watched_round(run, state, t)
-    down, up = _counted(run, acting.floats_down, seen.messages), _counted(run, acting.floats_up, seen.uploads)
     place, title = citation(name)
     return {
         "method": name,
-        "down": _amount(run, down),
-        "up": _amount(run, up),
+        "down": _amount(run, acting.floats_down, seen.messages),
+        "up": _amount(run, acting.floats_up, seen.uploads),
         "kept": contents(run, seen.clients),
         "tested": ", ".join(run.points(state)),
         "step": _step(),
@@ -68,13 +67,9 @@ def _step() -> str:
     return f"{calls['fused'] / calls.total():.0%} fused"
 
 
-def _counted(run, count, stacked):
-    """What the first participant's message is counted as."""
-    message = run.transport.travelling(tree.rows(stacked, 0))
-    return count(message)
-
-
-def _amount(run, message) -> str:
+def _amount(run, count, stacked) -> str:
+    """How many models as numbers the first participant's message is counted as, and what it holds."""
+    message = count(run.transport.travelling(tree.rows(stacked, 0)))
     models = run.transport.floats(message) / run.work.model.num_parameters["model"]
     return f"{models:.2f} ({contents(run, message)})" if models else "nothing"
 

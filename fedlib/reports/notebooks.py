@@ -66,9 +66,7 @@ def _execute(item: OpenItem) -> str:
         known = _parameters_of(source)
     except (FedlibError, OSError, ValueError, KeyError, TypeError) as error:
         return f"failed: it is missing or damaged, {type(error).__name__}: {error}"
-    parameters = (
-        {} if item.profile == "quick" else {"profile": item.profile}
-    )  # quick is what the notebooks say themselves
+    parameters = {} if item.profile == "quick" else {"profile": item.profile}  # notebooks say quick themselves
     parameters |= {name: _plain(value) for name, value in item.changed.items()}
     unknown = [name for name in parameters if name not in known]
     if unknown:  # it would show the unchanged settings
@@ -82,9 +80,8 @@ def _execute(item: OpenItem) -> str:
     from fedlib.base.kernel import own_kernel
 
     os.environ["FEDLIB_PROFILE"] = item.profile  # what the kernels inherit
-    os.environ.setdefault(
-        "OMP_NUM_THREADS", "1"
-    )  # side by side, several threads each make small networks many times slower
+    # side by side, several threads each make small networks many times slower
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     output.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:

@@ -264,21 +264,17 @@ def page(paper: str) -> str:
     saved = saved_by_scale(paper)
     items, every = largest_of(saved), [i for own in saved.values() for i in own]
     unfinished = {name for name, item in items.items() if item.get("missing")}
+    # whose answers are shown, also in quick where the paper's runs are not all there
     telling = [i for i in every if items[i["item"]] is i or i["item"] in unfinished or i["profile"] == "paper"]
-    parts_of = [i for i in every if i["profile"] != "quick" and items[i["item"]] is not i and stored_runs(i)]
-    parts = _page(paper, *(sorted(own, key=_reading_order) for own in (items.values(), telling, parts_of)))
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) -> list[str]:
-    """items: one a table or figure; telling: those whose answers are shown, also in quick where the paper's runs are
-    not all there; more: larger scales of the same tables, of which there are some runs."""
+    # larger scales of the same tables, of which there are some runs
+    more = [i for i in every if i["profile"] != "quick" and items[i["item"]] is not i and stored_runs(i)]
+    shown, telling, more = (sorted(own, key=_reading_order) for own in (items.values(), telling, more))
     (name, title, place), declared = about(paper), import_module(f"fedlib.experiments.{paper}")
-    return [
+    parts = [
         f"# What could be reproduced from {name}" if place else f"# {name}",
         f"*{title}.{f' {place}.' if place else ''}*",
         " ".join(getattr(declared, "IN_SHORT", "").split()),
-        summed_up(items, more),
+        summed_up(shown, more),
         f"`fedlib report {paper}` writes this page from stored runs; a function tests every claim on them. [Reading a "
         'claim](../notebooks/guides/reading_a_claim.ipynb) explains the verdicts. "(Additional)" marks claims '
         'that are not in the paper; "(Check)" marks implementation checks, which only test this code.',
@@ -286,8 +282,9 @@ def _page(paper: str, items: list[dict], telling: list[dict], more: list[dict]) 
         *_answers(telling),
         "## Scoreboard",
         across_scales(f"{paper}/*"),
-        *chain(*(section(item, "../", item in telling) for item in sorted([*items, *more], key=_reading_order))),
+        *chain(*(section(item, "../", item in telling) for item in sorted([*shown, *more], key=_reading_order))),
     ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def summed_up(items: list[dict], more: list[dict] = ()) -> str:
