@@ -492,7 +492,7 @@ def test_fedem_weights_do_not_underflow():
     """Losses of 2000 and 2001 with weights 0 and 1, in float32: q is finite and sums to 1."""
     model, method = TwoClasses(), algorithms.make("fedem", M=2)
     thetas = [tree.map(torch.Tensor.float, theta(0, 0, b)) for b in (-2000, -2001)]
-    batch = dataclasses.replace(classes([([1.0], [1.0])]).batches[0], x=torch.ones(1))
+    batch = dataclasses.replace(classes([([1.0], [1.0])]).batches[0], images=torch.ones(1))
     q = method.responsibilities(model, thetas, torch.tensor([0.0, 1.0]), batch)
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 
