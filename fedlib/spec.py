@@ -30,7 +30,7 @@ ADDED_FIELDS = (
     *("stratified", "test_distribution", "privacy", "noise_sigma", "noise_clip", "images", "pixels", "batch_order"),
     *("unseen", "join_epochs", "method_source", "holdout", "test_part"),
 )
-STATISTICS = ("local", "global", "reset")  # where batch norm's running statistics are kept, see fedlib.engine.state
+STATISTICS = ("local", "global")  # where batch norm's running statistics are kept, see fedlib.engine.state
 RECOMPUTED = "+bn"  # ends the codes of evaluation points with statistics of the client's training data
 PIXELS, ORDERS = ("standardised", "reference", "symmetric"), ("shuffled", "fixed")
 TEST_PARTS = ("drawn", "official")

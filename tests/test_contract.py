@@ -270,10 +270,8 @@ def test_what_does_not_travel_is_left_out_at_every_level():
         Transport("local", ("running",), theta0).travelling(message),
         {"theta": {"a": theta0["a"]}, "pair": ({"a": theta0["a"]}, torch.zeros(5))},
     )
-    counts = {
-        policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global", "reset")
-    }
-    assert counts == {"local": 11, "global": 15, "reset": 11}
+    counts = {policy: Transport(policy, ("running",), theta0).floats(message) for policy in ("local", "global")}
+    assert counts == {"local": 11, "global": 15}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,7 +338,7 @@ class Twins(FedAvg):
         return model.logits(tree.rows(personal, 1), x)
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
+@pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_several_models_a_client_have_statistics_of_their_own(bn_stats):
     """Both backends agree, also for clients that never trained;
     statistics [N, 2, ...] stay or travel as the policy says."""
@@ -413,7 +411,7 @@ def test_messages_of_several_models(bn_stats, numbers):
     assert state.floats["down"] == state.floats["up"] == 2 * 2 * numbers
     assert state.uploads is None  # the server keeps them; they need not look like messages
     messages = run.method.messages(state.server, range(4))
-    received = run.transport.received(messages, state.stats, training=False)
+    received = run.transport.received(messages, state.stats)
     name = "extractor.bn1.running_mean"
     if bn_stats == "local":
         assert torch.equal(received["models"][name][:, 0], state.stats[name])

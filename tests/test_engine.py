@@ -177,18 +177,10 @@ def initial_like(run, stats: dict) -> dict:
     return {name: run.work.model.theta0[name].expand(*leaf.shape) for name, leaf in stats.items()}
 
 
-def test_a_supervisor_with_batch_norm_has_no_statistics_of_the_models_to_be_reset_to():
-    fields = dict(hyper={"supervisors": "lenet5_bn"}, model="lenet5_bn")
-    with pytest.raises(BadValue, match="bn_stats = 'reset' .*local or global where lenet5_bn has batch norm"):
-        set_up(tiny("fedsimsup", bn_stats="reset", **fields))
-    assert set_up(tiny("fedsimsup", **fields))
-
-
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "pfedsim"])
-@pytest.mark.parametrize("bn_stats", ["local", "reset"])
-def test_statistics_stay_with_their_client(method, bn_stats):
+def test_statistics_stay_with_their_client(method):
     """The server's never leave their initial values, the clients' are those at the end of their own last training."""
-    states, seen = spied(method, bn_stats, rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
+    states, seen = spied(method, "local", rounds=4, **({"hyper": {"rho": 0.34}} if method == "pfedsim" else {}))
     run, last = states[-1]
     for _, state in states:
         for name, leaf in tree.leaves({k: v for k, v in state.server.items() if isinstance(v, dict)}):
@@ -215,15 +207,6 @@ def test_local_statistics_persist_across_participations(method):
         assert same(before, previous.get(i) or initial_like(states[0][0], before))
         previous[i] = after
     assert again > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_reset_statistics_start_every_training_anew(method):
-    states, seen = spied(method, "reset", rounds=4)
-    assert len({i for _, i, _, _ in seen}) < len(seen)  # someone took part twice
-    for _, _, before, after in seen:
-        initial = initial_like(states[0][0], before)
-        assert same(before, initial) and not same(after, initial)
 
 
 def test_global_statistics_are_averaged_like_the_parameters():

@@ -113,10 +113,10 @@ def test_what_options_accept_is_checked_in_every_method():
     [
         *((method, {}, "local") for method in METHODS),
         ("fedamp", dict(sigma_mode="median"), "local"),
-        ("fedamp", dict(variant="cosine", start="cloud"), "reset"),
+        ("fedamp", dict(variant="cosine", start="cloud"), "global"),
         ("fedavg", {}, "global"),
         ("fedavg_ft", dict(ft_part="head"), "global"),
-        ("fedbabu", dict(ft_part="head"), "reset"),
+        ("fedbabu", dict(ft_part="head"), "global"),
         ("fedbn", {}, "global"),
         ("feddyn", dict(feddyn_variant="flbench2023"), "local"),
         ("feddyn", dict(feddyn_variant="pfllib", grad_clip=0.5), "global"),
@@ -127,7 +127,7 @@ def test_what_options_accept_is_checked_in_every_method():
         ("fedgen", dict(teacher="server", virtual=2), "local"),
         ("fedpac", {}, "global"),
         ("fedpac", dict(head_inside=False), "local"),
-        ("fedper", {}, "reset"),
+        ("fedper", {}, "global"),
         ("fedproto", dict(predict_by="head"), "local"),
         ("fedproto", dict(weights="samples"), "local"),
         ("fedrep", dict(E_f=2), "global"),
@@ -140,13 +140,13 @@ def test_what_options_accept_is_checked_in_every_method():
         ("perfedavg", dict(variant="HF"), "local"),
         ("pfedcs", dict(beta=1.0, teacher_feat="received", detach=False, pool="all_last"), "global"),
         ("pfedhn", {}, "global"),
-        ("pfedme", dict(start="w"), "reset"),
+        ("pfedme", dict(start="w"), "global"),
         ("pfedsim", {}, "global"),
         ("pfedsim", dict(rho=0, phi="eq3"), "local"),
         ("pfedsim", dict(rho=0, phi="eq3", phi_refresh="all", phi_bias=True), "local"),
         ("pfedsim", dict(rho=0, phi_refresh="one_fresh", max_age=1), "local"),
         ("pfedsv", dict(variant="D+C", sv="exact", self_distance="prev", v_empty="chance"), "global"),
-        ("pfedsv", dict(variant="W", utility="loss", self_distance="mean_other", samples=2), "reset"),
+        ("pfedsv", dict(variant="W", utility="loss", self_distance="mean_other", samples=2), "global"),
     ],
 )
 def test_vmap_agrees_with_serial(method, hyper, bn_stats, small_scans):
@@ -175,7 +175,7 @@ def test_vmap_agrees_with_serial_in_float32():
 PROCESS_CASES = [
     *((method, "local") for method in (*CORE, "fedem", "pfedsv", "fedsimsup")),
     ("fedavg", "global"),
-    ("fedper", "reset"),
+    ("fedper", "global"),
 ]
 
 
@@ -302,11 +302,10 @@ def test_clients_stay_as_they_are_while_others_train_or_are_tested(method):
     assert len(state.history) == spec.rounds * len(spec.eval_points)
 
 
-@pytest.mark.parametrize("bn_stats", ["global", "reset"])
 @pytest.mark.parametrize("method", METHODS)
-def test_clients_stay_as_they_are_wherever_statistics_are_kept(method, bn_stats):
+def test_clients_stay_as_they_are_wherever_statistics_are_kept(method):
     before = None
-    for run, state, ids in played(tiny(method, hyper=HYPER.get(method, {}), bn_stats=bn_stats), change=shorter):
+    for run, state, ids in played(tiny(method, hyper=HYPER.get(method, {}), bn_stats="global"), change=shorter):
         assert before is None or others_stayed(method, before, owned(state), ids, run.spec.num_clients)
         before = copy.deepcopy(owned(state))
 
@@ -436,12 +435,10 @@ SENT = [  # numbers a participant and round, (down, up), and how many models' st
 ]
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "global", "reset"])
+@pytest.mark.parametrize("bn_stats", ["local", "global"])
 @pytest.mark.parametrize(("method", "hyper", "numbers", "models"), SENT)
 def test_communication_is_the_closed_form(method, hyper, numbers, models, bn_stats):
     """Two participants of five, two rounds; running statistics travel under "global" only."""
-    if bn_stats == "reset" and method not in ("fedavg", "fedper", "fedbn"):
-        bn_stats = "local"
     counted = simulate(
         tiny(method, hyper=hyper, bn_stats=bn_stats, num_clients=5, rounds=2, eval_every=2)
     ).communication

@@ -349,7 +349,7 @@ def test_feddyn_h_is_the_mean_of_all_clients_gradients(bn_stats):
 # ownership ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bn_stats", ["local", "reset", "global"])
+@pytest.mark.parametrize("bn_stats", ["local", "global"])
 def test_fedbn_clients_that_never_trained_get_statistics(bn_stats):
     """Before any training all are tested with the statistics of their own data, whatever bn_stats: the losses are those
     of FedAvg with statistics that stay on the clients.

@@ -76,7 +76,7 @@ def chunks(run: Run, state: State, point: str, first: int = 0) -> Iterator[tuple
         for ids in np.split(group, range(CHUNK, len(group), CHUNK)):
             if len(ids):
                 messages, owned = evaluated_messages(run, state, point, ids), tree.rows(state.clients, ids)
-                messages = run.transport.received(messages, tree.rows(state.stats, ids), training=False)
+                messages = run.transport.received(messages, tree.rows(state.stats, ids))
                 yield ids, bool(fresh[ids[0]]), messages, owned
 
 

@@ -80,9 +80,8 @@ def download(run: Run, state: State, t: int, ids: np.ndarray) -> Round:
         messages = method.messages(state.server, ids)
         down = travelled(run, method.floats_down, messages, len(ids))
         state.floats["down"] += down
-        received = run.transport.received(messages, tree.rows(state.stats, ids), training=True)
-        owned = run.transport.before_training(tree.rows(state.clients, ids))
-    return Round(t, ids, state.server, received, owned, {"down": down})
+        received = run.transport.received(messages, tree.rows(state.stats, ids))
+    return Round(t, ids, state.server, received, tree.rows(state.clients, ids), {"down": down})
 
 
 def local_training(runs: Sequence[Run], states: Sequence[State], rounds: Sequence[Round]) -> list[Round]:
@@ -179,7 +178,7 @@ def survey(run: Run, state: State) -> Any:
     """What all N clients report once, stacked; counted apart from the rounds."""
     everyone = range(run.setting.num_clients)
     messages = run.acting(state).messages(state.server, everyone)
-    received = run.transport.received(messages, state.stats, training=False)
+    received = run.transport.received(messages, state.stats)
     turns = [run.turn(i, SURVEY, state.round) for i in everyone]
     reports = run.backend(run.method.survey, turns, received, state.clients)
     state.floats["once"] += len(everyone) * run.transport.floats(tree.rows(reports, 0))

@@ -1,8 +1,8 @@
 """What a run has come to: everything that changes from round to round, and all that a checkpoint holds. And what
 travels between server and clients: counting it, and keeping batch norm's running statistics where they belong.
 
-Policy `bn_stats`: "local" (statistics never leave the client and persist across its rounds), "global" (they travel and
-are averaged like the parameters around them) or "reset" (like local, but back to their initial values before training).
+Policy `bn_stats`: "local" (statistics never leave the client and persist across its rounds) or "global" (they travel
+and are averaged like the parameters around them).
 """
 
 from __future__ import annotations
@@ -85,22 +85,9 @@ class Transport:
             return {key: self.travelling(node) for key, node in message.items() if key not in self.running}
         return tuple(map(self.travelling, message)) if isinstance(message, tuple) else message
 
-    def received(self, messages, stats: dict[str, Tensor], training: bool):
+    def received(self, messages, stats: dict[str, Tensor]):
         """Stacked messages as their receivers see them: with their own statistics in place of the server's."""
-        if not self.keeps_stats:
-            return messages
-        if training and self.policy == "reset":
-            stats = {name: self.theta0[name].expand_as(rows) for name, rows in stats.items()}
-        return tree.replaced(messages, stats)
-
-    def before_training(self, clients):
-        """Stacked client states as training starts from them:
-        their own copies of statistics are reset too under "reset"."""
-        if self.policy != "reset" or not clients:
-            return clients
-        count = len(next(leaf for _, leaf in tree.leaves(clients)))
-        stats = {name: self.theta0[name].expand(count, *self.theta0[name].shape) for name in self.running}
-        return tree.replaced(clients, stats)
+        return tree.replaced(messages, stats) if self.keeps_stats else messages
 
     def sent(self, uploads) -> tuple[object, dict[str, Tensor]]:
         """Stacked uploads as the server sees them (statistics blanked to their initial values),
