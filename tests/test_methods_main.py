@@ -436,8 +436,7 @@ def test_fedfomo_server_by_hand():
     """Round 1: clients 0, 1, 3 upload, nothing was sent. Affinity of 2 to 3 is 1, to 1 is -1:
     with M = 2 it gets 3 and 0 (0 is unknown), not 1.
 
-    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone, or everybody with candidates =
-    "all".
+    Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone.
     """
     model, method = TwoClasses(), algorithms.make("fedfomo", M=2)
     server, _ = method.init(model, setting(1, 1, 1, 1))
@@ -453,13 +452,10 @@ def test_fedfomo_server_by_hand():
     message = method.download(server, 2)
     assert message["models"]["extractor.w"][:, 0].tolist() == [3.0, 1.0] and message["real"].all()
     upload = tree.stack([{**two(9.0, 9.0), "scores": f64(-0.5, 2.0), "real": message["real"]}])
-    for candidates, there in (("previous", [False, False, True, False]), ("all", [True] * 4)):
-        after = dataclasses.replace(method, candidates=candidates).server_update(
-            server, np.array([2]), upload, np.ones(1)
-        )
-        assert after["affinity"][2].tolist() == [2.0, -1.0, 1.0, 0.5]
-        assert after["models"]["extractor.w"][:, 0].tolist() == [1.0, 2.0, 9.0, 3.0]
-        assert after["candidates"].tolist() == there
+    after = method.server_update(server, np.array([2]), upload, np.ones(1))
+    assert after["affinity"][2].tolist() == [2.0, -1.0, 1.0, 0.5]
+    assert after["models"]["extractor.w"][:, 0].tolist() == [1.0, 2.0, 9.0, 3.0]
+    assert after["candidates"].tolist() == [False, False, True, False]
     assert 2 not in method.chosen(after, 2)[0][method.chosen(after, 2)[1]].tolist()
 
 

@@ -34,7 +34,6 @@ OTHER_OPTIONS = {  # by method, besides its defaults
     "pfedme": [{}, {"K": 1}],
     "pfedsim": [{"rho": 1.0}],
     "ffedap": [{"rho": 0.0}, {"rho": 1.0}],
-    "fedfomo": [{"candidates": "all"}],
 }
 CASES = [(m, h, E) for m in METHODS for h in (HYPER.get(m, {}), *OTHER_OPTIONS.get(m, ())) for E in (1, 2)]
 CASES = [case for case in CASES if case[0] not in REFUSED]

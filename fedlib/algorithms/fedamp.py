@@ -12,14 +12,13 @@ Data." AAAI 2021, arXiv:2007.03797. Eqs. 3-6, HeurFedAMP Eq. 10.
 | λ | lam | weight of the penalty λ/(2α) ‖w - u_i‖² |
 | σ | sigma | scale of A(d²) = 1 - exp(-d²/σ), or of the cosine |
 
-Readings of what is left open (each an option):
+Readings of what is left open:
 - ξ_ij = α exp(-‖w_i - w_j‖²/σ)/σ for j ≠ i; where these sum to more than 1 they are divided by their sum, so that
   ξ_ii = 1 minus the sum is never negative.
 - sigma_mode="absolute": sigma as it is. Where squared distances of networks are much larger than 1, sigma=1 gives ξ_ij
   near 0, local training with a penalty; after few rounds of small networks they are not, and ξ_ii is near 0 instead
   (lesson 6). "median": sigma times the median squared distance of different models.
 - variant="cosine" is HeurFedAMP: ξ_ij ∝ exp(σ cos(w_i, w_j)), ξ_ii too.
-- start: local training starts from the "own" model w_i or from the "cloud" model u_i.
 - A client that does not take part stays in the aggregates with its last upload, or as initialised if there is none.
   Distances are over trainable parameters.
 
@@ -50,13 +49,12 @@ class FedAMP(Algorithm):
     sigma: float = option(1.0, 1e-12, inf)
     sigma_mode: str = option("absolute", "absolute", "median")
     variant: str = option("distance", "distance", "cosine")
-    start: str = option("own", "own", "cloud")
     points = ("post", "agg", "ft")
     passes = local_epochs
     eval_points = always("post", "agg")
     personal_model = as_received  # post: w_i as uploaded; agg: u_i
     stored_upload = last_upload
-    gone = {"xi_self": None}
+    gone = {"xi_self": None, "start": "own"}
 
     def init(self, model, setting):
         models = tree.repeat(model.theta0, setting.num_clients)
@@ -67,8 +65,7 @@ class FedAMP(Algorithm):
         return tree.weighted_sum(server["models"], server["xi"][torch.as_tensor(ids)])
 
     def client_update(self, model, message, client, data):
-        start = client["theta"] if self.start == "own" else message
-        theta = local_sgd(model, start, data, tie=(self.lam / self.alpha, message))  # to u_i
+        theta = local_sgd(model, client["theta"], data, tie=(self.lam / self.alpha, message))  # from w_i, tied to u_i
         return theta, {"theta": theta}
 
     def server_update(self, server, ids, uploads, n):

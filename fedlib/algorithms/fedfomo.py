@@ -16,8 +16,7 @@ and its own; it keeps θ_i if no score is positive.
 
 Readings of what the paper leaves open:
 - reference: "start", q_i as above; "current", θ_i, so that the own model gets no weight as soon as another one helps.
-- candidates: the "previous" round's participants (everybody's last uploads where all take part) or "all" uploads there
-  are.
+- Candidates are the previous round's participants, with their last uploads.
 - Candidates of equal affinity are taken in an order drawn for the client and round. The own model is never downloaded.
 - Nothing is received in the first round: plain local training.
 - Batch norm's running statistics, where they stay on the client, are its own ones of now for all models it tests.
@@ -46,12 +45,11 @@ class FedFomo(Algorithm):
     M: int = option(5, 1, inf)
     val_fraction: float = option(0.2, 1e-6, 0.99)
     reference: str = option("start", "start", "current")
-    candidates: str = option("previous", "previous", "all")
     points = ("post", "agg", "ft")
     passes = local_epochs
     eval_points = always("post")
     stored_upload = last_upload
-    gone = {"explore": 0.0}
+    gone = {"explore": 0.0, "candidates": "previous"}
 
     def init(self, model, setting):
         N, thetas = setting.num_clients, tree.repeat(model.theta0, setting.num_clients)
@@ -102,7 +100,7 @@ class FedFomo(Algorithm):
             "round": server["round"] + 1,
             "models": tree.put(server["models"], ids, {name: uploads[name] for name in server["models"]}),
             "affinity": affinity,
-            "candidates": peers.present(server["candidates"], ids, keep=self.candidates == "all"),
+            "candidates": peers.present(server["candidates"], ids, keep=False),
         }
 
     def floats_down(self, message):

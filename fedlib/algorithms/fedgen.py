@@ -10,12 +10,12 @@ arXiv:2105.10056. Algorithm 1.
 | ε | noise | its dimension | 32 (pFedSim) |
 | α, β | alpha, beta | weights of generated features and of the answers to them | 10, 10 (pFedSim, "α_generative") |
 | | decay, floor | both are multiplied by decay every round, down to floor | 0.98, 1e-4 (pFedSim) |
-| B_g / B | virtual | generated features for each sample of a minibatch | 1 (32 / 32, pFedSim) |
+| B_g / B | | generated features for each sample of a minibatch | 1 (32 / 32, pFedSim) |
 | T_g | steps | Adam steps on the generator a round, of 32 labels each | 5 (pFedSim) |
 | | server_lr | their learning rate, times decay every round | 3e-4 (the authors' code; not in the paper) |
 
 With h the head, a client's loss on (x, y) is, from the second round on, l(h(f(x)), y) + beta KL(h(G(y, ε)) || h(f(x)))
-+ alpha virtual l(h(G(y', ε')), y'). The generator's is sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of
++ alpha l(h(G(y', ε')), y'). The generator's is sum over i of rho_iy l(h_i(G(y, ε)), y), rho_iy the share of
 client i in the participants' samples of class y, y uniform on the labels of which a participant has more than one
 sample on average (as in FL-bench; in the authors' code, of which at least one has).
 
@@ -27,12 +27,11 @@ pFedSim's authors ran it; labels="global", ensemble="logits" is the paper:
 - ensemble: "losses", the sum above (both codes); "logits", l(mean over i of h_i(G(y, ε)), y) without rho (Eq. 4).
 
 Readings of what is left open:
-- teacher: "clients" (the uploaded heads, as in the paper) or "server" (the head of the global model sent in this
-  round).
+- The generator's teachers are the uploaded heads, as in the paper.
 - The label counts are told once (`Setting.class_counts`), and so is what clients need to know of them for y'; they are
   not counted in the rounds.
 - Clients use the generator in evaluation mode: its batch norm is sent as one scale and shift for each unit.
-- A minibatch smaller than B comes with fewer generated features, `virtual` for each of its samples.
+- A minibatch smaller than B comes with fewer generated features, one for each of its samples.
 
 Differences from the paper: the defaults of labels and ensemble; the last three readings; y is uniform, where the paper
 draws it as it draws y'; without labels to draw the generator keeps its weights. The authors' code wants different
@@ -65,10 +64,8 @@ class FedGen(Algorithm):
     decay: float = option(0.98, 0, 1)
     floor: float = option(1e-4, 0, inf)
     noise: int = option(32, 1, 10_000)
-    virtual: int = option(1, 1, 1000)
     steps: int = option(5, 0, inf)
     server_lr: float = option(3e-4, 0, inf)
-    teacher: str = option("clients", "clients", "server")
     labels: str = option("own", "own", "all", "global")
     ensemble: str = option("losses", "losses", "logits")
     points = ("glob", "post", "ft")
@@ -76,7 +73,7 @@ class FedGen(Algorithm):
     eval_points = always("glob")
     unprotected = "the server knows how many samples of every class a client has"
     added = ("labels", "ensemble")
-    gone = {"diversity": 0.0}
+    gone = {"diversity": 0.0, "virtual": 1, "teacher": "clients"}
 
     def init(self, model, setting):
         C, d = model.theta0["head.weight"].shape
@@ -106,18 +103,17 @@ class FedGen(Algorithm):
         def loss(theta, batch, train):
             z, stats = model.training_features(theta, batch, train)
             scores = model.classify(theta, z).log_softmax(1)
-            eps, virtual = batch.noise[:, : self.noise], batch.noise[:, self.noise :].unflatten(1, (self.virtual, -1))
+            eps, number, eps_imagined = batch.noise.split([self.noise, 1, self.noise], dim=1)
             own = one_hot(batch.y, len(wanted)).to(z)
             target = model.classify(theta, generator.generated(G, own, eps)).log_softmax(1).detach()
             agreement = (target.exp() * (target - scores)).sum(1)  # KL(target || scores)
-            drawn = generator.drawn_labels(virtual[..., 0].flatten(), wanted).to(z)
-            imagined = generator.generated(G, drawn, virtual[..., 1:].flatten(0, 1))
+            drawn = generator.drawn_labels(number[:, 0], wanted).to(z)
+            imagined = generator.generated(G, drawn, eps_imagined)
             answers = model.classify(theta, imagined).log_softmax(1)
-            invented = -(drawn * answers).sum(1).unflatten(0, (-1, self.virtual)).sum(1)  # alpha (B_g/B) l
+            invented = -(drawn * answers).sum(1)  # l
             return batch.mean(-(own * scores).sum(1) + beta * agreement + alpha * invented), stats
 
-        numbers = self.noise + self.virtual * (1 + self.noise)
-        theta = local_sgd(model, message["theta"], data, loss=loss, noise=numbers)
+        theta = local_sgd(model, message["theta"], data, loss=loss, noise=2 * self.noise + 1)
         return {**message, "theta": theta}, client  # only theta travels
 
     def floats_down(self, message):
@@ -127,8 +123,7 @@ class FedGen(Algorithm):
         return upload["theta"]
 
     def server_update(self, server, ids, uploads, n):
-        teachers = uploads["theta"] if self.teacher == "clients" else tree.repeat(server["theta"], len(ids))
-        G, adam = self.taught(server, teachers, server["counts"][torch.as_tensor(ids)])
+        G, adam = self.taught(server, uploads["theta"], server["counts"][torch.as_tensor(ids)])
         server = {**server, "generator": G, "adam": adam, "round": server["round"] + 1}
         return {**server, "theta": tree.weighted_mean(uploads["theta"], n)}
 

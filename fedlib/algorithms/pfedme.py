@@ -15,8 +15,8 @@ arXiv:2006.08848. Algorithm 1.
 | β | beta | w ← (1 - β) w + β mean of w_i |
 | R | E epochs | local rounds: one for every minibatch |
 
-Readings of what is left open (each an option):
-- start: the K steps start from the "previous" θ̃_i of the round (w at its beginning) or every time from "w" (w_i).
+Readings of what is left open:
+- The K steps start from the previous θ̃_i of the round (w at its beginning).
 - weights: the mean over w_i is "uniform" (the paper) or by "samples".
 - Tested is θ̃_i after its client's last training, w for clients that never trained ("post"); "glob" tests w.
 - Batch norm: only θ̃_i is ever evaluated, so w_i is uploaded with its running statistics.
@@ -45,11 +45,11 @@ class PFedMe(FedAvg):
     eta_p: float = option(0.01, 0, inf)
     eta: float | None = option(None, 0, inf)
     beta: float = option(1.0, 0, inf)
-    start: str = option("previous", "previous", "w")
     weights: str = option("uniform", "uniform", "samples")
     points = ("post", "glob")
     passes = local_epochs
     eval_points = always("post", "glob")
+    gone = {"start": "previous"}
 
     def init(self, model, setting):
         N = setting.num_clients
@@ -66,8 +66,7 @@ class PFedMe(FedAvg):
         rate = self.lam * (min(data.lr, 0.5 / self.lam) if self.eta is None else self.eta)
 
         def step(state, batch):
-            w = state["w"]
-            theta = state["theta"] if self.start == "previous" else {**state["theta"], **w}
+            w, theta = state["w"], state["theta"]
             for _ in range(self.K):
                 theta = model.sgd_step(theta, batch, self.eta_p, differentiate=data.differentiate, tie=(self.lam, w))
             return {"theta": theta, "w": {k: w[k] - rate * (w[k] - theta[k]) for k in w}}  # w_i - ηλ (w_i - θ̃)
