@@ -15,7 +15,6 @@ import sys
 
 from fedlib.algorithms import registered
 from fedlib.algorithms.api import Algorithm
-from fedlib.algorithms.registered import sources
 from fedlib.base.errors import choose
 from fedlib.base.options import made
 
@@ -23,7 +22,8 @@ from fedlib.base.options import made
 @functools.cache
 def of_fedlib() -> tuple[str, ...]:
     """Names of the methods that come with fedlib, which are the names of the files in this folder; looked up once."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "api" and not m.ispkg))
+    files = {m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg}
+    return tuple(sorted(files - {"api", "registered"}))
 
 
 def names() -> list[str]:
@@ -49,14 +49,14 @@ def named(text: str) -> str:
 
     Raises BadValue for an unknown name, for a file that cannot be used and for a name that is taken.
     """
-    if not sources.is_file(text):
+    if not registered.is_file(text):
         return _known(text)
-    return registered.add(sources.in_file(text), "", of_fedlib())
+    return registered.add(registered.in_file(text), "", of_fedlib())
 
 
 def spelled(name: str) -> str:
     """What names a method in another process: FILE.py:CLASS for one that comes from a file, else its name."""
-    return (sources.as_file(registered.OWN[name].kind) if name in registered.OWN else "") or name
+    return (registered.as_file(registered.OWN[name].kind) if name in registered.OWN else "") or name
 
 
 def _known(name: str) -> str:
