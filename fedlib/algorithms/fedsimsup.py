@@ -25,7 +25,7 @@ Readings of what the paper leaves open (each an option):
   all start equal, as all θ_i do, how scores are joined, and which of them are to be right
   (`fedlib.algorithms.parts.supervision.Supervised`).
 - similarity: s_ij are cosines of "labels", as in the paper, or what they are to be compared with; the paper's Figure 3
-  does not say what is without them (`fedlib.algorithms.parts.pairs.WeightedPairs`).
+  does not say what is without them (`WeightedPairs` in the same file).
 
 Differences from the paper: none known in the algorithm. Label counts, which clients report once, are not in the
 communication of the rounds. Statistics of batch norm in a supervisor would be its client's own.
@@ -41,9 +41,8 @@ import torch
 from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm, always
-from fedlib.algorithms.parts.pairs import WeightedPairs
 from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.supervision import Supervised
+from fedlib.algorithms.parts.supervision import Supervised, WeightedPairs
 from fedlib.base import tree
 from fedlib.base.options import option
 from fedlib.data.describe import label_cosine
