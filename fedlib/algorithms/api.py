@@ -236,11 +236,6 @@ def always(*points: str):
     return eval_points
 
 
-def as_received(self: Algorithm, model, message: Tree, client: Tree, data: ClientData) -> Tree:
-    """`personal_model`: the message as it is."""
-    return message
-
-
 def last_upload(self: Algorithm, server: Tree, i: int) -> Tree:
     """`stored_upload`, where server["models"] are all clients' last uploads, stacked [N, ...]."""
     return tree.rows(server["models"], i)

@@ -33,8 +33,8 @@ from math import inf
 import numpy as np
 import torch
 
-from fedlib.algorithms.api import Algorithm, always, as_received, local_epochs
-from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.api import Algorithm, always, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.similarity import products
 from fedlib.base import tree
 from fedlib.base.options import option
@@ -50,9 +50,8 @@ class ClusterFL(Algorithm):
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    passes = local_epochs
+    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
     eval_points = always("glob", "post")
-    personal_model = as_received
     no_newcomers = "a client's cluster is decided by the splits it took part in, and a new client took part in none"
 
     def init(self, model, setting):
@@ -67,9 +66,6 @@ class ClusterFL(Algorithm):
 
     def messages(self, server, ids):
         return tree.rows(server["theta"], server["cluster"][torch.as_tensor(ids)])
-
-    def client_update(self, model, message, client, data):
-        return local_sgd(model, message, data), client
 
     def server_update(self, server, ids, uploads, n):
         ids, t = torch.as_tensor(ids), server["round"] + 1

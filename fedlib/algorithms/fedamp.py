@@ -34,7 +34,8 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import products, squared_distances
 from fedlib.base import tree
@@ -52,7 +53,7 @@ class FedAMP(Algorithm):
     points = ("post", "agg", "ft")
     passes = local_epochs
     eval_points = always("post", "agg")
-    personal_model = as_received  # post: w_i as uploaded; agg: u_i
+    personal_model = FedAvg.personal_model  # post: w_i as uploaded; agg: u_i
     stored_upload = last_upload
     gone = {"xi_self": None, "start": "own"}
 

@@ -27,8 +27,8 @@ from math import inf
 
 import torch
 
-from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
-from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.similarity import squared_distances
 from fedlib.base import tree
 from fedlib.base.draws import rng
@@ -41,9 +41,8 @@ class FeSEM(Algorithm):
     members: str = option("all", "all", "participants")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    passes = local_epochs
+    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
     eval_points = always("post", "glob")
-    personal_model = as_received
     stored_upload = last_upload
     gone = {"seeding": "k-means++"}
     no_newcomers = "a client is sent the centre nearest to its last upload, and a new client has none"
@@ -62,9 +61,6 @@ class FeSEM(Algorithm):
 
     def messages(self, server, ids):
         return tree.rows(server["centres"], server["cluster"][torch.as_tensor(ids)])
-
-    def client_update(self, model, message, client, data):
-        return local_sgd(model, message, data), client
 
     def server_update(self, server, ids, uploads, n):
         ids = torch.as_tensor(ids)

@@ -34,8 +34,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedlib.algorithms.api import Algorithm, always, as_received, local_epochs
-from fedlib.algorithms.parts.passes import local_sgd
+from fedlib.algorithms.api import Algorithm, always, local_epochs
+from fedlib.algorithms.fedavg import FedAvg
 from fedlib.base import tree
 from fedlib.base.draws import rng, torch_seeded
 from fedlib.base.options import option
@@ -50,9 +50,8 @@ class PFedHN(Algorithm):
     hidden: int = option(100, 1, inf)
     depth: int = option(3, 0, inf)
     points = ("glob", "post", "ft")
-    passes = local_epochs
+    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
     eval_points = always("glob", "post")
-    personal_model = as_received
     gone = {"server_steps": "sequential", "personal_head": False}
     no_newcomers = "a client's model is made from an embedding that the rounds learn, and a new client's is random"
 
@@ -86,9 +85,6 @@ class PFedHN(Algorithm):
     def messages(self, server, ids):
         theta = self.generated(server["phi"], server["v"][torch.as_tensor(ids)], server["shapes"])
         return {**theta, **tree.repeat(server["rest"], len(ids))}
-
-    def client_update(self, model, message, client, data):
-        return local_sgd(model, message, data), client
 
     def server_update(self, server, ids, uploads, n):
         sent, ids = self.messages(server, ids), torch.as_tensor(ids)

@@ -37,7 +37,7 @@ from math import floor, inf, log
 
 import torch
 
-from fedlib.algorithms.api import Algorithm, always, as_received, last_upload, local_epochs
+from fedlib.algorithms.api import Algorithm, always, last_upload, local_epochs
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.algorithms.parts.similarity import class_cosines, class_vectors
@@ -58,7 +58,7 @@ class PFedSim(Algorithm):
     points = ("glob", "agg", "post", "ft")
     passes = local_epochs
     eval_points = always("post", "agg")
-    personal_model = as_received
+    personal_model = FedAvg.personal_model
     stored_upload = last_upload
 
     def warm_up(self, setting):
