@@ -8,6 +8,7 @@ results stacked [K, ...]; trees are stacked [K, ...]. Every backend returns what
 from __future__ import annotations
 
 import os
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -116,14 +117,15 @@ class Process(Serial):
         require(
             device.type == "cpu", "backend", "process", "serial or vmap on a GPU, which workers would have to share"
         )
-        self.workers, self.shared = WorkerProcesses(count or os.cpu_count() or 1), None
+        self.workers, self.source = WorkerProcesses(count or os.cpu_count() or 1, hold), None
 
     def __call__(self, fn: Callable, turns: Sequence[ClientTurn], *trees):
         if len(turns) == 1:
             return super().__call__(fn, turns, *trees)
-        if self.shared is None or self.shared[1] is not turns[0].source:
-            self.shared = self.model, turns[0].source
-            self.workers.share(self.shared)
+        if self.source is not turns[0].source:
+            self.source = turns[0].source
+            self.workers.stop()  # new ones get it; pickled here, since multiprocessing gives tensors a shared memory
+            self.workers.setup_arguments = (pickle.dumps((self.model, self.source), protocol=5),)
         order = np.argsort([-sum(map(len, turn.parts.values())) for turn in turns], kind="stable")
         jobs = {
             int(k): (fn, replace(turns[k], source=None), *(as_arrays(tree.rows(t, int(k))) for t in trees))
@@ -138,9 +140,17 @@ class Process(Serial):
         self.workers.stop()
 
 
-def one_turn(shared, fn, turn, *trees):
+_held: list = []  # in a worker: the model and the data
+
+
+def hold(pickled: bytes) -> None:
+    """In a worker: keep the model and the data, which travel once."""
+    _held.extend(pickle.loads(pickled))
+
+
+def one_turn(fn, turn, *trees):
     """In a worker: the result of one client and the seconds it took, by purpose."""
-    model, source = shared
+    model, source = _held
     seconds = Counter()
     data = PlainData(replace(turn, source=source), seconds)
     with torch.no_grad():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn, util
-from pathlib import Path
 
 import torch
 
@@ -64,13 +62,7 @@ class WorkerProcesses:
     def __init__(self, count: int, setup: Callable | None = None, *setup_arguments):
         """setup(*setup_arguments) is called once in every new worker."""
         self.count, self.setup, self.setup_arguments = count, setup, setup_arguments
-        self.pool, self.folder = None, None
-
-    def share(self, thing) -> None:
-        """Make `thing` the first argument of every job. It travels once, through a file."""
-        self.stop()
-        self.folder = tempfile.TemporaryDirectory(prefix="fedlib-")
-        (Path(self.folder.name) / "shared").write_bytes(pickle.dumps(thing, protocol=5))
+        self.pool = None
 
     def map(self, fn: Callable, jobs: dict[Hashable, tuple]) -> dict:
         """Results of fn(*arguments) by key, jobs started in their order.
@@ -82,7 +74,7 @@ class WorkerProcesses:
             before = len(results)
             try:
                 with without_main():
-                    futures = {self._pool().submit(_call, fn, *arguments): key for key, arguments in left.items()}
+                    futures = {self._pool().submit(fn, *arguments): key for key, arguments in left.items()}
                 for future in self._as_completed(futures):
                     results[futures[future]] = future.result()
             except BrokenProcessPool:
@@ -95,7 +87,6 @@ class WorkerProcesses:
                     ) from None
             except BaseException:
                 self._kill_pool()
-                self.stop()
                 raise
         return results
 
@@ -104,18 +95,14 @@ class WorkerProcesses:
         if self.pool is not None:
             pool, self.pool = self.pool, None
             pool.shutdown(wait=True, cancel_futures=True)
-        if self.folder:
-            self.folder.cleanup()
-        self.folder = None
 
     def _pool(self) -> ProcessPoolExecutor:
         if self.pool is None:
-            place = str(Path(self.folder.name) / "shared") if self.folder else None
             self.pool = ProcessPoolExecutor(
                 self.count,
                 mp_context=context(),
                 initializer=_start,
-                initargs=(dict(os.environ), place, self.setup, self.setup_arguments),
+                initargs=(dict(os.environ), self.setup, self.setup_arguments),
             )
         return self.pool
 
@@ -148,17 +135,12 @@ class WorkerProcesses:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_shared: list = []  # in a worker: the thing that was shared, if any
-
-
-def _start(environment: dict[str, str], place: str | None, setup: Callable | None, setup_arguments: tuple) -> None:
+def _start(environment: dict[str, str], setup: Callable | None, setup_arguments: tuple) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     os.environ.clear()  # it was the server's, as it was when that began
     os.environ.update(environment)
     torch.set_num_threads(1)
-    if place:
-        _shared.append(pickle.loads(Path(place).read_bytes()))
     if setup:
         setup(*setup_arguments)
 
@@ -166,7 +148,3 @@ def _start(environment: dict[str, str], place: str | None, setup: Callable | Non
 def _leave_with_parent() -> None:
     multiprocessing.parent_process().join()  # not the server, but the process that asked for this one
     os._exit(1)
-
-
-def _call(fn: Callable, *arguments):
-    return fn(*_shared, *arguments)
