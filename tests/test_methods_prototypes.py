@@ -17,7 +17,7 @@ from fedlib import algorithms
 from fedlib.algorithms.api import Setting
 from fedlib.algorithms.ffedap import wasserstein_distances
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.prototypes import attraction, class_statistics
+from fedlib.algorithms.parts.passes import attraction, class_statistics
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.engine.setup import set_up

@@ -48,8 +48,7 @@ import torch
 
 from fedlib.algorithms.api import Algorithm, always, local_epochs
 from fedlib.algorithms.parts import generator
-from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import one_hot
+from fedlib.algorithms.parts.passes import local_sgd, one_hot
 from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.options import option

@@ -40,8 +40,7 @@ from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm, always
 from fedlib.algorithms.fedproto import refreshed
-from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_statistics
+from fedlib.algorithms.parts.passes import attraction, class_statistics, local_sgd
 from fedlib.base import tree
 from fedlib.base.options import option
 

@@ -36,8 +36,7 @@ import torch
 from torch.nn import functional
 
 from fedlib.algorithms.api import Algorithm, always, local_epochs
-from fedlib.algorithms.parts.passes import local_sgd
-from fedlib.algorithms.parts.prototypes import attraction, class_statistics
+from fedlib.algorithms.parts.passes import attraction, class_statistics, local_sgd
 from fedlib.base import tree
 from fedlib.base.options import option
 

@@ -1,4 +1,5 @@
-"""Passes over one client's data that methods share: LocalSGD, and means over a part of it."""
+"""Passes over one client's data that methods share: LocalSGD, means over a part of it, and statistics of the features
+class by class, of which prototype methods are made."""
 
 from __future__ import annotations
 
@@ -74,3 +75,36 @@ def count_correct(scores, data, num_classes: int):
         torch.zeros((), dtype=torch.float64, device=device),
     )
     return data.scan(step, zeros, "test")
+
+
+# class by class -------------------------------------------------------------------------------------------------------
+
+
+def one_hot(y: Tensor, num_classes: int) -> Tensor:
+    """bool [B, C]; also under vmap, where PyTorch's own does not work."""
+    return y[:, None] == torch.arange(num_classes, device=y.device)
+
+
+def class_statistics(model, theta: dict, data) -> tuple[Tensor, Tensor, Tensor]:
+    """One pass over the training data in evaluation mode, with z = f(x): for every class its samples [C], its mean z
+    [C, d] and its mean |z|^2 [C] (0 for classes without samples), all of theta's type."""
+    weight = theta["head.weight"]
+    C, d = weight.shape
+
+    def step(totals, batch):
+        z = model.features(theta, batch.x)
+        own = one_hot(batch.y, C).to(z)  # [B, C]
+        if batch.mask is not None:
+            own = own * batch.mask[:, None]
+        counts, sums, squares = totals
+        return counts + own.sum(0), sums + own.T @ z, squares + own.T @ z.square().sum(1)
+
+    counts, sums, squares = data.scan(step, (weight.new_zeros(C), weight.new_zeros(C, d), weight.new_zeros(C)))
+    some = counts.clamp(min=1)
+    return counts, sums / some[:, None], squares / some
+
+
+def attraction(z: Tensor, y: Tensor, prototypes: Tensor, counts: Tensor) -> Tensor:
+    """Mean over the components of (f(x) - P_y)^2 for every sample [B];
+    0 where class y has no prototype (counts[y] = 0)."""
+    return torch.where(counts[y] > 0, (z - prototypes[y]).square().mean(1), 0.0)
