@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 
 from tqdm import tqdm
 
@@ -75,31 +76,25 @@ def run_all(
             count = 1 if name == "process" else min(jobs, len(groups))
             runs = f"{len(trained)} run{'s' * (len(trained) > 1)}, {count} at a time"
             bar.write(f"backend {name} on {where} ({why}); {runs}", file=sys.stderr)
-            options = dict(device=device, backend=name, step=step, until=until)
-            options |= {"workers": jobs} if count == 1 else {}
-            _side_by_side({group[0].id: (group, _train, store, options) for group in groups}, count, bar, done)
-        own = {spec.id: ([spec], _attack, store, str(where), until) for spec in attacks}
-        _side_by_side(own, min(jobs, len(attacks)), bar, done)
+            options = dict(store=store, device=device, backend=name, step=step, until=until)
+            train = partial(get_or_run_together, **options | ({"workers": jobs} if count == 1 else {}))
+            _side_by_side({group[0].id: (group, train) for group in groups}, count, bar, done)
+        attack = partial(_attack, store=store, device=str(where), until=until)
+        _side_by_side({spec.id: ([spec], attack) for spec in attacks}, min(jobs, len(attacks)), bar, done)
     return done
 
 
 def _side_by_side(todo: dict[str, tuple], count: int, bar, done: Done) -> None:
-    """Do groups of runs, so many at a time; todo: by id the group, what does it, and its further arguments."""
+    """Do groups of runs, so many at a time; todo: by id the group, and what does it."""
     if count > 1:
         done |= _in_processes(todo, count, bar)
         return
-    for group, *what in todo.values():
+    for group, how in todo.values():
         bar.set_postfix_str(group[0].label)
-        done |= _do(_advance(bar.update, len(group)), group, *what)
+        done |= _do(_advance(bar.update, len(group)), group, how)
 
 
-def _train(progress, group: list[RunSpec], store: Store, options: dict) -> list[RunResult]:
-    return get_or_run_together(group, store, progress=progress, **options)
-
-
-def _attack(
-    progress, group: list[AttackSpec], store: Store, device: str, until: float | None = None
-) -> list[RunResult]:
+def _attack(group: list[AttackSpec], store: Store, device: str, until: float | None, progress) -> list[RunResult]:
     if until is not None and time.time() >= until:
         raise OutOfTime("not begun")
     results = [get_or_attack(spec, store, device) for spec in group]
@@ -107,10 +102,10 @@ def _attack(
     return results
 
 
-def _do(progress, group: list[Spec], how, *what) -> Done:
-    """Results of runs that are done together, or the error that each of them met."""
+def _do(progress, group: list[Spec], how) -> Done:
+    """Results of runs that are done together by how(group, progress=...), or the error that each of them met."""
     try:
-        return {spec.id: result for spec, result in zip(group, how(progress, group, *what))}
+        return {spec.id: result for spec, result in zip(group, how(group, progress=progress))}
     except FedlibError as error:
         return {spec.id: error for spec in group}
     except Exception as error:  # the other runs go on: memory or disk may suffice for them
