@@ -137,6 +137,8 @@ def set_up(
         known = bool(model.running) or not point.endswith(RECOMPUTED)
         require(known, "eval_points", point, f"a point without {RECOMPUTED}, for {spec.model} has no batch norm")
     method = spec.algorithm
+    for name in method.siblings:
+        model.sibling(name)  # which builds it, before backends copy the model
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     groups, final = method.groups(setting), [name for name in spec.measures if name in FINAL_MEASURES]
     require(len(set(groups)) <= 1 or not final, "measures", final, "none of final models of different networks")
