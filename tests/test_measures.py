@@ -118,6 +118,12 @@ def test_measures_of_what_a_method_does_not_have_or_reads_otherwise_are_refused(
         tiny(method, hyper=hyper, measures=(measure,))
 
 
+@pytest.mark.parametrize("some", [{"join_ratio": 0.5}, {"unseen": 1}])
+def test_equations_that_are_for_all_clients_are_refused_where_some_are_away(some):
+    with pytest.raises(BadValue, match="by_equations.*all clients take part"):
+        tiny("pfedcs", measures=("by_equations",), **some)
+
+
 @pytest.mark.parametrize("measure", FINAL_MEASURES)
 def test_measures_of_final_models_that_differ_in_kind_are_refused_before_training(measure):
     with pytest.raises(BadValue, match=f"measures = .*{measure}.*final models of different networks"):
