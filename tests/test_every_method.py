@@ -70,7 +70,7 @@ REFUSED = {  # by method and field, values that are out of range
         beta=[1.5], dist_power=[3], eta_v=[0], group=["dbscan"], lam=[-0.1], select=["some"], weights=["open"]
     ),
     "pfedhn": dict(clip=[-1.0]),
-    "pfedme": dict(K=[0], lam=[0.0], start=["x"]),
+    "pfedme": dict(K=[0], lam=[0.0], weights=["n"]),
     "pfedsim": dict(eps=[0], max_age=[-1], phi=["eq2"], phi_cap=[0, 1], phi_refresh=["none"], phi_self=["own", -1.0, 0])
     | dict(rho=[-0.1, 1.1, float("nan")]),
     "pfedsv": dict(
