@@ -138,5 +138,5 @@ def by_number_of_clients(cells: pd.DataFrame) -> Figure:
     wide = cells.pivot_table(index="row", columns="clients", values="mean", sort=False)
     best = {n: proper(row) for n, row in wide.idxmax().items()}
     said = ", ".join(f"{name} at {n}" for n, name in best.items())
-    said = said if len(set(best.values())) > 1 else f"{said.split()[0]} throughout"
+    said = said if len(set(best.values())) > 1 else f"{best.popitem()[1]} throughout"
     return headline(figure, f"Most accurate: {said}")
