@@ -50,7 +50,9 @@ class ClusterFL(Algorithm):
     eps_mode: str = option("absolute", "absolute", "relative")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
+    passes = local_epochs
+    client_update = FedAvg.client_update  # local training from the message
+    personal_model = FedAvg.personal_model
     eval_points = always("glob", "post")
     no_newcomers = "a client's cluster is decided by the splits it took part in, and a new client took part in none"
 

@@ -41,7 +41,9 @@ class FeSEM(Algorithm):
     members: str = option("all", "all", "participants")
     weights: str = option("uniform", "uniform", "samples")
     points = ("glob", "post", "ft")
-    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
+    passes = local_epochs
+    client_update = FedAvg.client_update  # local training from the message
+    personal_model = FedAvg.personal_model
     eval_points = always("post", "glob")
     stored_upload = last_upload
     gone = {"seeding": "k-means++"}

@@ -50,7 +50,9 @@ class PFedHN(Algorithm):
     hidden: int = option(100, 1, inf)
     depth: int = option(3, 0, inf)
     points = ("glob", "post", "ft")
-    client_update, personal_model, passes = FedAvg.client_update, FedAvg.personal_model, local_epochs
+    passes = local_epochs
+    client_update = FedAvg.client_update  # local training from the message
+    personal_model = FedAvg.personal_model
     eval_points = always("glob", "post")
     gone = {"server_steps": "sequential", "personal_head": False}
     no_newcomers = "a client's model is made from an embedding that the rounds learn, and a new client's is random"

@@ -82,7 +82,8 @@ def by_images(cells: pd.DataFrame) -> Figure:
         own, style = own.sort_values("images"), _style(name)
         shift = 1 + 0.015 * (number - len(names) / 2)
         leads = own.assign(mean=own["lead"], low=own["lead_low"], high=own["lead_high"])
-        for ax, shown in [(left, own)] + [(right, leads)] * (name != "local"):
+        panels = [(left, own)] if name == "local" else [(left, own), (right, leads)]
+        for ax, shown in panels:
             at = shown["images"] * shift
             ax.plot(at, shown["mean"], **style)
             interval(ax, at, shown, style["marker"], style["color"], 3, label="_")
