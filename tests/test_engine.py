@@ -107,7 +107,7 @@ def test_divergence_names_client_round_and_step(method, backend):
 
     run, state, _ = next(itertools.islice(played(spec), t - 1, None))  # before round t
     message, own = run.acting(state).download(state.server, client), tree.rows(state.clients, client)
-    received = run.transport.received(tree.stack([message]), tree.rows(state.stats, [client]), training=True)
+    received = run.transport.received(tree.stack([message]), tree.rows(state.stats, [client]))
     computed(run, "serial", watched, [client], received, tree.stack([own]), draw=(TRAIN, t))
     assert (step, False) == next(entry for entry in finite if not entry[1])
 
