@@ -46,7 +46,7 @@ WRONG = [
     *(("join_ratio", v, "number") for v in (NAN, "x", None)),
     *(("lr", v, "positive number") for v in (0, -0.1)),
     *(("lr", v, "number") for v in (NAN, INF, "a", None)),
-    ("bn_stats", "none", "local, global, reset"),
+    ("bn_stats", "none", "local, global"),
     ("precision", "float16", "float32, float64"),
     ("method", "fedsgd", "fedavg"),
     ("method", None, ""),
