@@ -99,3 +99,14 @@ def test_a_picture_in_a_notebook_has_two_pixels_for_one_of_the_page_on_white():
     picture = Image.open(io.BytesIO(png(figure)))
     assert picture.size == (round(COLUMN * SHARP), 2 * SHARP) and picture.convert("RGB").getpixel((2, 2)) == (255,) * 3
     assert headline(figure, "word " * 30).get_suptitle().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [((1, 1), "pFedSV, client-level DP throughout"), ((1, 3), "pFedSV, client-level DP at 10, FedPer at 20")],
+)
+def test_who_is_most_accurate_has_its_whole_name(best, said):
+    rows = [("pfedsv, client-level DP", n, 2.0) for n in (10, 20)] + [("fedper", n, b) for n, b in zip((10, 20), best)]
+    cells = pd.DataFrame(rows, columns=["row", "clients", "mean"]).assign(low=0.0, high=4.0)
+    title = figures.by_number_of_clients(cells).get_suptitle()
+    assert " ".join(title.split()) == f"Most accurate: {said}"

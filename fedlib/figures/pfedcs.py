@@ -137,6 +137,6 @@ def by_number_of_clients(cells: pd.DataFrame) -> Figure:
     name_lines([ax])
     wide = cells.pivot_table(index="row", columns="clients", values="mean", sort=False)
     best = {n: proper(row) for n, row in wide.idxmax().items()}
-    said = ", ".join(f"{name} at {n}" for n, name in best.items())
-    said = said if len(set(best.values())) > 1 else f"{best.popitem()[1]} throughout"
+    first, *others = dict.fromkeys(best.values())
+    said = f"{first} throughout" if not others else ", ".join(f"{name} at {n}" for n, name in best.items())
     return headline(figure, f"Most accurate: {said}")
