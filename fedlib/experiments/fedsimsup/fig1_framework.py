@@ -86,8 +86,9 @@ ITEM = Item(
     title="FedSimSup Figure 1: the framework, round by round",
     claim="Participants train together with supervisors. The models of non-participating clients are aggregated with "
           "theirs by label similarity.",
-    smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), but rounds between "
-            "participations at the paper's rate",
+    smaller="digits (16x16; paper: CIFAR-10); 6 of 20 clients in a round (paper: 10 of 100), 15 rounds (paper: "
+            "1,000), but rounds between participations at the paper's rate",
+    smaller_paper="20 rounds (paper: 1,000), enough to see each step",
     settings=per_profile(
         dataset=["digits", "digits", "cifar10"], many_clients=[8, 20, 100], join_ratio=[0.5, 0.3, 0.1],
         rounds=[3, 15, 20], eval_every=[3, 5, 10], lr=0.1, test_fraction=[0.5, 0.5, 0.2], min_size=[8, 10, 40],

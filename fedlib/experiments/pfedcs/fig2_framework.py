@@ -84,6 +84,7 @@ ITEM = Item(
     claim="In stage 1 the classifiers of similar clients are aggregated into a teacher; in stage 2 only the "
           "extractor is sent.",
     smaller="digits (16x16) and LeNet-5 instead of CIFAR-10 and the 4-layer CNN; 8 rounds instead of 200",
+    smaller_paper="20 rounds (paper: 200), enough to see both stages",
     settings=per_profile(
         leaving_out(task.SETTINGS, "reduced"), methods=("pfedcs",),
         dataset=["digits", "digits", "cifar10"], rounds=[4, 8, 20],
