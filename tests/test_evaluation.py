@@ -11,11 +11,13 @@ from helpers import analysed, made_up
 from fedlib import algorithms, figures
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1, codes, first_point
 from fedlib.base.errors import BadValue
+from fedlib.base.files import SHIPPED
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.engine.simulate import simulate, watched
 from fedlib.experiments import find
 from fedlib.experiments.evaluation import notes, table1_points, table2_statistics
 from fedlib.experiments.evaluation.task import ALL
+from fedlib.experiments.item import OpenItem
 from fedlib.experiments.pfedsim import table3_own_clients
 from fedlib.spec import RunSpec
 
@@ -30,6 +32,19 @@ def test_the_best_competitor_is_found_on_the_seeds_that_a_pair_shares():
     rows = [{"row": row, "seed": n, "accuracy": v} for row, own in accuracies.items() for n, v in own.items()]
     found = notes.leads({"tidy": pd.DataFrame(rows).assign(column="x", point="post")}, "a", point="post")
     assert found["x"][0] == "b" and found["x"][1].iloc[0] == pytest.approx(10 / 3)
+
+
+def test_table_1_at_the_papers_scale_takes_the_runs_that_reduced_has(tmp_path):
+    """Eleven of its methods run at the paper's settings for the smaller table; other scales take nobody's."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/reduced").symlink_to(SHIPPED / "results/reduced")
+    paper, reduced, quick = (
+        OpenItem(find(TABLE1), profile, root=tmp_path, finished=True) for profile in ("paper", "reduced", "quick")
+    )
+    there = {spec.id for spec in paper.specs if paper.store.path(spec).exists()}
+    assert there == {spec.id for spec in reduced.specs} and len(there) == 66
+    assert paper.store.path(reduced.specs[0]) == reduced.store.path(reduced.specs[0])
+    assert reduced.store.elsewhere == quick.store.elsewhere == []
 
 
 def test_recomputed_statistics_are_those_of_a_plain_module_in_one_pass():

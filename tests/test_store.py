@@ -244,7 +244,7 @@ def test_put_and_get(tmp_path):
 
 def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch):
     """More seeds of a profile do not train again what the profile has, and nothing is written into its folder."""
-    base, more = Store("paper", tmp_path), Store("paper+seeds=2", tmp_path, also="paper")
+    base, more = Store("paper", tmp_path), Store("paper+seeds=2", tmp_path, also=("paper", "reduced"))
     first, second = (tiny("local", rounds=1, seed=seed) for seed in (0, 1))
     base.put(fake(first))
     before = {path: path.read_bytes() for path in base.folder.iterdir()}
@@ -264,6 +264,9 @@ def test_runs_of_another_profile_count_and_are_left_alone(tmp_path, monkeypatch)
     assert [path.name for path in base.folder.glob(f"{first.id}*")] == [f"{first.id}.json", f"{first.id}.npz"]
     more.put(fake(first))
     assert more.path(first).parent == more.folder and base.path(first).read_bytes() == cut
+    third, reduced = second.but(seed=2), Store("reduced", tmp_path)
+    reduced.put(fake(third))
+    assert more.path(third) == reduced.path(third) and more.get(third).spec == third and base.get(third) is None
 
 
 def test_get_or_run_runs_once(tmp_path, monkeypatch):

@@ -167,8 +167,10 @@ class OpenItem:
         # folder under results/ and figures/: changed settings never mix with the profile's
         self.place = FORBIDDEN.sub("_", "".join([profile, *named]))  # as in dataset=folder:/some/where
         self.root = home() if root is None else Path(root)
-        # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again
-        self.store = Store(self.place, self.root / "results", also=profile)
+        # a run is what its spec says, whatever item asks for it: those that the profile has already are not done again,
+        # nor those at the paper's settings that are part of a smaller scale
+        also = (profile, "reduced") if profile == "paper" else (profile,)
+        self.store = Store(self.place, self.root / "results", also)
         self.runs = item.runs(self.settings)
         if "methods" in self.changed:
             self._require_runs(self.changed["methods"])

@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,23 +44,21 @@ def _changed(dataset: str, checksum: str) -> bool:
 class Store:
     """The results of one profile under `<home>/results/<profile>/runs`.
 
-    also: another profile whose finished runs count as well; they are read where they lie and nothing is written there.
+    also: other profiles whose finished runs count as well; they are read where they lie and nothing is written there.
     renew: set it, and runs of another arithmetic than this process's count as absent, until they are done again.
     """
 
     renew = False
 
-    def __init__(self, profile: str, root: Path | None = None, also: str = ""):
+    def __init__(self, profile: str, root: Path | None = None, also: Sequence[str] = ()):
         results = home() / "results" if root is None else Path(root)
         self.folder = results / profile / "runs"
-        self.elsewhere = results / also / "runs" if also and also != profile else None
+        self.elsewhere = [results / other / "runs" for other in also if other != profile]
 
     def path(self, spec: Spec) -> Path:
         """Where the run is, or where it will be written."""
         own = self.folder / f"{spec.id}.json"
-        if self.elsewhere and not own.exists() and (self.elsewhere / own.name).exists():
-            return self.elsewhere / own.name
-        return own
+        return next((path for path in (own, *(f / own.name for f in self.elsewhere)) if path.exists()), own)
 
     def get(self, spec: Spec) -> RunResult | None:
         """The stored result, or None. A damaged file, and one of a user's own data that has changed since, counts as
