@@ -54,11 +54,6 @@ def named(text: str) -> str:
     return registered.add(registered.in_file(text), "", of_fedlib())
 
 
-def spelled(name: str) -> str:
-    """What names a method in another process: FILE.py:CLASS for one that comes from a file, else its name."""
-    return (registered.as_file(registered.OWN[name].kind) if name in registered.OWN else "") or name
-
-
 def _known(name: str) -> str:
     return choose("method", name, names())
 

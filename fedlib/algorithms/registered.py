@@ -136,9 +136,10 @@ def in_file(text: str) -> type[Algorithm]:
     return next(iter(kinds.values()))
 
 
-def as_file(kind: type) -> str:
-    """FILE.py:CLASS, with the whole path, of a class that `in_file` gave; an empty text of others."""
-    return f"{sys.modules[kind.__module__].__file__}:{kind.__name__}" if kind.__module__.startswith(MODULE) else ""
+def spelled(name: str) -> str:
+    """What names a method in another process: FILE.py:CLASS, with the whole path, of one from a file, else its name."""
+    kind = OWN[name].kind if name in OWN else object
+    return f"{sys.modules[kind.__module__].__file__}:{kind.__name__}" if kind.__module__.startswith(MODULE) else name
 
 
 def _imported(path: Path, text: str):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlib import algorithms
+from fedlib.algorithms.registered import spelled
 from fedlib.base.errors import FedlibError
 from fedlib.base.files import for_sockets, shipped_notebooks
 from fedlib.experiments import OpenItem
@@ -108,7 +108,7 @@ def _parameters_of(source: Path) -> set[str]:
 
 
 def _plain(value):
-    return ",".join(str(algorithms.spelled(each)) for each in value) if isinstance(value, tuple) else value
+    return ",".join(str(spelled(each)) for each in value) if isinstance(value, tuple) else value
 
 
 def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
