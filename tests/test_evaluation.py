@@ -47,6 +47,15 @@ def test_table_1_at_the_papers_scale_takes_the_runs_that_reduced_has(tmp_path):
     assert reduced.store.elsewhere == quick.store.elsewhere == []
 
 
+def test_methods_stand_in_the_order_of_the_first_point_beside_the_pairs_that_reverse():
+    """By hand: b 3 above a and c 1 above a, so b, c, a; a and c reverse."""
+    lines = [("x", "a", "b", -3.0, False), ("x", "a", "c", -1.0, True), ("x", "b", "c", 2.0, False)]
+    pairs = pd.DataFrame(lines, columns=["column", "a", "b", "difference", "changes"]).assign(significant=False)
+    (ax,) = figures.flip_matrix(pairs).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "c", "a"]
+    assert ax.images[0].get_array().filled(-1).tolist() == [[-1, 0, 0], [0, -1, 1], [0, 1, -1]]
+
+
 def test_recomputed_statistics_are_those_of_a_plain_module_in_one_pass():
     """glob+bn of FedAvg: statistics of a client's training part, seen as one batch."""
     spec = RunSpec("fedavg", eval_points=("glob", "glob+bn"), batch_size=512, **TASK)

@@ -19,14 +19,15 @@ NO, BY_ESTIMATE, SIGNIFICANT = 0, 1, 2
 
 @styled
 def flip_matrix(pairs: pd.DataFrame) -> Figure:
-    """Which pairs of methods reverse their order between two evaluation points, one panel a column. pairs: column, a,
-    b, changes, significant (apart at both points, by their 95 % intervals)."""
+    """Which pairs of methods reverse their order between two evaluation points, one panel a column, the most accurate
+    at the first one on top. pairs: as in `fedlib.analysis.points.pairs`."""
     columns = list(dict.fromkeys(pairs["column"]))
     figure, axes = axes_of(4.3, 1, max(1, len(columns)))
     colours = ListedColormap(["#f2f2f2", "#9ecae1", REFERENCE])
     for ax, column in zip(axes[0], columns):
         own = pairs[pairs["column"] == column]
-        names = list(dict.fromkeys([*own["a"], *own["b"]]))
+        leads = pd.concat([own.set_index("a")["difference"], -own.set_index("b")["difference"]])
+        names = leads.groupby(level=0).sum().sort_values(ascending=False, kind="stable").index
         place = {name: k for k, name in enumerate(names)}
         shown = np.full((len(names), len(names)), np.nan)
         kinds = np.where(own["changes"], np.where(own["significant"], SIGNIFICANT, BY_ESTIMATE), NO)
@@ -36,9 +37,8 @@ def flip_matrix(pairs: pd.DataFrame) -> Figure:
         size = 7 if len(names) < 16 else 5.5
         ax.set_xticks(range(len(names)), map(proper, names), rotation=90, fontsize=size)
         ax.set_yticks(range(len(names)), map(proper, names), fontsize=size)
-        ax.set_title(
-            f"{column}: {(kinds > NO).sum()} of {len(kinds)} pairs, {(kinds == SIGNIFICANT).sum()} significant"
-        )
+        counts = f"{(kinds > NO).sum()} of {len(kinds)} pairs, {(kinds == SIGNIFICANT).sum()} significant"
+        ax.set_title(f"{column}: {counts}")
         ax.spines[:].set_visible(False)
     words = ("same order", "order reverses", "reverses, significant at both")
     patches = [Patch(color=colours(k), label=word) for k, word in enumerate(words)]
