@@ -1,5 +1,5 @@
 """What is asked of all methods, a question a function and the methods in its table: values that are refused, backends
-that agree, who owns what, what is sent, what is learned. Steps by hand are in test_algorithms and test_methods_*."""
+that agree, who owns what, what is sent, what is learned. Steps by hand are in test_methods_* and in the lessons."""
 
 from __future__ import annotations
 
