@@ -1,4 +1,5 @@
-"""FedProx, FedRep, FedBABU, FedBN, FedAvg+FT, FedDyn, FedRoD: steps by hand and reductions."""
+"""FedProx, FedRep, FedBABU, FedBN, FedAvg+FT, FedDyn, FedRoD: steps by hand, beside those of lessons 3 and 4, and
+reductions."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from fedlib.engine.evaluate import evaluate
 from fedlib.engine.simulate import simulate
 
 SETTING, N_AB = Setting(3, 4, 1), np.array([1, 3])
-A = ToyData([([1.0], [-2.0])])
-B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])])
-AFTER_A, AFTER_B = theta(2.05, -1.1, 0.45), theta(1.98, -0.99, 0.3)  # derived in test_algorithms.test_fedavg_by_hand
+# from (w, v, b) = (2, -1, 0.5) with lr 0.1; e = v w x + b - y and the gradient is (e v x, e w x, e)
+A, AFTER_A = ToyData([([1.0], [-2.0])]), theta(2.05, -1.1, 0.45)  # e = 0.5: (-0.5, 1, 0.5)
+B, AFTER_B = ToyData([([-1.0], [1.5]), ([1.0], [-2.12])]), theta(1.98, -0.99, 0.3)  # e = 1: (1, -2, 1), (-0.8, 1.9, 1)
 HEAD = ("head.weight", "head.bias")
 
 
@@ -42,38 +43,24 @@ def rounds_of(method, data: dict, clients, server):
 # steps by hand --------------------------------------------------------------------------------------------------------
 
 
-def test_fedprox_by_hand():
-    """Start (w, v, b) = (2, -1, 0.5), eta = 0.1, mu = 0.5. The first step is FedAvg's,
-    for the model is still the received one.
-
-    A: (2.05, -1.1, 0.45). B, first minibatch: (1.9, -0.8, 0.4); second, e = 1, gradient (-0.8, 1.9, 1) and mu (-0.1,
-    0.2, -0.1): w = 1.9 + 0.1 (0.8 + 0.05) = 1.985, v = -0.8 - 0.1 (1.9 + 0.1) = -1, b = 0.4 - 0.1 (1 - 0.05) = 0.305.
-    Server, n = (1, 3): w = (2.05 + 3*1.985)/4 = 2.00125, v = (-1.1 - 3)/4 = -1.025, b = (0.45 + 0.915)/4 = 0.34125.
-    Uniform: w = 2.0175, v = -1.05, b = 0.3775.
-    """
-    for weights, right in (("samples", (2.00125, -1.025, 0.34125)), ("uniform", (2.0175, -1.05, 0.3775))):
-        method = algorithms.make("fedprox", mu=0.5, weights=weights)
-        server, clients = method.init(ToyModel(), SETTING)
-        uploads, _, server = rounds_of(method, {0: A, 2: B}, clients, server)
-        close(uploads, (AFTER_A, theta(1.985, -1.0, 0.305)))
-        close(server, {"theta": theta(*right)})
-
-
-def test_fedrep_by_hand():
-    """E_h = E_f = 1. Client 0, x = 1, y = -2: first the head, e = 0.5: v = -1.1, b = 0.45; then w, with the new head:
-    e = -2.2 + 0.45 + 2 = 0.25, dw = e v = -0.275, w = 2.0275.
-
-    Client 2, own head (1, -0.5), x = 1, y = 0.5: e = 1, v = 1 - 0.2 = 0.8, b = -0.6; then e = 1.6 - 0.6 - 0.5 = 0.5, dw
-    = 0.4, w = 1.96. Server: (2.0275 + 3*1.96)/4 = 1.976875; uniform 1.99375.
-    """
-    for weights, w in (("samples", 1.976875), ("uniform", 1.99375)):
-        method = algorithms.make("fedrep", E_h=1, weights=weights)
-        server, clients = method.init(ToyModel(), SETTING)
-        clients["h"]["head.weight"][2], clients["h"]["head.bias"][2] = 1.0, -0.5
-        uploads, kept, server = rounds_of(method, {0: A, 2: ToyData([([1.0], [0.5])])}, clients, server)
-        close(uploads, (some(theta(2.0275, 0, 0), "extractor.w"), some(theta(1.96, 0, 0), "extractor.w")))
-        close(kept, ({"h": some(theta(0, -1.1, 0.45), *HEAD)}, {"h": some(theta(0, 0.8, -0.6), *HEAD)}))
-        close(method.personal_model(ToyModel(), method.download(server, 2), kept[1], A), theta(w, 0.8, -0.6))
+@pytest.mark.parametrize(
+    ("name", "hyper", "w"),
+    [
+        ("fedprox", {}, 4),
+        ("fedprox", {"weights": "uniform"}, 3),
+        ("fedrep", {}, 4),
+        ("fedrep", {"weights": "uniform"}, 3),
+        ("perfedavg", {}, 3),
+    ],
+)
+def test_uploads_weigh_by_samples_or_all_alike(name, hyper, w):
+    """w = 1 after one sample and w = 5 after three."""
+    method = algorithms.make(name, **hyper)
+    server, _ = method.init(ToyModel(), SETTING)
+    received = method.download(server, 0)
+    uploads = [{**received, "extractor.w": torch.tensor([value], dtype=torch.float64)} for value in (1, 5)]
+    server = method.server_update(server, np.array([0, 2]), tree.stack(uploads), N_AB)
+    assert float(method.download(server, 1)["extractor.w"]) == w
 
 
 @pytest.mark.parametrize(
@@ -100,19 +87,6 @@ def test_fedrep_epochs(hyper, E, head, body):
     server, clients = method.init(model, SETTING)
     method.client_update(model, server["f"], tree.rows(clients, 0), data)
     assert trained == [HEAD] * head + [("extractor.w",)] * body
-
-
-def test_fedbabu_by_hand():
-    """The head stays (-1, 0.5). A: w = 2.05. B: e = 1, dw = e v x = 1, w = 1.9; then e = -1.9 + 0.5 + 2.12 = 0.72, dw =
-    -0.72, w = 1.972. Server: (2.05 + 3*1.972)/4 = 1.9915. Fine-tuning (2, -1, 0.5) on A moves the named part as in
-    FedAvg's step.
-    """
-    model, method = ToyModel(), algorithms.make("fedbabu")
-    server, clients = method.init(model, SETTING)
-    uploads, kept, server = rounds_of(method, {0: A, 2: B}, clients, server)
-    close(uploads, (some(theta(2.05, 0, 0), "extractor.w"), some(theta(1.972, 0, 0), "extractor.w")))
-    assert same(kept, tuple(tree.rows(clients, i) for i in (0, 2)))
-    close(method.personal_model(model, method.download(server, 1), tree.rows(clients, 1), A), theta(1.9915, -1, 0.5))
 
 
 @pytest.mark.parametrize("name", ["fedbabu", "fedavg_ft"])
