@@ -1,4 +1,5 @@
-"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, reductions, supervisors, relevance."""
+"""PFedCS, pFedSV, FedSimSup and FedFomo: steps by hand, beside those of lessons 6 and 11 to 13, reductions,
+supervisors, relevance."""
 
 from __future__ import annotations
 
@@ -77,28 +78,10 @@ def setting(*sizes, counts=None, rounds=4):
 # PFedCS by hand -------------------------------------------------------------------------------------------------------
 
 
-def test_pfedcs_local_update_by_hand():
-    """x = 2, y = 0, eta = 0.1; f: w = 0.5, so z = 1. Own head (ln 3, 0), no bias: p = (3/4, 1/4).
-
-    Teacher as received (0, 0), p = (1/2, 1/2). One epoch of fine-tuning: g = (-1/2, 1/2), so W = (0.05, -0.05), b =
-    (0.05, -0.05), scores (0.1, -0.1) and t = 1/(1 + e^-0.2) for class 0.
-    Student: g = (p - onehot) + (p - teacher) = (-1/4 + 3/4 - t, 1/4 + 1/4 - (1 - t)) = (1/2 - t, t - 1/2).
-    dW = g (z = 1), db = g, dw = x g_0 ln 3 = 2 (1/2 - t) ln 3.
-    """
-    model, method = TwoClasses(), algorithms.make("pfedcs")
-    data, own = labelled(([2.0], [0])), two(0.5, LN3)
-    message = two(0.5, 0.0)
-    t = 1 / (1 + exp(-0.2))
-    g = 0.5 - t
-    upload, kept = method.client_update(model, message, {"h": tree.select(own, "head.")}, data)
-    expected = two(0.5 - 0.1 * 2 * g * LN3, LN3 - 0.1 * g, 0.1 * g, -0.1 * g, 0.1 * g)
-    close(upload, expected)
-    close(kept, {"h": tree.select(expected, "head.")})
-
-
 def test_pfedcs_options_of_the_teacher_by_hand():
-    """As above with E_ft = 0 and teacher (0, ln 3): probabilities (1/4, 3/4). g = (-1/4 + 1/2, 1/4 - 1/2)
-    = (1/4, -1/4).
+    """x = 2, y = 0, eta = 0.1; w = 0.5, so z = 1. Own head (ln 3, 0), no bias: p = (3/4, 1/4). Teacher (0, ln 3), not
+    tuned first (E_ft = 0): (1/4, 3/4). g = (p - onehot) + (p - teacher) = (-1/4 + 1/2, 1/4 - 1/2) = (1/4, -1/4); dW =
+    g (z = 1), db = g, dw = x g_0 ln 3.
 
     kd_weight = 2: g = (-1/4 + 1, 1/4 - 1) = (3/4, -3/4). detach = False: KL also has the gradient q_c (ln(q_c/p_c) -
     KL) for the teacher's scores, q = (1/4, 3/4): ln(q/p) = (-ln 3, ln 3), KL = ln 3 / 2, so (1/4)(-3/2 ln 3) and
@@ -277,7 +260,7 @@ def test_pfedcs_ties_and_global_norm_by_hand():
 
 
 def test_pfedcs_server_by_hand():
-    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (previous test, t = 2):
+    """Round 2 of 2: client 0 gets the mean extractor and heads (2/3) head_0 + (1/3) head_1 (weights by hand, t = 2):
     weight 1/3, bias 1/3.
 
     Then clients 0 and 3 upload: f = (1 * 2 + 4 * 7)/5 = 6 (samples 1, 4), or 4.5 uniformly; the others' heads stay;
@@ -686,29 +669,6 @@ def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
 # FedSimSup by hand ----------------------------------------------------------------------------------------------------
 
 
-def test_fedsimsup_local_update_by_hand():
-    """x = 2, y = 1, eta = 0.1. theta: w = 0.5, heads (ln 3, 0); u: w = 0.5, heads (0, 0). Sum of scores (ln 3, 0):
-    p = 3/4, g = (3/4, -3/4).
-
-    Supervisor first: dW = g, db = g, dw = 0: W = b = (-0.075, 0.075), scores (-0.15, 0.15). Then the model, with scores
-    (ln 3 - 0.15, 0.15): p = 1/(1 + e^-(ln 3 - 0.3)), g = (p, -p): W_0 = ln 3 - 0.1 p, W_1 = 0.1 p, b = (-0.1 p, 0.1 p),
-    w = 0.5 - 0.1 * 2 p ln 3.
-    """
-    supervisor = TwoClasses(two(0.5, 0.0))
-    model, method = TwoClasses(two(0.5, LN3), supervisor), algorithms.make("fedsimsup", tau_s=1, tau_theta=1)
-    data, client = labelled(([2.0], [1])), {SUPERVISOR: two(0.5, 0.0)}
-    upload, kept = method.client_update(model, model.theta0, client, data)
-    close(kept, {SUPERVISOR: two(0.5, -0.075, 0.075, -0.075, 0.075)})
-    p = 1 / (1 + exp(0.3 - LN3))
-    close(upload, two(0.5 - 0.2 * p * LN3, LN3 - 0.1 * p, 0.1 * p, -0.1 * p, 0.1 * p))
-    personal = method.personal_model(model, upload, kept, data)
-    scores = method.predict(model, personal, f64(2.0))
-    close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept[SUPERVISOR], f64(2.0)))
-    other = dataclasses.replace(method, order="model")  # theta first: p = 3/4
-    upload, _ = other.client_update(model, model.theta0, client, data)
-    close(upload, two(0.5 - 0.2 * 0.75 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
-
-
 def test_fedsimsup_epochs_and_probabilities():
     """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob:
     scores are logs of mean probabilities."""
@@ -794,8 +754,9 @@ def test_fedsimsup_shuffled_similarities_are_the_same_numbers_of_others():
 
 
 def test_fedsimsup_networks_that_learn_alone():
-    """As in the update by hand, each by its own scores: u's are (0, 0), p = 1/2, g = (1/2, -1/2); theta's give p = 3/4.
-    Tested are the joint scores."""
+    """x = 2, y = 1, eta = 0.1, w = 0.5 in both, each by its own scores: u's are (0, 0), p = 1/2, g = (1/2, -1/2); those
+    of theta are (ln 3, 0), p = 3/4. Tested are the joint scores. Where both learn together and theta does first, u's
+    are still 0 and theta moves alike."""
     supervisor = TwoClasses(two(0.5, 0.0))
     model = TwoClasses(two(0.5, LN3), supervisor)
     method = algorithms.make("fedsimsup", tau_s=1, tau_theta=1, learn="alone")
@@ -803,6 +764,8 @@ def test_fedsimsup_networks_that_learn_alone():
     upload, kept = method.client_update(model, model.theta0, client, data)
     close(kept, {SUPERVISOR: two(0.5, -0.05, 0.05, -0.05, 0.05)})
     close(upload, two(0.5 - 0.2 * 0.75 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
+    together = dataclasses.replace(method, learn="sum", order="model")
+    close(together.client_update(model, model.theta0, client, data)[0], upload)
     scores = method.predict(model, method.personal_model(model, upload, kept, data), f64(2.0))
     close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept[SUPERVISOR], f64(2.0)))
 
