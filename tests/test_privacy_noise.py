@@ -244,13 +244,6 @@ def test_who_uploads_nothing_needs_no_noise():
     assert simulate(noisy).final() == simulate(noisy.but(privacy="none", noise_sigma=0.0)).final()
 
 
-def test_an_update_is_clipped_by_hand():
-    out, released = one_release("client", 0.0, clip=2.0)
-    np.testing.assert_allclose(out["w"], [[1.2, 1.6]])
-    assert out["n"].tolist() == [0] and same(released, {"w": out["w"]})
-    assert one_release("client", 0.0, clip=5.0)[0]["w"].tolist() == [[3.0, 4.0]]
-
-
 @pytest.mark.parametrize(
     ("kind", "sigma", "clip", "centre", "spread"),
     [

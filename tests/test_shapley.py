@@ -1,4 +1,5 @@
-"""Shapley values: games solved on paper, the axioms as properties, estimates against exact values, use under vmap."""
+"""Shapley values: games solved on paper, beside that of lesson 13, the axioms as properties, estimates against exact
+values, use under vmap."""
 
 from __future__ import annotations
 
@@ -13,12 +14,10 @@ from hypothesis import strategies as st
 
 from fedlib.algorithms.parts.shapley import (
     HOW,
-    coalitions,
     draw_permutations,
     drawn_together,
     each_once,
     exact,
-    exact_weights,
     from_permutations,
     shapley,
 )
@@ -51,26 +50,15 @@ def solvers(players, seed):
 # by hand --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_game_of_two_by_hand():
-    """v(1) = 4, v(2) = 1, v(12) = 9: psi_1 = ((4 - 0) + (9 - 1))/2 = 6, psi_2 = ((1 - 0) + (9 - 4))/2 = 3."""
-    assert exact(table_game([0, 4, 1, 9]), 2).tolist() == [6, 3]
-
-
 def test_a_value_of_the_empty_coalition_is_taken_off():
     """v(empty) = 2, v(1) = 4, v(2) = 1, v(12) = 9: psi_1 = ((4 - 2) + (9 - 1))/2 = 5,
     psi_2 = ((1 - 2) + (9 - 4))/2 = 2; sum 9 - 2."""
     assert exact(table_game([2, 4, 1, 9]), 2).tolist() == [5, 2]
 
 
-def test_the_glove_game():
-    """Players 1, 2 have a left glove, 3 a right one; a pair is worth 1. psi = 1/6, 1/6, 2/3 (by the six orders: 3 earns
-    the pair unless it comes first, which is 4 of 6; 1 earns it in the order 3 1 2, and 2 in 3 2 1)."""
-    game = table_game([0, 0, 0, 0, 0, 1, 1, 1])
-    torch.testing.assert_close(exact(game, 3), torch.tensor([1 / 6, 1 / 6, 2 / 3], dtype=torch.float64))
-
-
 def test_one_permutation_by_hand():
-    """The game of two: in the order 2, 1 player 2 earns 1 and player 1 earns 8; in the order 1, 2 they earn 5 and 4.
+    """v(1) = 4, v(2) = 1, v(12) = 9: in the order 2, 1 player 2 earns 1 and player 1 earns 8; in the order 1, 2 they
+    earn 5 and 4.
 
     Mean (6, 3), standard errors: both differ by 4, so each has standard deviation 4/sqrt(2), over sqrt(2): 2.
     """
@@ -88,15 +76,6 @@ def test_exact_is_the_mean_over_all_orders(players):
     every = torch.tensor(list(orders(range(players))))
     assert len(every) == factorial(players)
     torch.testing.assert_close(exact(game, players), from_permutations(game, every)[0])
-
-
-def test_weights_of_coalitions():
-    """p = 3, player 0: joining the empty one 1/3, one of two singles 1/6 each, both others 1/3; rows sum to 0."""
-    weights, members = exact_weights(3), coalitions(3)
-    assert members[5].tolist() == [True, False, True] and not members[0].any() and members[7].all()
-    torch.testing.assert_close(weights[0] * 6, torch.tensor([-2.0, 2, -1, 1, -1, 1, -2, 2], dtype=torch.float64))
-    for players in (1, 4, 12):
-        assert exact_weights(players).sum(1).abs().max() < 1e-14
 
 
 # axioms ---------------------------------------------------------------------------------------------------------------
