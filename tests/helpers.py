@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from math import log
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from fedlib.claims import EQUAL, INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_S
 from fedlib.engine import backends
 from fedlib.engine.result import RunResult, array_name
 from fedlib.experiments import OpenItem, find
-from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, theta
+from fedlib.lessons.toys import Parabola, ToyBatch, ToyData, ToyModel, point_classifier, theta
+from fedlib.models.model import Model
 from fedlib.runs.run import get_or_run_together
 from fedlib.spec import RunSpec
 
@@ -122,6 +124,31 @@ def same(a, b) -> bool:
 def close(a, b, tolerance: float = 1e-12) -> None:
     for left, right in zip(tensors(a), tensors(b), strict=True):
         torch.testing.assert_close(left, right, rtol=tolerance, atol=tolerance)
+
+
+def f64(*values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+W, LN3 = "extractor.0.weight", log(3)
+
+
+def two(w=0.5, a0=LN3, a1=0.0, b0=0.0, b1=0.0) -> dict:
+    """Parameters of `two_classes`."""
+    return {W: f64([w]), "head.weight": f64([a0], [a1]), "head.bias": f64(b0, b1)}
+
+
+def two_classes(*values) -> Model:
+    """One feature z = w x and two classes with scores a_c z + b_c. With p the probabilities and g = p - onehot(y) the
+    cross-entropy has da_c = g_c z, db_c = g_c, dw = x sum g_c a_c."""
+    model = point_classifier(inputs=1, hidden=1, classes=2)
+    model.theta0 = two(*values)
+    return model
+
+
+def labelled(*batches, **options) -> ToyData:
+    """A client of `two_classes`: batches of ([x, ...], [class, ...])."""
+    return ToyData([([[x] for x in xs], y) for xs, y in batches], classes=2, **options)
 
 
 def changed_fields(spec, base) -> set[str]:

@@ -3,14 +3,13 @@ reductions."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from math import log, sqrt
 
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, played, same, theta, tiny
+from helpers import ToyData, ToyModel, W, close, f64, labelled, played, same, theta, tiny, two, two_classes
 from torch.nn import functional
 
 from fedlib import algorithms
@@ -181,29 +180,15 @@ def test_feddyn_clips_the_gradient_of_the_whole_local_objective():
     close(upload, right, 1e-5)  # the norm is taken 1e-6 longer
 
 
-class TwoClasses(ToyModel):
-    """Scores v_c w x + b_c of two classes, cross-entropy: dscore = softmax - onehot, dv = dscore z, db = dscore,
-    dz = <dscore, v>, dw = dz x."""
-
-    def __init__(self):
-        values = {"extractor.w": [2.0], "head.weight": [[0.5], [-0.5]], "head.bias": [log(2) - 1, 1.0]}
-        self.theta0 = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-
-    def classify(self, theta, z):
-        return functional.linear(z, theta["head.weight"], theta["head.bias"])
+FEDROD = (2.0, 0.5, -0.5, log(2) - 1, 1.0)  # at x = 1 the generic scores are (ln 2, 0)
+PERSONAL = {"personal.weight": f64([1.0], [-1.0]), "personal.bias": f64(log(1.5) - 2, 2.0)}  # and these (ln 1.5, 0)
 
 
-def labelled(x, y, counts) -> ToyData:
-    data = ToyData([(x, y)])
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
+def with_counts(y, counts) -> ToyData:
+    """x = 1 of class y, as if the client had so many samples of both classes."""
+    data = labelled(([1.0], [y]))
     data.class_counts = torch.tensor(counts)
     return data
-
-
-PERSONAL = {
-    "personal.weight": torch.tensor([[1.0], [-1.0]], dtype=torch.float64),
-    "personal.bias": torch.tensor([log(1.5) - 2, 2.0], dtype=torch.float64),
-}
 
 
 def test_fedrod_by_hand():
@@ -214,36 +199,20 @@ def test_fedrod_by_hand():
     dscore (0.75, -0.75), and w = 2 - 0.08. Server: two participants, n = (1, 3), heads and w of the second are those of
     the start: (w + 3*2)/4.
     """
-    w, slope, model, method = 1.92, 0.75, TwoClasses(), algorithms.make("fedrod")
+    model, method = two_classes(*FEDROD), algorithms.make("fedrod")
     server, clients = method.init(model, SETTING)
     assert torch.equal(clients["personal.weight"][2], model.theta0["head.weight"])  # starts as a copy
-    upload, kept = method.client_update(model, method.download(server, 0), PERSONAL, labelled([1.0], [1.0], [2, 1]))
-    as_tensor = lambda *values: torch.tensor(values, dtype=torch.float64)  # noqa: E731
-    close(
-        some(upload, "extractor.w", *HEAD),
-        dict(zip(model.trainable, (as_tensor(w), as_tensor([0.34], [-0.34]), as_tensor(log(2) - 1.08, 1.08)))),
-    )
-    close(
-        some(kept, *PERSONAL),
-        dict(
-            zip(
-                PERSONAL,
-                (
-                    as_tensor([1 - 0.2 * slope], [-1 + 0.2 * slope]),
-                    as_tensor(log(1.5) - 2 - 0.1 * slope, 2 + 0.1 * slope),
-                ),
-            )
-        ),
-    )
+    upload, kept = method.client_update(model, method.download(server, 0), PERSONAL, with_counts(1, [2, 1]))
+    close(some(upload, *two()), two(1.92, 0.34, -0.34, log(2) - 1.08, 1.08))
+    close(some(kept, *PERSONAL), dict(zip(PERSONAL, (f64([0.85], [-0.85]), f64(log(1.5) - 2.075, 2.075)))))
     server = method.server_update(server, np.array([0, 2]), tree.stack([upload, model.theta0]), N_AB)
-    close(server["theta"]["extractor.w"][None], as_tensor((w + 6) / 4)[None])
-    close(server["theta"]["head.weight"][None], as_tensor([(0.34 + 1.5) / 4], [-(0.34 + 1.5) / 4])[None])
+    close(some(server["theta"], W, "head.weight"), some(two(1.98, 0.46, -0.46), W, "head.weight"))
 
 
 def test_fedrod_predicts_by_both_heads():
     """Scores of the personal model are the sum of the generic and the personal scores; at `glob` the generic ones."""
-    model, method = TwoClasses(), algorithms.make("fedrod")
-    message, x = method.init(model, SETTING)[0]["theta"], torch.tensor([1.0, -0.5, 3.0], dtype=torch.float64)
+    model, method = two_classes(*FEDROD), algorithms.make("fedrod")
+    message, x = method.init(model, SETTING)[0]["theta"], f64([1.0], [-0.5], [3.0])
     z = model.features(message, x)
     both = functional.linear(z, message["head.weight"], message["head.bias"]) + functional.linear(
         z, PERSONAL["personal.weight"], PERSONAL["personal.bias"]
@@ -256,20 +225,19 @@ def test_fedrod_without_samples_of_a_class():
     """Counts (1, 0): the balanced softmax is certain of the only class, so (theta, psi) stay bit for bit; only the
     personal head moves. gamma = 0 counts nothing: the plain cross-entropy, by which they move.
     """
-    model = TwoClasses()
+    model = two_classes(*FEDROD)
     for gamma, moves in ((1.0, False), (0.5, False), (0.0, True)):
         method = algorithms.make("fedrod", gamma=gamma)
-        upload, kept = method.client_update(model, model.theta0, PERSONAL, labelled([1.0], [0.0], [1, 0]))
+        upload, kept = method.client_update(model, model.theta0, PERSONAL, with_counts(0, [1, 0]))
         assert same(upload, model.theta0) != moves and not same(kept, PERSONAL)
         assert all(torch.isfinite(leaf).all() for _, leaf in tree.leaves((upload, kept)))
 
 
 def test_fedrod_gamma_by_hand():
     """Counts (16, 1), gamma = 0.5: prior (ln 4, 0), scores (ln 2, 0): softmax (8, 1)/9. y = 0: dscore (-1/9, 1/9)."""
-    upload, _ = algorithms.make("fedrod", gamma=0.5).client_update(
-        TwoClasses(), TwoClasses().theta0, PERSONAL, labelled([1.0], [0.0], [16, 1])
-    )
-    close(upload["head.bias"][None], torch.tensor([[log(2) - 1 + 1 / 90, 1 - 1 / 90]], dtype=torch.float64))
+    model, method = two_classes(*FEDROD), algorithms.make("fedrod", gamma=0.5)
+    upload, _ = method.client_update(model, model.theta0, PERSONAL, with_counts(0, [16, 1]))
+    close(upload["head.bias"], f64(log(2) - 1 + 1 / 90, 1 - 1 / 90))
 
 
 # reductions -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from math import exp, log
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, played, theta, tiny
+from helpers import ToyData, ToyModel, close, f64, labelled, played, theta, tiny, two, two_classes
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
@@ -350,47 +350,33 @@ def test_clusterfl_halves_by_complete_linkage():
 # FedEM ----------------------------------------------------------------------------------------------------------------
 
 
-class TwoClasses(Toy):
-    """Scores (0, s) with s = v w x + b, so that P(1) = 1/(1 + e^-s) and d loss/ds = P(1) - y."""
-
-    def classify(self, theta, z):
-        s = super().classify(theta, z)
-        return torch.stack([torch.zeros_like(s), s], -1)
-
-    def loss(self, theta, batch, train=None):
-        return batch.mean(torch.nn.functional.cross_entropy(self.logits(theta, batch.x), batch.y, reduction="none")), {}
-
-
-def classes(batches):
-    data = ToyData(batches)
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
-    return data
+def logit(w, v, b) -> dict:
+    """Parameters of `two_classes` with scores (0, v w x + b): P(1) = 1/(1 + e^-s), and d loss/ds = P(1) - y."""
+    return two(w, 0.0, v, 0.0, b)
 
 
 def test_fedem_by_hand():
     """M = 2, x = 1, y = 1. Component 0: (1, -1, 1), s = 0, P = 1/2; component 1: (1, 1, ln 3 - 1), s = ln 3, P = 3/4.
     With weights 0.6, 0.4: q ∝ 0.3, 0.3.
 
-    New weights (1/2, 1/2). Gradients q (P - y) (v x, w x, 1): -0.25 (-1, 1, 1) and -0.125 (1, 1, 1); lr 0.1.
-    Second epoch: q stays 1/2, for it is that of the received components: component 0 has s = -0.975² + 1.025.
+    New weights (1/2, 1/2). Gradients q (P - y) (v x, w x, 1): -0.25 (-1, 1, 1) and -0.125 (1, 1, 1), and the opposite
+    for v and b of class 0; lr 0.1. Second epoch: q stays 1/2, for it is that of the received components: component 0
+    has v = -0.95, the difference of both classes, and s = -0.95 * 0.975 + 1.05.
     Tested with weights 1/2: P = (1/2 + 3/4)/2 = 0.625.
     """
-    model, method = TwoClasses(), algorithms.make("fedem", M=2)
-    received = tree.stack([theta(1, -1, 1), theta(1, 1, log(3) - 1)])
-    mix = {"mix": torch.tensor([0.6, 0.4], dtype=torch.float64)}
-    upload, kept = method.client_update(model, received, mix, classes([([1.0], [1.0])]))
-    close(kept["mix"][None], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
-    close(upload, tree.stack([theta(0.975, -0.975, 1.025), theta(1.0125, 1.0125, log(3) - 0.9875)]))
-    data = classes([([1.0], [1.0])])
+    model, method, data = two_classes(), algorithms.make("fedem", M=2), labelled(([1.0], [1]))
+    received, mix = tree.stack([logit(1, -1, 1), logit(1, 1, log(3) - 1)]), {"mix": f64(0.6, 0.4)}
+    upload, kept = method.client_update(model, received, mix, data)
+    close(kept["mix"], f64(0.5, 0.5))
+    first = (0.975, -0.025, -0.975, -0.025, 1.025)
+    close(upload, tree.stack([two(*first), two(1.0125, -0.0125, 1.0125, -0.0125, log(3) - 0.9875)]))
     data.local_epochs = 2
     upload, _ = method.client_update(model, received, mix, data)
-    step = 0.1 * 0.5 * (1 / (1 + exp(0.975**2 - 1.025)) - 1)
-    close(tree.rows(upload, 0), theta(0.975 + step * 0.975, -0.975 - step * 0.975, 1.025 - step))
+    step = 0.1 * 0.5 * (1 / (1 + exp(0.95 * 0.975 - 1.05)) - 1)
+    moved = (0.95 * step, 0.975 * step, -0.975 * step, step, -step)
+    close(tree.rows(upload, 0), two(*map(sum, zip(first, moved))))
     personal = method.personal_model(model, received, kept, None)
-    close(
-        method.predict(model, personal, torch.ones(1, dtype=torch.float64)).exp()[0, 1][None],
-        torch.tensor([0.625], dtype=torch.float64),
-    )
+    close(method.predict(model, personal, f64([1.0])).exp()[0], f64(0.375, 0.625))
 
 
 def test_fedem_server_and_start():
@@ -411,9 +397,9 @@ def test_fedem_server_and_start():
 
 def test_fedem_weights_do_not_underflow():
     """Losses of 2000 and 2001 with weights 0 and 1, in float32: q is finite and sums to 1."""
-    model, method = TwoClasses(), algorithms.make("fedem", M=2)
-    thetas = [tree.map(torch.Tensor.float, theta(0, 0, b)) for b in (-2000, -2001)]
-    batch = dataclasses.replace(classes([([1.0], [1.0])]).batches[0], images=torch.ones(1))
+    model, method = two_classes(), algorithms.make("fedem", M=2)
+    thetas = [tree.map(torch.Tensor.float, logit(0, 0, b)) for b in (-2000, -2001)]
+    batch = dataclasses.replace(labelled(([1.0], [1])).batches[0], images=torch.ones(1, 1))
     q = method.responsibilities(model, thetas, torch.tensor([0.0, 1.0]), batch)
     assert torch.isfinite(q).all() and q.sum() == 1 and q[1] == 1
 

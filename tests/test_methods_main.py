@@ -10,7 +10,7 @@ from math import exp, log, sqrt
 import numpy as np
 import pytest
 import torch
-from helpers import HYPER, ToyData, ToyModel, close, outcome, played, same, tiny, uneven
+from helpers import HYPER, LN3, W, close, f64, labelled, outcome, played, same, tiny, two, two_classes, uneven
 
 from fedlib import algorithms
 from fedlib.algorithms.api import Setting
@@ -22,52 +22,22 @@ from fedlib.engine.setup import set_up
 
 SUPERVISOR, TRANSFORMER = "supervisor_sixth", "supervisor_transformer"
 PARTS = ("h", "theta", SUPERVISOR)  # what a client trains and keeps
-LN3 = log(3)
 
 
 def small(method, hyper=None, **changes):
     return tiny(method, hyper={**HYPER.get(method, {}), **(hyper or {})}, **changes)
 
 
-def f64(*values):
-    return torch.tensor(values, dtype=torch.float64)
+def extractor(w) -> dict:
+    return tree.select(two(w), "extractor.")
 
 
-def two(w, a0, a1=0.0, b0=0.0, b1=0.0):
-    """Parameters of a model with one feature z = w x and two classes, scores a_c z + b_c."""
-    return {"extractor.w": f64(w), "head.weight": f64([a0], [a1]), "head.bias": f64(b0, b1)}
-
-
-class TwoClasses(ToyModel):
-    """Cross-entropy of two classes. With p the probabilities and g = p - onehot(y): dW_c = g_c z, db_c = g_c,
-    dw = x sum g_c W_c."""
-
-    def __init__(self, theta0=None, sibling=None):
-        self.theta0, self.other = theta0 or two(0.5, LN3), sibling
-
-    def sgd_step(self, theta, batch, lr, train=None, loss=None, differentiate=None, tie=None):
-        names = self.trainable if train is None else tuple(train)
-        slope, _ = self.gradient(
-            lambda p: (loss or self.loss)({**theta, **p}, batch, names), {name: theta[name] for name in names}
-        )
-        return {**theta, **{name: theta[name] - lr * slope[name] for name in names}}
-
-    def classify(self, theta, z):
-        return z @ theta["head.weight"].T + theta["head.bias"]
-
-    def loss(self, theta, batch, train=None):
-        return batch.mean(torch.nn.functional.cross_entropy(self.logits(theta, batch.x), batch.y, reduction="none")), {}
-
-    def sibling(self, name):
-        return self.other
-
-
-def labelled(*batches, **options):
-    """ToyData with class labels: batches of ([x, ...], [class, ...])."""
-    data = ToyData(batches, **options)
-    data.batches = [dataclasses.replace(batch, y=batch.y.long()) for batch in data.batches]
-    data.device, data.group = torch.device("cpu"), SUPERVISOR
-    return data
+def supervised(*values):
+    """The network with a supervisor of these values, whose independent draw number k has w = k."""
+    model, supervisor = two_classes(), two_classes(*values)
+    supervisor.independent = lambda number: two(number)
+    model.siblings[SUPERVISOR] = supervisor
+    return model
 
 
 def setting(*sizes, counts=None, rounds=4):
@@ -88,7 +58,7 @@ def test_pfedcs_options_of_the_teacher_by_hand():
     (3/4)(1/2 ln 3) = (-3/8, 3/8) ln 3; through the teacher's weights (0, ln 3): dz = 3/8 (ln 3)^2 more, dw twice that.
     A second step sees a teacher on the "received" z = 1 or the current z.
     """
-    model, data = TwoClasses(), labelled(([2.0], [0]))
+    model, data = two_classes(), labelled(([2.0], [0]))
     client, message = {"h": tree.select(two(0, LN3), "head.")}, two(0.5, 0.0, LN3)
 
     def trained(data=data, **options):
@@ -97,7 +67,7 @@ def test_pfedcs_options_of_the_teacher_by_hand():
     first = two(0.5 - 0.05 * LN3, LN3 - 0.025, 0.025, -0.025, 0.025)
     close(trained(), first)
     close(trained(kd_weight=2.0), two(0.5 - 0.15 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
-    close(trained(detach=False), {**first, "extractor.w": first["extractor.w"] - 0.1 * 2 * 0.375 * LN3**2})
+    close(trained(detach=False), {**first, W: first[W] - 0.1 * 2 * 0.375 * LN3**2})
     close(trained(kd_weight=0.0), two(0.5 + 0.05 * LN3, LN3 + 0.025, -0.025, 0.025, -0.025))
     w, a0, a1, b0, b1 = 0.5 - 0.05 * LN3, LN3 - 0.025, 0.025, -0.025, 0.025
     for feat in ("current", "received"):
@@ -115,7 +85,7 @@ def test_pfedcs_temperature_and_a_mixture_to_start_from_by_hand():
     """As above, E_ft = 0, teacher (0, ln 3). Temperature 2: softened probabilities of class 0 are r = sqrt 3/(1 + sqrt
     3) and 1 - r; 4 KL has the gradient 2 (r - (1 - r)), so g = -1/4 + 2 (2r - 1). As a start: p = (1/4, 3/4), g =
     (-3/4, 3/4), dz = 3/4 ln 3, and no teacher."""
-    model, data = TwoClasses(), labelled(([2.0], [0]))
+    model, data = two_classes(), labelled(([2.0], [0]))
     client, message = {"h": tree.select(two(0, LN3), "head.")}, two(0.5, 0.0, LN3)
 
     def trained(**options):
@@ -133,12 +103,12 @@ def test_fedper_with_a_head_that_is_tuned_first_by_hand():
     """z = 1, head (0, 0), y = 0: the first epoch moves the head alone, g = (-1/2, 1/2), to W = b = (0.05, -0.05). Then
     scores (0.1, -0.1), t = 1/(1 + e^-0.2), g = (t - 1, 1 - t), dw = 2 (t - 1) 0.1. ft(1) of the "head" is that first
     epoch."""
-    model, data, client = TwoClasses(), labelled(([2.0], [0])), {"h": tree.select(two(0, 0.0), "head.")}
-    method, message = algorithms.make("fedper", head_epochs=1, ft_part="head"), {"extractor.w": f64(0.5)}
+    model, data, client = two_classes(), labelled(([2.0], [0])), {"h": tree.select(two(0, 0.0), "head.")}
+    method, message = algorithms.make("fedper", head_epochs=1, ft_part="head"), extractor(0.5)
     t = 1 / (1 + exp(-0.2))
     g = 0.1 * (1 - t)
     upload, kept = method.client_update(model, message, client, data)
-    close(upload, {"extractor.w": f64(0.5 + 0.02 * (1 - t))})
+    close(upload, extractor(0.5 + 0.02 * (1 - t)))
     close(kept, {"h": tree.select(two(0, 0.05 + g, -0.05 - g, 0.05 + g, -0.05 - g), "head.")})
     tuned = method.fine_tune(model, {**message, **client["h"]}, labelled(([2.0], [0])), 1)
     close(tuned, two(0.5, 0.05, -0.05, 0.05, -0.05))
@@ -153,7 +123,7 @@ def test_pfedcs_the_teachers_learning_rate():
     twice = two(0, LN3 + 0.1 + g, -0.1 - g, 0.1 + g, -0.1 - g)
     for epochs, right in ((1, once), (2, twice)):
         found = algorithms.make("pfedcs", eta_v=0.4, E_ft=epochs).tuned_teacher(
-            TwoClasses(), {"extractor.w": f64(0.5)}, tree.select(two(0, LN3), "head."), labelled(([2.0], [0]))
+            two_classes(), extractor(0.5), tree.select(two(0, LN3), "head."), labelled(([2.0], [0]))
         )
         close(found, tree.select(right, "head."))
 
@@ -161,7 +131,7 @@ def test_pfedcs_the_teachers_learning_rate():
 def four_heads(**hyper):
     """Classifiers 0, 1, 3 and 10 of clients with 1, 2, 3, 4 samples; before round 1 of stage 1's two rounds."""
     method = algorithms.make("pfedcs", **hyper)
-    server, _ = method.init(TwoClasses(), setting(1, 2, 3, 4))
+    server, _ = method.init(two_classes(), setting(1, 2, 3, 4))
     weight = torch.stack([f64([float(v)], [0.0]) for v in (0, 1, 3, 10)])
     return method, {**server, "heads": {"head.weight": weight, "head.bias": f64([0, 0], [1, 0], [2, 0], [3, 0])}}
 
@@ -221,7 +191,7 @@ def test_pfedcs_told_who_has_the_same_classes():
     chosen = set()
     for select in ("oracle", "twin"):
         method, heads = four_heads(select=select, lam=0.0)
-        server, _ = method.init(TwoClasses(), setting(counts=counts, rounds=40))
+        server, _ = method.init(two_classes(), setting(counts=counts, rounds=40))
         for t in range(20):
             p = method.mixing_weights({**server, "heads": heads["heads"], "round": t}, range(4), range(4)).numpy()
             np.testing.assert_allclose(p[2], [0, 0, 1, 0], atol=1e-12)
@@ -267,21 +237,21 @@ def test_pfedcs_server_by_hand():
     stage 2 sends f alone.
     """
     method, server = four_heads()
-    server = {**server, "round": 1, "f": {"extractor.w": f64(5.0)}}
+    server = {**server, "round": 1, "f": extractor(5.0)}
     close(method.download(server, 0), two(5.0, 1 / 3, 0, 1 / 3))
     uploads = tree.stack([two(2.0, 8.0), two(7.0, 9.0)])
     after = method.server_update(server, np.array([0, 3]), uploads, np.array([1, 4]))
-    close(after["f"], {"extractor.w": f64(6.0)})
+    close(after["f"], extractor(6.0))
     assert after["heads"]["head.weight"][:, 0, 0].tolist() == [8, 1, 3, 9]
-    assert set(method.download(after, 0)) == {"extractor.w"}
-    close(method.stored_upload(after, 3), {"extractor.w": f64(7.0)})
+    assert set(method.download(after, 0)) == {W}
+    close(method.stored_upload(after, 3), extractor(7.0))
     uniform = algorithms.make("pfedcs", extractor_weights="uniform")
-    close(uniform.server_update(server, np.array([0, 3]), uploads, np.array([1, 4]))["f"], {"extractor.w": f64(4.5)})
+    close(uniform.server_update(server, np.array([0, 3]), uploads, np.array([1, 4]))["f"], extractor(4.5))
 
 
 def test_pfedcs_random_collaborators_are_as_many_as_the_rule_would_choose():
     method = algorithms.make("pfedcs", select="random")
-    server, _ = method.init(TwoClasses(), setting(*range(1, 10)))
+    server, _ = method.init(two_classes(), setting(*range(1, 10)))
     weight = torch.randn(9, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for t in (0, 1):
         p = method.mixing_weights({**server, "round": t, "heads": {"head.weight": weight}}, range(9), range(9))
@@ -386,7 +356,7 @@ def test_fedfomo_by_hand(reference):
     then a step with g = (p - 1, 1 - p). With reference = "current" losses and distances are from the own model: ln 3/(2
     ln 3 + 1e-5) and ln 3.5/(ln 21 + 1e-5).
     """
-    model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=3, reference=reference)
+    model, method = two_classes(1.0, 0.0), algorithms.make("fedfomo", M=3, reference=reference)
     models = tree.stack([two(1.0, LN3), two(1.0, log(7)), two(1.0, 50.0)])
     message = {"models": models, "real": torch.tensor([True, True, False])}
     client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
@@ -407,7 +377,7 @@ def test_fedfomo_by_hand(reference):
 def test_fedfomo_keeps_its_model_if_nothing_helps():
     """The only other model, a = -1, is worse than the reference 0; the own one, a = -ln 3, too:
     training goes on from it. Scores are signed."""
-    model, method = TwoClasses(two(1.0, 0.0)), algorithms.make("fedfomo", M=1)
+    model, method = two_classes(1.0, 0.0), algorithms.make("fedfomo", M=1)
     message = {"models": tree.stack([two(1.0, -1.0)]), "real": torch.tensor([True])}
     client = method.kept(model, two(1.0, -LN3), two(1.0, 0.0))
     upload, kept = method.client_update(model, message, client, labelled(([1.0], [0])))
@@ -421,7 +391,7 @@ def test_fedfomo_server_by_hand():
 
     Its scores -0.5 for 3 and 2 for 0 are added; the next round's candidates are 2 alone.
     """
-    model, method = TwoClasses(), algorithms.make("fedfomo", M=2)
+    model, method = two_classes(), algorithms.make("fedfomo", M=2)
     server, _ = method.init(model, setting(1, 1, 1, 1))
     assert not method.download(server, 2)["real"].any()
     first = {
@@ -433,11 +403,11 @@ def test_fedfomo_server_by_hand():
     assert torch.equal(server["affinity"], torch.eye(4, dtype=torch.float64))
     server["affinity"][2, 1], server["affinity"][2, 3] = -1.0, 1.0
     message = method.download(server, 2)
-    assert message["models"]["extractor.w"][:, 0].tolist() == [3.0, 1.0] and message["real"].all()
+    assert message["models"][W].flatten().tolist() == [3.0, 1.0] and message["real"].all()
     upload = tree.stack([{**two(9.0, 9.0), "scores": f64(-0.5, 2.0), "real": message["real"]}])
     after = method.server_update(server, np.array([2]), upload, np.ones(1))
     assert after["affinity"][2].tolist() == [2.0, -1.0, 1.0, 0.5]
-    assert after["models"]["extractor.w"][:, 0].tolist() == [1.0, 2.0, 9.0, 3.0]
+    assert after["models"][W].flatten().tolist() == [1.0, 2.0, 9.0, 3.0]
     assert after["candidates"].tolist() == [False, False, True, False]
     assert 2 not in method.chosen(after, 2)[0][method.chosen(after, 2)[1]].tolist()
 
@@ -446,7 +416,7 @@ def test_fedfomo_takes_the_best():
     """Unknown candidates come in a drawn order."""
     method, server = (
         algorithms.make("fedfomo", M=1),
-        algorithms.make("fedfomo").init(TwoClasses(), setting(1, 1, 1, 1))[0],
+        algorithms.make("fedfomo").init(two_classes(), setting(1, 1, 1, 1))[0],
     )
     server = {**server, "candidates": torch.ones(4, dtype=torch.bool)}
     first = {int(method.chosen({**server, "round": t}, 0)[0]) for t in range(30)}
@@ -479,7 +449,7 @@ def game_of_three(**hyper):
     if hyper.get("self_distance") == "prev":
         own["start"] = two(1, 0, 0, 0.75)
     if hyper.get("variant") == "D+C":
-        message["models"], message["f"] = tree.select(message["models"], "head."), {"extractor.w": f64(7.0)}
+        message["models"], message["f"] = tree.select(message["models"], "head."), extractor(7.0)
     return method, message, own, labelled(([1.0, 1.0, 1.0, 1.0], [0, 0, 0, 1]))
 
 
@@ -508,7 +478,7 @@ def test_pfedsv_game_by_hand(hyper, bias):
     stays.
     """
     method, message, own, data = game_of_three(**hyper)
-    model = TwoClasses()
+    model = two_classes()
     theta, psi = method.aggregated(model, message, own, data)
     close(theta, two(7.0 if hyper.get("variant") == "D+C" else 1.0, 0, 0, bias))
     close(psi, f64(-0.5, 0) if hyper.get("v_empty") else f64(-0.25, 0.25))
@@ -543,7 +513,7 @@ def test_pfedsv_update_and_request_by_hand(hyper, wanted, most):
         }
     else:
         method, message, own, data = game_of_three(**hyper)
-    upload, kept = method.client_update(TwoClasses(), message, own, data)
+    upload, kept = method.client_update(two_classes(), message, own, data)
     assert upload.pop("wanted").tolist() == wanted and int(upload.pop("most")) == most
     g = 1 / (1 + exp(-1.25)) - 0.75
     close(upload, two(1, -0.1 * g, 0.1 * g, 1.25 - 0.1 * g, 0.1 * g))
@@ -606,7 +576,7 @@ def test_pfedsv_loss_as_utility_by_hand():
     message = {**message, "models": tree.stack([two(1, 0, 0, LN3)] * 2), "real": torch.tensor([True, False])}
     own["theta"] = two(1, 0)
     both, alone = log(2) - log(1 + 1 / sqrt(3)), log(2) - log(4 / 3)
-    _, psi = method.aggregated(TwoClasses(), message, own, labelled(([1.0], [0])))
+    _, psi = method.aggregated(two_classes(), message, own, labelled(([1.0], [0])))
     close(psi, f64((alone + both) / 2, 0))
 
 
@@ -614,13 +584,13 @@ def test_pfedsv_without_partners_or_gains_keeps_its_model():
     """Empty places; models that are equal to the own one (distance 0) are mixed without harm."""
     method, message, own, data = game_of_three()
     alone = {**message, "real": torch.tensor([False, False])}
-    theta, psi = method.aggregated(TwoClasses(), alone, own, data)
+    theta, psi = method.aggregated(two_classes(), alone, own, data)
     close(theta, own["theta"])
     assert psi.tolist() == [0, 0]
     twins = {**message, "models": tree.stack([own["theta"]] * 2)}
-    close(method.aggregated(TwoClasses(), twins, own, data)[0], own["theta"])
+    close(method.aggregated(two_classes(), twins, own, data)[0], own["theta"])
     wrong = labelled(([1.0], [1]))  # every coalition of the own model is worth 0
-    close(method.aggregated(TwoClasses(), alone, own, wrong)[0], own["theta"])
+    close(method.aggregated(two_classes(), alone, own, wrong)[0], own["theta"])
 
 
 def test_pfedsv_server_by_hand():
@@ -628,24 +598,24 @@ def test_pfedsv_server_by_hand():
     With pool = "round" only this round's uploads are there."""
     for pool, got in (("last", [1, 2]), ("round", [2])):
         method = algorithms.make("pfedsv", k=2, pool=pool)
-        server, _ = method.init(TwoClasses(), setting(1, 1, 1, 1))
+        server, _ = method.init(two_classes(), setting(1, 1, 1, 1))
         for ids in ([0, 1], [0, 2]):
             wanted = torch.tensor([[3, 1, 2, -1], [-1, -1, -1, -1]])
             uploads = {**tree.stack([two(float(i), 0) for i in ids]), "wanted": wanted, "most": torch.tensor([2, 0])}
             server = method.server_update(server, np.array(ids), uploads, np.array([1, 3]))
         message = method.download(server, 0)
         assert message["ids"][message["real"]].tolist() == got
-        assert message["models"]["extractor.w"][: len(got), 0].tolist() == [float(j) for j in got]
+        assert message["models"][W][: len(got)].flatten().tolist() == [float(j) for j in got]
         assert not method.download(server, 1)["real"].any() and not method.download(server, 3)["real"].any()
         assert message["permutations"].shape == (9, 3)
     shared = algorithms.make("pfedsv", k=2, variant="D+C")
-    start, _ = shared.init(TwoClasses(), setting(1, 1, 1, 1))
+    start, _ = shared.init(two_classes(), setting(1, 1, 1, 1))
     uploads = {**tree.stack([two(2.0, 5.0), two(6.0, 7.0)]), "wanted": wanted, "most": torch.tensor([2, 0])}
     for weights, f in (("samples", 5.0), ("uniform", 4.0)):
         after = dataclasses.replace(shared, extractor_weights=weights).server_update(
             start, np.array([0, 2]), uploads, np.array([1, 3])
         )
-        assert float(after["f"]["extractor.w"]) == f
+        assert float(after["f"][W]) == f
         assert set(shared.download(after, 0)["models"]) == {"head.weight", "head.bias"}
 
 
@@ -661,8 +631,8 @@ def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
             return real(self, model, own, models, members, data)
 
     watched = Watched(k=2)
-    watched.aggregated(TwoClasses(), message, own, data)
-    watched.aggregated(TwoClasses(), {**message, "real": torch.tensor([True, False])}, own, data)
+    watched.aggregated(two_classes(), message, own, data)
+    watched.aggregated(two_classes(), {**message, "real": torch.tensor([True, False])}, own, data)
     assert asked == [8, 4]
 
 
@@ -672,15 +642,16 @@ def test_pfedsv_monte_carlo_needs_no_more_coalitions_than_there_are():
 def test_fedsimsup_epochs_and_probabilities():
     """tau_s = 0 leaves u, tau_theta = 2 is two passes: like tau_theta = 1 twice. prob:
     scores are logs of mean probabilities."""
-    supervisor = TwoClasses(two(0.5, 0.3))
-    model, data = TwoClasses(two(0.5, LN3), supervisor), labelled(([2.0], [1]))
-    client = {SUPERVISOR: supervisor.theta0}
+    model, data = supervised(0.5, 0.3), labelled(([2.0], [1]))
+    client, data.group = {SUPERVISOR: two(0.5, 0.3)}, SUPERVISOR
     once, twice = (algorithms.make("fedsimsup", tau_s=0, tau_theta=count) for count in (1, 2))
     after, kept = twice.client_update(model, model.theta0, client, data)
     assert same(kept, client)
     close(after, once.client_update(model, once.client_update(model, model.theta0, client, data)[0], client, data)[0])
     prob = algorithms.make("fedsimsup", combine="prob")
-    scores = prob.predict(model, prob.personal_model(model, two(0.5, LN3), {SUPERVISOR: two(0.5, 0.0)}, data), f64(2.0))
+    scores = prob.predict(
+        model, prob.personal_model(model, two(0.5, LN3), {SUPERVISOR: two(0.5, 0.0)}, data), f64([2.0])
+    )
     close(scores.exp(), f64([(3 / 4 + 1 / 2) / 2, (1 / 4 + 1 / 2) / 2]))
 
 
@@ -707,19 +678,17 @@ def test_fedsimsup_server_by_hand(hyper, expected):
     and the other one alone.
     """
     method = algorithms.make("fedsimsup", **hyper)
-    server, clients = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
+    server, clients = method.init(supervised(), setting(counts=COUNTS))
     close(server["similarity"][:3, :3], f64([1, 0.96, 0.6], [0.96, 1, 0.8], [0.6, 0.8, 1]))
     assert torch.equal(server["similarity"], server["similarity"].T)
     assert server["similarity"][3].tolist() == [0, 0, 0, 1]
-    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
+    server["personal"][W] = f64(0, 0, 4, 8).reshape(4, 1, 1)
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
-    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
+    close(after["personal"][W].flatten(), f64(*expected))
     # equal everywhere: weights sum to 1
     close(after["personal"]["head.weight"], tree.repeat(two(0, LN3), 4)["head.weight"])
-    assert [float(u) for u in clients[SUPERVISOR]["extractor.w"][:, 0]] == [1, 2, 3, 4]
-    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(
-        TwoClasses(sibling=Independent()), setting(counts=COUNTS)
-    )
+    assert [float(u) for u in clients[SUPERVISOR][W].flatten()] == [1, 2, 3, 4]
+    shared, _ = dataclasses.replace(method, shared_sup_init=True).init(supervised(), setting(counts=COUNTS))
     with pytest.raises(BadValue, match="supervisors"):
         algorithms.make("fedsimsup", supervisors=f"{SUPERVISOR}+{SUPERVISOR}")
 
@@ -735,16 +704,16 @@ def test_fedsimsup_server_by_hand(hyper, expected):
 def test_fedsimsup_with_other_weights_of_pairs(similarity, expected):
     """As above; the most similar participant for client 2 is client 1, and client 3 has none."""
     method = algorithms.make("fedsimsup", similarity=similarity)
-    server, _ = method.init(TwoClasses(sibling=Independent()), setting(counts=COUNTS))
-    server["personal"]["extractor.w"] = f64([0.0], [0.0], [4.0], [8.0])
+    server, _ = method.init(supervised(), setting(counts=COUNTS))
+    server["personal"][W] = f64(0, 0, 4, 8).reshape(4, 1, 1)
     after = method.server_update(server, np.array([0, 1]), tree.stack([two(1.0, LN3), two(2.0, LN3)]), np.array([7, 7]))
-    close(after["personal"]["extractor.w"][:, 0], f64(*expected))
+    close(after["personal"][W].flatten(), f64(*expected))
 
 
 def test_fedsimsup_shuffled_similarities_are_the_same_numbers_of_others():
     counts = np.random.default_rng(0).integers(0, 9, (6, 3)).tolist()
     paper, shuffled, again = (
-        algorithms.make("fedsimsup", similarity=how).init(TwoClasses(sibling=Independent()), setting(counts=counts))[0]
+        algorithms.make("fedsimsup", similarity=how).init(supervised(), setting(counts=counts))[0]
         for how in ("labels", "shuffled", "shuffled")
     )
     close(shuffled["similarity"].sort(1).values, paper["similarity"].sort(1).values)
@@ -757,31 +726,22 @@ def test_fedsimsup_networks_that_learn_alone():
     """x = 2, y = 1, eta = 0.1, w = 0.5 in both, each by its own scores: u's are (0, 0), p = 1/2, g = (1/2, -1/2); those
     of theta are (ln 3, 0), p = 3/4. Tested are the joint scores. Where both learn together and theta does first, u's
     are still 0 and theta moves alike."""
-    supervisor = TwoClasses(two(0.5, 0.0))
-    model = TwoClasses(two(0.5, LN3), supervisor)
+    model = supervised(0.5, 0.0)
     method = algorithms.make("fedsimsup", tau_s=1, tau_theta=1, learn="alone")
     data, client = labelled(([2.0], [1])), {SUPERVISOR: two(0.5, 0.0)}
+    data.group = SUPERVISOR
     upload, kept = method.client_update(model, model.theta0, client, data)
     close(kept, {SUPERVISOR: two(0.5, -0.05, 0.05, -0.05, 0.05)})
     close(upload, two(0.5 - 0.2 * 0.75 * LN3, LN3 - 0.075, 0.075, -0.075, 0.075))
     together = dataclasses.replace(method, learn="sum", order="model")
     close(together.client_update(model, model.theta0, client, data)[0], upload)
-    scores = method.predict(model, method.personal_model(model, upload, kept, data), f64(2.0))
-    close(scores, model.logits(upload, f64(2.0)) + supervisor.logits(kept[SUPERVISOR], f64(2.0)))
-
-
-class Independent(TwoClasses):
-    """A supervisor whose draw number k has w = k."""
-
-    def independent(self, number):
-        return two(float(number), 0.0)
+    scores = method.predict(model, method.personal_model(model, upload, kept, data), f64([2.0]))
+    close(scores, model.logits(upload, f64([2.0])) + model.logits(kept[SUPERVISOR], f64([2.0])))
 
 
 def test_fedsimsup_supervisors_start_alike_only_where_asked():
-    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(
-        TwoClasses(sibling=Independent()), setting(1, 1, 1)
-    )
-    assert clients[SUPERVISOR]["extractor.w"][:, 0].tolist() == [0.5] * 3
+    _, clients = algorithms.make("fedsimsup", shared_sup_init=True).init(supervised(), setting(1, 1, 1))
+    assert clients[SUPERVISOR][W].flatten().tolist() == [0.5] * 3
 
 
 def test_fedsimsup_when_everybody_takes_part_nobody_is_mixed():

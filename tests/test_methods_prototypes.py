@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import ToyData, ToyModel, close, computed, played, same, theta, tiny, uneven
+from helpers import ToyData, ToyModel, W, close, computed, labelled, played, same, theta, tiny, two, two_classes, uneven
 from torch import nn
 
 from fedlib import algorithms
@@ -23,7 +23,6 @@ from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.engine.setup import set_up
 from fedlib.engine.simulate import simulate
-from fedlib.models.model import Model
 
 SMALL = {"pfedhn": dict(hidden=8, depth=1)}  # keeps the tests short; all other methods have their defaults
 F64 = functools.partial(torch.tensor, dtype=torch.float64)
@@ -33,36 +32,13 @@ def sigma(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-# a toy with classes: z = w x, scores v_c z + b_c; w = 2, v = (1, -1), b = (-2, 2), so that x = 1 has scores (0, 0)
-# ---------
+def balanced():
+    """z = 2 x and scores (z - 2, 2 - z), so that both classes are alike at x = 1."""
+    return two_classes(2.0, 1.0, -1.0, -2.0, 2.0)
 
 
-class TwoClasses(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.extractor, self.head = nn.Linear(1, 1, bias=False), nn.Linear(1, 2)
-
-    def forward(self, x):
-        return self.head(self.extractor(x))
-
-
-def two_classes(w=2.0, v=(1.0, -1.0), b=(-2.0, 2.0)) -> Model:
-    model = Model(TwoClasses()).to(torch.device("cpu"), torch.float64)
-    model.theta0 = params(w, v, b)
-    return model
-
-
-def params(w, v, b) -> dict:
-    return {"extractor.weight": F64([[w]]), "head.weight": F64([[v[0]], [v[1]]]), "head.bias": F64(list(b))}
-
-
-def label_data(batches, **options) -> ToyData:
-    """ToyData with images [B, 1] and whole labels of two classes; batches = [([x, ...], [y, ...]), ...]."""
-    return ToyData([(F64(x)[:, None], y) for x, y in batches], classes=2, **options)
-
-
-ONE = label_data([([1.0], [0])])  # x = 1 of class 0
-STEP_V, STEP_B = (1.1, -1.1), (-1.95, 1.95)  # the head after it
+ONE = labelled(([1.0], [0]))  # x = 1 of class 0
+STEP = (1.1, -1.1, -1.95, 1.95)  # the head after it
 
 
 def prototypes(means, counts) -> dict:
@@ -182,16 +158,16 @@ def test_fedproto_client_by_hand():
     (-1.95, 1.95). Without a prototype of class 0, dw = -1 and w = 2.1. The local prototype is 2.2 x (2.1 x), class 1
     has none.
     """
-    model, method = two_classes(), algorithms.make("fedproto", lam=0.5)
+    model, method = balanced(), algorithms.make("fedproto", lam=0.5)
     for known, w in ((prototypes([3.0, 7.0], [1, 1]), 2.2), (prototypes([3.0, 7.0], [0, 1]), 2.1)):
         upload, kept = method.client_update(model, known, {"theta": model.theta0}, ONE)
-        close(kept, {"theta": params(w, STEP_V, STEP_B)})
+        close(kept, {"theta": two(w, *STEP)})
         close(upload, prototypes([w, 0.0], [1, 0]))
 
 
 def test_fedproto_keeps_the_prototype_of_a_class_that_nobody_has():
     method = algorithms.make("fedproto")
-    server, _ = method.init(two_classes(), Setting(2, 4, 2))
+    server, _ = method.init(balanced(), Setting(2, 4, 2))
     for means, counts in (([2.0, 4.0], [1, 2]), ([5.0, 0.0], [2, 0])):
         server = method.server_update(server, np.array([0]), tree.stack([prototypes(means, counts)]), np.array([3]))
     close(server["prototypes"], F64([[5], [4]]))
@@ -201,7 +177,7 @@ def test_fedproto_keeps_the_prototype_of_a_class_that_nobody_has():
 def test_fedproto_predicts_the_nearest_prototype():
     """z = 2x at x = 1, 0, -1. P = (3, -1): distances 1 < 3, 3 > 1, 5 > 1. With P_1 alone always class 1. With none:
     the head, scores (z-2, 2-z)."""
-    model, x = two_classes(), F64([[1.2], [0], [-1]])
+    model, x = balanced(), F64([[1.2], [0], [-1]])
     for known, expected in (
         (prototypes([3.0, -1.0], [1, 1]), [0, 1, 1]),
         (prototypes([3.0, -1.0], [0, 1]), [1, 1, 1]),
@@ -244,8 +220,8 @@ def test_fedproto_sends_the_prototypes_that_exist():
 def test_fedpac_statistics_by_hand():
     """z = 2, 4 of class 0 and -2 of class 1: shares (2/3, 1/3), means (3, -2), u = (2, -2/3), mean squares (10, 4).
     V = (2/3*10 + 1/3*4 - 4 - 4/9)/3 = (8 - 40/9)/3 = 32/27."""
-    method, model = algorithms.make("fedpac"), two_classes()
-    u, V = method.statistics(model, model.theta0, label_data([([1.0, -1.0], [0, 1]), ([2.0], [0])]))
+    method, model = algorithms.make("fedpac"), balanced()
+    u, V = method.statistics(model, model.theta0, labelled(([1.0, -1.0], [0, 1]), ([2.0], [0])))
     close((u, V), (F64([[2], [-2 / 3]]), F64(32 / 27)))
 
 
@@ -263,11 +239,11 @@ def test_fedpac_client_by_hand(known, pull):
     lam * 2 (2 - 3) = -1 (lam = 0.5). w = 2 - 0.1 dz x, whatever r. One epoch each (E = 2). u and V are those of the
     received extractor: one sample, u_0 = 2, V = 4 - 4 = 0; the prototype is that of the trained one.
     """
-    model, data, r = two_classes(), label_data([([1.0], [0])], epochs=2), 0.1
+    model, data, r = balanced(), labelled(([1.0], [0]), epochs=2), 0.1
     method = algorithms.make("fedpac", lam=0.5)
     upload, kept = method.client_update(model, fedpac_message(model, known), {}, data)
     w = 2 - 0.1 * (-2 * (1 + r) * sigma(-5 * r) + pull)
-    close(upload["theta"], params(w, (1 + r, -1 - r), (r / 2 - 2, 2 - r / 2)))
+    close(upload["theta"], two(w, 1 + r, -1 - r, r / 2 - 2, 2 - r / 2))
     close((upload["prototypes"], upload["counts"]), (F64([[w], [0]]), F64([1, 0])))
     close((upload["means"], upload["spread"]), (F64([[2], [0]]), F64(0.0)))
     assert kept == {}
@@ -284,10 +260,10 @@ def test_fedpac_client_by_hand(known, pull):
     ],
 )
 def test_fedpac_divides_its_epochs(hyper, epochs, expected):
-    seen, data = [], label_data([([1.0], [0])], epochs=epochs)
+    seen, data = [], labelled(([1.0], [0]), epochs=epochs)
     data.fold = lambda step, state, epochs, **more: (seen.append(epochs), state)[1]
     algorithms.make("fedpac", **hyper).client_update(
-        two_classes(), fedpac_message(two_classes(), prototypes([0.0, 0.0], [0, 0])), {}, data
+        balanced(), fedpac_message(balanced(), prototypes([0.0, 0.0], [0, 0])), {}, data
     )
     assert seen == expected
 
@@ -299,22 +275,17 @@ def test_fedpac_server_by_hand():
     0): 6/7 + 8/7 = 2 and 2/7 + 40/7 = 6. w = (1*2 + 3*6)/4 = 5. P_0 = (1*1 + 3*5)/4 = 4 by samples. Client 1 keeps its
     head.
     """
-    model, method = two_classes(), algorithms.make("fedpac")
+    model, method = balanced(), algorithms.make("fedpac")
     server, clients = method.init(model, Setting(3, 4, 2))
     assert clients == {}
     up = [
-        {
-            "theta": params(w, (v, 0.0), (0.0, 0.0)),
-            **prototypes([p, 0.0], [n, 0]),
-            "means": F64([[u], [0]]),
-            "spread": F64(V),
-        }
+        {"theta": two(w, v), **prototypes([p, 0.0], [n, 0]), "means": F64([[u], [0]]), "spread": F64(V)}
         for w, v, p, n, u, V in ((2.0, 1.0, 1.0, 1, 1.0, 1.0), (6.0, 8.0, 5.0, 3, 3.0, 2.0))
     ]
     server = method.server_update(server, np.array([0, 2]), tree.stack(up), np.array([1, 3]))
-    for i, v, b in ((0, (2.0, 0.0), (0.0, 0.0)), (1, (1.0, -1.0), (-2.0, 2.0)), (2, (6.0, 0.0), (0.0, 0.0))):
+    for i, head in ((0, (2.0, 0.0)), (1, (1.0, -1.0, -2.0, 2.0)), (2, (6.0, 0.0))):
         message = method.download(server, i)
-        close(message["theta"], params(5.0, v, b))
+        close(message["theta"], two(5.0, *head))
         close(message["prototypes"], F64([[4], [0]]))
         assert method.personal_model(model, message, {}, None) is message["theta"]
 
@@ -357,11 +328,11 @@ def test_fedpac_combination_in_degenerate_cases():
 def test_fedgh_client_by_hand():
     """As FedProto's without prototypes, w = 2.1, and its mean feature of class 0 is 2.1; its own head is what is
     evaluated at `post`."""
-    model, method = two_classes(), algorithms.make("fedgh")
+    model, method = balanced(), algorithms.make("fedgh")
     server, clients = method.init(model, Setting(2, 4, 2))
     upload, kept = method.client_update(model, method.download(server, 0), tree.rows(clients, 0), ONE)
-    close(kept, {"f": {"extractor.weight": F64([[2.1]])}})
-    trained = params(2.1, STEP_V, STEP_B)
+    close(kept, {"f": {W: F64([[2.1]])}})
+    trained = two(2.1, *STEP)
     close(upload, {"h": tree.select(trained, "head."), **prototypes([2.1, 0.0], [1, 0])})
     close(method.personal_model(model, upload, kept, None), trained)
 
@@ -370,7 +341,7 @@ def test_fedgh_server_takes_one_step_for_each_minibatch():
     """Five prototypes in minibatches of 2: three steps on permuted rows, against torch.optim.SGD with the same order,
     which is another one in the second round."""
     model, method, draw = (
-        two_classes(),
+        balanced(),
         algorithms.make("fedgh", server_lr=0.3, server_batch=2),
         np.random.default_rng(1),
     )
@@ -428,14 +399,14 @@ def test_fedgen_client_by_hand(wanted):
     a q (-1, 1) at z = 3, q = sigma(-2), which reaches the head alone. y' = 1 has scores (-3, 3) at z = -1: q =
     -sigma(-6). dv = -(2 s + z a q)(1, -1), db = -(s + a q)(1, -1); dw = v . (-s, s) x = -2 s.
     """
-    model, method, alpha, beta = two_classes(), algorithms.make("fedgen", noise=1), 0.5, 3.0
+    model, method, alpha, beta = balanced(), algorithms.make("fedgen", noise=1), 0.5, 3.0
     message = {"theta": model.theta0, "generator": answering_generator(3.0, -1.0, noise=1)}
     message |= {"alpha": F64(alpha), "beta": F64(beta)} | ({"labels": torch.tensor(wanted)} if wanted else {})
     upload, kept = method.client_update(model, message, {}, ONE)
     z, q = (-1, -sigma(-6)) if wanted == [1, 3] else (3, sigma(-2))
     s, aq = 0.5 + beta * (sigma(2) - 0.5), alpha * q
     dv, db = 2 * s + z * aq, s + aq
-    close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
+    close(upload["theta"], two(2 + 0.2 * s, 1 + 0.1 * dv, -1 - 0.1 * dv, -2 + 0.1 * db, 2 - 0.1 * db))
     assert kept == {}
     assert same({k: upload[k] for k in message if k != "theta"}, {k: message[k] for k in message if k != "theta"})
 
@@ -444,7 +415,7 @@ def test_fedgen_client_has_noise_for_every_feature():
     """As above, alpha = beta = 1, and G(y, eps) = 3 + eps for y = 0. The sample's numbers are eps = 1; (0, 2): label 0
     with eps' = 2. Target at z = 4, scores (2, -2): s = 0.5 + sigma(4) - 0.5. Feature at z = 5, scores (3, -3): q =
     sigma(-6)."""
-    model, method, data = two_classes(), algorithms.make("fedgen", noise=1), label_data([([1.0], [0])])
+    model, method, data = balanced(), algorithms.make("fedgen", noise=1), labelled(([1.0], [0]))
     G = answering_generator(3.0, -1.0, noise=1)
     G["weight1"][2, 0], G["scale"][2], G["weight2"][0, 2] = 1.0, 1.0, 1.0
     noisy = dataclasses.replace(data.batches[0], noise=F64([[1, 0, 2]]))
@@ -454,13 +425,13 @@ def test_fedgen_client_has_noise_for_every_feature():
     upload, _ = method.client_update(model, message, {}, data)
     s, q = sigma(4), sigma(-6)
     dv, db = 2 * s + 5 * q, s + q
-    close(upload["theta"], params(2 + 0.2 * s, (1 + 0.1 * dv, -1 - 0.1 * dv), (-2 + 0.1 * db, 2 - 0.1 * db)))
+    close(upload["theta"], two(2 + 0.2 * s, 1 + 0.1 * dv, -1 - 0.1 * dv, -2 + 0.1 * db, 2 - 0.1 * db))
     assert asked == [3]
 
 
 def fedgen_server(seed=3, noise=4, counts=((3, 1), (2, 2)), **hyper):
     method = algorithms.make("fedgen", noise=noise, **hyper)
-    server, _ = method.init(two_classes(), Setting(len(counts), 4, 2, seed, torch.tensor(counts)))
+    server, _ = method.init(balanced(), Setting(len(counts), 4, 2, seed, torch.tensor(counts)))
     return method, server
 
 
@@ -500,7 +471,7 @@ def test_fedgen_server_against_torch(ensemble):
     shares of the classes (3, 1) and (2, 2): 3/5, 2/5 of class 0 and 1/3, 2/3 of class 1; or the loss of the mean of
     their scores. The mean counts 2.5 and 1.5 exceed 1, so both are drawn."""
     method, server = fedgen_server(ensemble=ensemble, server_lr=0.01, decay=0.9)
-    heads = [params(2.0, (1.0, 0.5), (0.3, -0.3)), params(4.0, (-2.0, 1.0), (0.0, 1.0))]
+    heads = [two(2.0, 1.0, 0.5, 0.3, -0.3), two(4.0, -2.0, 1.0, 0.0, 1.0)]
     module, share = as_module(server["generator"]), F64([[3 / 5, 1 / 3], [2 / 5, 2 / 3]])
     optimiser = torch.optim.Adam(module.parameters(), lr=0.01)
     for t in range(2):
@@ -521,7 +492,7 @@ def test_fedgen_server_against_torch(ensemble):
             optimiser.step()
         optimiser.param_groups[0]["lr"] *= 0.9
         server = method.server_update(server, np.array([0, 1]), {"theta": tree.stack(heads)}, np.array([1, 3]))
-        close(server["theta"], params(3.5, (-1.25, 0.875), (0.075, 0.675)))  # w = (2 + 3*4)/4, and so on
+        close(server["theta"], two(3.5, -1.25, 0.875, 0.075, 0.675))  # w = (2 + 3*4)/4, and so on
         theirs = module.state_dict()  # torch moves the bias before batch norm by rounding, which Adam enlarges
         close(server["generator"], {name: theirs[PLACES[name]] for name in server["generator"]}, 1e-7)
 
@@ -540,8 +511,8 @@ def test_fedgen_weights_fade_and_start_in_round_two():
 def test_fedgen_draws_only_labels_with_enough_samples(counts, moved):
     """More than one in the participants' mean (1.5, 1, 1 of the first table): the columns of the other classes in the
     first layer stay; with no such class all stays."""
-    method, model = algorithms.make("fedgen", noise=4), two_classes()
-    model.theta0 = {"extractor.weight": F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
+    method, model = algorithms.make("fedgen", noise=4), balanced()
+    model.theta0 = {W: F64([[1]]), "head.weight": F64([[1], [-1], [0.5]]), "head.bias": F64([0, 0, 0])}
     server, _ = method.init(model, Setting(2, 4, 3, 0, torch.tensor(counts)))
     after = method.server_update(server, np.array([0, 1]), {"theta": tree.repeat(model.theta0, 2)}, np.array([1, 1]))
     columns = [

@@ -7,12 +7,9 @@ from math import inf, sqrt
 
 import pytest
 import torch
+from helpers import f64
 
 from fedlib.algorithms.parts import peers
-
-
-def f64(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_places_hold_the_chosen_ones_first():
