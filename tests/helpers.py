@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 from math import log
 from pathlib import Path
@@ -15,10 +16,12 @@ from typer.testing import CliRunner
 
 from fedlib import algorithms, cli
 from fedlib.base import tree
+from fedlib.base.files import CHECKOUT
 from fedlib.checks import plays
 from fedlib.checks.contract import MANY, ROUNDING, backend_agrees
 from fedlib.checks.plays import SIZES, exact, played, rounds_that_leave_inputs_alone, shorter, tiny, uneven
 from fedlib.claims import EQUAL, INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED, ONE_SEED, REPRODUCED, UNDERPOWERED
+from fedlib.data import load
 from fedlib.engine import backends
 from fedlib.engine.result import RunResult, array_name
 from fedlib.experiments import OpenItem, find
@@ -42,6 +45,35 @@ __all__ = [  # what tests take from here as well
     "uneven",
 ]
 METHODS = tuple(algorithms.names())
+LESSONS = sorted((CHECKOUT / "notebooks" / "lessons").glob("*.ipynb"))
+
+
+def cells(path: Path, kind: str = "") -> list[dict]:
+    """A notebook's cells, or those of one kind, "code" or "markdown"."""
+    return [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if kind in ("", cell["cell_type"])]
+
+
+def text_of(some: list[dict]) -> str:
+    """The text of those cells that are Markdown."""
+    return "\n".join("".join(cell["source"]) for cell in some if cell["cell_type"] == "markdown")
+
+
+def prose(path: Path) -> str:
+    """The text of a page, or of a notebook's Markdown cells."""
+    return text_of(cells(path)) if path.suffix == ".ipynb" else path.read_text("utf-8")
+
+
+def many(examples: int):
+    """Settings of a property test: explicit size, no clock, the same cases every time."""
+    from hypothesis import settings  # here, because few tests need it
+
+    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
+
+
+def images_of(indices, dtype=torch.float64):
+    """Some of the digits, in [0, 1], and their labels."""
+    digits = load("digits")
+    return digits.images[indices].to(dtype).div(255), digits.labels[indices]
 
 
 def get_or_run(spec, store, **options):

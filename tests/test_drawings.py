@@ -8,6 +8,7 @@ import runpy
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import LESSONS
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -23,7 +24,6 @@ from fedlib.models import build
 
 MADE = runpy.run_path(str(CHECKOUT / "notebooks" / "labs" / "drawings.py"))
 DRAWINGS, FILES = MADE["DRAWINGS"], CHECKOUT / "figures" / "lessons"
-LESSONS = sorted((CHECKOUT / "notebooks" / "lessons").glob("[0-9][0-9]_*.ipynb"))
 IDLE, UP, STAYS, TEACHES = (MADE[name] for name in ("IDLE", "UP", "STAYS", "TEACHES"))
 SPLITS = MADE["SPLITS"]
 

@@ -7,17 +7,15 @@ import json
 
 import numpy as np
 import pytest
+from helpers import LESSONS, cells
 
 from fedlib.base.errors import BadValue
-from fedlib.base.files import CHECKOUT
 from fedlib.lessons.exercises import ANSWERS, Answer, check, said
-
-LESSONS = sorted((CHECKOUT / "notebooks" / "lessons").glob("*.ipynb"))
 
 
 def exercise_cells(path) -> list[ast.Module]:
-    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-    return [ast.parse(cell) for cell in cells if "check(" in cell]
+    code = ["".join(cell["source"]) for cell in cells(path, "code")]
+    return [ast.parse(cell) for cell in code if "check(" in cell]
 
 
 def asked(cell: ast.Module) -> list[ast.Call]:
@@ -27,9 +25,9 @@ def asked(cell: ast.Module) -> list[ast.Call]:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_no_exercise_cell_holds_its_answer(path):
     """It gives names to None, and asks about these names; there is nothing else in it to read an answer from."""
-    cells = exercise_cells(path)
-    assert cells
-    for cell in cells:
+    exercises = exercise_cells(path)
+    assert exercises
+    for cell in exercises:
         values = {node.value for node in ast.walk(cell) if isinstance(node, ast.Constant)}
         assert values <= {None, *ANSWERS} and not [node for node in ast.walk(cell) if isinstance(node, ast.BinOp)]
         for call in asked(cell):
@@ -54,8 +52,8 @@ def test_the_right_answer_is_right_and_each_typical_mistake_gets_its_words(quest
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_right_numbers_stand_in_the_worked_solutions(path):
-    cells = json.loads((path.parents[1] / "solutions" / path.name).read_text())["cells"]
-    shown = "".join("".join(cell["source"]) + json.dumps(cell.get("outputs", "")) for cell in cells)
+    solved = cells(path.parents[1] / "solutions" / path.name)
+    shown = "".join("".join(cell["source"]) + json.dumps(cell.get("outputs", "")) for cell in solved)
     expected = [ANSWERS[call.args[0].value].right for cell in exercise_cells(path) for call in asked(cell)]
     for right in (number for one in expected for number in np.atleast_1d(one) if not callable(number)):
         written = {f"{right:g}", f"{100 * right:.0f} %", *(f"{right:.{digits}f}" for digits in (0, 2, 3, 4))}

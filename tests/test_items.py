@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from helpers import analysed, call, made_up, smoke_item
+from helpers import LESSONS, analysed, call, cells, made_up, prose, smoke_item
 from matplotlib.colors import to_hex
 
 from fedlib import cli, figures
@@ -441,7 +441,7 @@ def test_an_item_runs_with_one_of_its_methods_or_always_with_the_same(name, whic
 def run_cells(path: Path, **parameters) -> None:
     """A notebook's code in this process, with other parameters; of what its cells show only that it can be shown."""
     names = {"__name__": "__main__", "display": lambda *shown, **_: [repr(one) for one in shown]}
-    for cell in (cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"):
+    for cell in cells(path, "code"):
         *rest, last = ast.parse("".join(cell["source"])).body
         shown = isinstance(last, ast.Expr)
         exec(compile(ast.Module(rest if shown else [*rest, last], []), str(path), "exec"), names)
@@ -565,15 +565,14 @@ OF_ITEMS = [p for p in NOTEBOOKS if f"{p.parent.name}/{p.stem}" in ITEMS]
 @pytest.mark.parametrize("path", OF_ITEMS, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_a_committed_notebook_has_the_committed_verdicts(path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(PROJECT))
-    (cell,) = [c for c in json.loads(path.read_text())["cells"] if "status(" in "".join(c["source"])]
+    (cell,) = [c for c in cells(path) if "status(" in "".join(c["source"])]
     shown = ["".join(o["data"]["text/markdown"]) for o in cell["outputs"] if "text/markdown" in o.get("data", {})]
     assert shown == [status(f"{path.parent.name}/{path.stem}")], "run the notebook again"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_committed_notebook_is_complete(path):
-    cells = json.loads(path.read_text())["cells"]
-    code = [c for c in cells if c["cell_type"] == "code"]
+    every, code = cells(path), cells(path, "code")
     guide, lesson = (path.parent.name == kind for kind in ("guides", "lessons"))
     assert guide or [c for c in code if "parameters" in c["metadata"].get("tags", [])], "no parameters cell"
     waiting = re.compile(r"\blarger\b")  # for runs that are not there yet
@@ -582,14 +581,13 @@ def test_a_committed_notebook_is_complete(path):
     assert not [s for c in silent if "print(" in (s := "".join(c["source"])) and "def " not in s], "it prints nothing"
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
     assert max(len(c["source"]) for c in code) <= 20
-    kinds = ("markdown", "code")
-    prose, lines = (sum(len("".join(c["source"]).split()) for c in cells if c["cell_type"] == kind) for kind in kinds)
-    assert prose >= lines
-    text = "".join("".join(c["source"]) for c in cells)
+    assert len(prose(path).split()) >= sum(len("".join(c["source"]).split()) for c in code)
+    text = "".join("".join(c["source"]) for c in every)
     assert "@@" not in text
     if guide:
-        assert "".join(cells[0]["source"]).startswith("# Guide: ") and "**Purpose.**" in "".join(cells[0]["source"])
-        assert len(cells) <= 15 and "/tmp/" not in path.read_text()
+        first = "".join(every[0]["source"])
+        assert first.startswith("# Guide: ") and "**Purpose.**" in first
+        assert len(every) <= 15 and "/tmp/" not in path.read_text()
     else:
         purpose = "**Question.**" if path.stem == "notes" else "**Claim.**"
         assert (purpose in text or lesson) and "## Exercises" in text
@@ -601,13 +599,12 @@ def test_an_items_notebook_is_short(path):
     assert len(prose(path).split()) <= 1_100
 
 
-@pytest.mark.parametrize("lesson", sorted((PROJECT / "notebooks" / "lessons").glob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda p: p.stem)
 def test_a_lesson_has_worked_solutions_that_were_run(lesson):
     path = PROJECT / "notebooks" / "solutions" / lesson.name
-    cells = json.loads(path.read_text())["cells"]
-    code = [c for c in cells if c["cell_type"] == "code"]
+    code = cells(path, "code")
     assert code and not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
-    assert f"(../lessons/{lesson.name})" in "".join(cells[0]["source"])
+    assert f"(../lessons/{lesson.name})" in "".join(cells(path)[0]["source"])
 
 
 def test_every_item_has_a_notebook_and_the_other_notebooks_are_guides_and_lessons():
@@ -617,14 +614,6 @@ def test_every_item_has_a_notebook_and_the_other_notebooks_are_guides_and_lesson
     first = PROJECT / "notebooks" / "guides" / "start_here.ipynb"
     linked = {(first.parent / to).resolve() for to in re.findall(r"\]\((\S+\.ipynb)\)", prose(first))}
     assert {PROJECT / "notebooks" / f"{name}.ipynb" for name in others} - linked == {first}
-
-
-def prose(path: Path) -> str:
-    """The text of a page, or of a notebook's Markdown cells."""
-    if path.suffix != ".ipynb":
-        return path.read_text()
-    cells = json.loads(path.read_text())["cells"]
-    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
 
 
 GUIDES = [p for p in NOTEBOOKS if p.parent.name == "guides"]

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 
 import pytest
 import typer
+from helpers import LESSONS, cells, prose
 
 from fedlib.base.files import CHECKOUT
 from fedlib.cli import labs as labs_commands
 from fedlib.lessons import running_example
 
 NOTEBOOKS = CHECKOUT / "notebooks"
-LESSONS = sorted((NOTEBOOKS / "lessons").glob("[0-9][0-9]_*.ipynb"))
 COURSE = sorted(path for folder in ("lessons", "labs", "solutions") for path in (NOTEBOOKS / folder).glob("*.ipynb"))
 REFERENCE = re.compile(r"lesson (\d+)\]?(?:\([^)]*\))?,? \(?parts? (\d+)(?: (?:and|to) (\d+))?")
 SCHEMATIC = 6  # cells, within which the picture of the method is; the pieces of one that was cut for slides are one
 PIECE = re.compile(r".+-\d+")  # the name of a further piece
-
-
-@cache
-def cells(path) -> list[dict]:
-    return json.loads(path.read_text())["cells"]
-
-
-def prose(path) -> str:
-    return "\n".join("".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "markdown")
 
 
 @cache
@@ -78,7 +68,7 @@ def test_the_running_example_shows_methods_beside_the_same_three():
 
 @pytest.mark.parametrize("number", [4, 5, 6, 7, 8, 10, 11, 12, 13])
 def test_a_lesson_on_methods_adds_them_to_the_running_example(number):
-    code = ["".join(cell["source"]) for cell in cells(LESSONS[number]) if cell["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in cells(LESSONS[number], "code")]
     assert any("running_example.table(" in source for source in code)
 
 

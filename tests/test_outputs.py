@@ -4,7 +4,6 @@ changes is found, and little is left out."""
 from __future__ import annotations
 
 import functools
-import json
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import nbformat
 import pandas as pd
 import papermill
 import pytest
+from helpers import cells, prose
 from nbconvert import ScriptExporter
 from nbval.plugin import get_sanitize_patterns
 
@@ -30,10 +30,6 @@ WIDE = 100
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 PICTURES = ("image/png", "image/svg+xml")
 VARIES = get_sanitize_patterns((CHECKOUT / "tests" / "nbval.cfg").read_text())
-
-
-def cells(path: Path) -> list[dict]:
-    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
 def texts(cell: dict) -> list[str]:
@@ -51,14 +47,14 @@ def sanitized(text: str) -> str:
 def test_few_cells_are_left_out_and_each_for_a_reason():
     own = {}
     for path in NOTEBOOKS:
-        tags = [tag for cell in cells(path) for tag in cell["metadata"].get("tags", []) if tag != "parameters"]
+        tags = [tag for cell in cells(path, "code") for tag in cell["metadata"].get("tags", []) if tag != "parameters"]
         assert set(tags) <= {"nbval-ignore-output"} and "# NBVAL" not in path.read_text()
         own |= {f"{path.parent.name}/{path.stem}": len(tags)} if tags else {}
     assert own == LEFT_OUT
 
 
 def test_what_varies_is_little_and_in_no_table():
-    shown = [text for path in NOTEBOOKS for cell in cells(path) for text in texts(cell)]
+    shown = [text for path in NOTEBOOKS for cell in cells(path, "code") for text in texts(cell)]
     digits, compared = (len(re.findall(r"\d", "".join(own))) for own in (shown, map(sanitized, shown)))
     assert 0.98 * digits < compared < digits
     assert all(sanitized(text) == text for text in shown if "<table" in text)
@@ -73,19 +69,17 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{p
 def test_a_cell_and_what_it_shows_need_no_scrolling(path):
     """JupyterLab shows so many characters of code; pandas hides columns of a wide table. In labs it is the height that
     counts: a cell that students read has 20 lines at most."""
-    read = () if path.parent.name == "labs" else cells(path)
+    read = () if path.parent.name == "labs" else cells(path, "code")
     lines = [line for cell in read for line in "".join(cell["source"]).split("\n")]
     assert not [line for line in lines if len(line) > WIDE]
-    tables = [text for cell in cells(path) for text in texts(cell) if "<table" in text]
+    tables = [text for cell in cells(path, "code") for text in texts(cell) if "<table" in text]
     assert not [text for text in tables if "<th>...</th>" in text.partition("</thead>")[0]]
 
 
 @each_notebook
 def test_links_in_jupyterlab_lead_to_files(path):
     """It cannot open a folder."""
-    links = [to for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"
-             for to in LINK.findall("".join(cell["source"]))]  # fmt: skip
-    assert not [to for to in links if not (path.parent / to).is_file()]
+    assert not [to for to in LINK.findall(prose(path)) if not (path.parent / to).is_file()]
 
 
 @each_notebook
@@ -106,7 +100,7 @@ def test_publishing_a_notebook_keeps_its_metadata(tmp_path, monkeypatch):
 
 
 def test_the_first_guide_shows_the_figure_that_it_makes():
-    (cell,) = [cell for cell in cells(CHECKOUT / "notebooks/guides/start_here.ipynb")
+    (cell,) = [cell for cell in cells(CHECKOUT / "notebooks/guides/start_here.ipynb", "code")
                if "fedlib reproduce" in "".join(cell["source"])]  # fmt: skip
     assert [output for output in cell["outputs"] if "image/png" in output.get("data", {})]
 
@@ -125,7 +119,7 @@ def test_papermill_knows_every_parameter_and_warns_of_others_only(path, tmp_path
 @each_notebook
 def test_every_cell_was_executed_in_order(path):
     """nbval compares nothing where a cell was not."""
-    counts = [cell["execution_count"] for cell in cells(path)]
+    counts = [cell["execution_count"] for cell in cells(path, "code")]
     assert counts == list(range(1, len(counts) + 1))
 
 
@@ -218,4 +212,4 @@ def test_a_changed_digit_is_found_and_another_second_is_not_and_notebooks_are_re
 
     changed, right = (tmp_path / "notebooks" / f"{name}.ipynb" for name in ("a_printed_number", "nothing"))
     assert tested([*command, "--renew", changed]).returncode == 0
-    assert list(map(texts, cells(changed))) == list(map(texts, cells(right)))
+    assert list(map(texts, cells(changed, "code"))) == list(map(texts, cells(right, "code")))

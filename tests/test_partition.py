@@ -12,7 +12,8 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers import many
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue, FedlibError, InfeasiblePartition
@@ -47,11 +48,6 @@ CASES = {  # parameters that suit EVEN and 4 clients
     "owners": {"owners": [k % 4 for k in range(1000)]},
 }
 DETERMINISTIC = ("domain", "writer", "owners")  # in this case: a client is a whole group
-
-
-def many(examples):
-    """Settings of a property test: explicit size, no clock, the same cases every time."""
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import analysed, close, same, signs
+from helpers import analysed, close, images_of, same, signs
 from torch.nn import functional
 
 from fedlib.attacks import spec as attack_specs
@@ -39,10 +39,6 @@ def doubles(plan=((0,),), theta=None, **options):
     """LeNet-5 in float64 as a victim."""
     model = build("lenet5", DIGITS.shape, 10).to(CPU, torch.float64)
     return victim(model, DIGITS, theta, plan=plan, **options)
-
-
-def images_of(indices, dtype=torch.float64):
-    return DIGITS.images[indices].to(dtype).div(255), DIGITS.labels[indices]
 
 
 def logs_of(y):

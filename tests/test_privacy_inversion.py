@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import same
+from helpers import images_of, same
 
 from fedlib.attacks.inversion import COSINE, DLG, IDLG, Attack, infer_labels, invert, objective, signal, victim
 from fedlib.attacks.scores import score
@@ -33,10 +33,6 @@ def linear():
     """One linear layer on flattened digits, in float64."""
     torch.manual_seed(0)
     return Model(ExtractorHead(torch.nn.Flatten(), torch.nn.Linear(256, 10)).double())
-
-
-def images_of(indices, dtype=torch.float64):
-    return DIGITS.images[indices].to(dtype).div(255), DIGITS.labels[indices]
 
 
 def test_a_linear_layer_by_hand():

@@ -5,7 +5,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers import many
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue, InfeasiblePartition
@@ -16,10 +17,6 @@ from fedlib.data.partition.pathological import distinct_hands
 
 TEN = np.repeat(np.arange(10), 180)
 HUNDRED = np.repeat(np.arange(100), 60)
-
-
-def many(examples):
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 def drawn(labels, num_clients, scheme, seed=0, **parameters):

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from helpers import many
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib.algorithms.parts.similarity import (
@@ -43,7 +44,6 @@ def normal(*shape, seed=0):
 
 # CKA ------------------------------------------------------------------------------------------------------------------
 
-many = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 sizes = st.tuples(st.integers(3, 20), st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
 
 
@@ -57,7 +57,7 @@ def feature_cka(x, y):
     return np.linalg.norm(y.T @ x) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
 
 
-@many
+@many(200)
 @given(sizes)
 def test_gram_form_is_the_feature_form(case):
     """s samples, p and q features, s < p and s > p: same value, in [0, 1], symmetric."""

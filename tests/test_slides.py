@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 
 import pytest
+from helpers import LESSONS, cells, text_of
 
 from fedlib.base.files import CHECKOUT
 
-LESSONS = sorted((CHECKOUT / "notebooks" / "lessons").glob("[0-9][0-9]_*.ipynb"))
 WORDS, TABLE, LINES, ROWS = 65, 110, 14, 10  # of text, of a table in it, of what is printed, of a table of results
 FORMULA, MARKDOWN_TABLE = re.compile(r"\$\$.+?\$\$", re.DOTALL), re.compile(r"^\|.*\n?", re.MULTILINE)
 SETTINGS = CHECKOUT / "notebooks" / "labs" / "slides.py"
@@ -20,7 +19,7 @@ SETTINGS = CHECKOUT / "notebooks" / "labs" / "slides.py"
 def slides(path) -> list[list[dict]]:
     """The cells of every slide, notes and fragments included."""
     found = []
-    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+    for cell in cells(path):
         kind = cell["metadata"]["slideshow"]["slide_type"]
         if kind in ("slide", "subslide"):
             found.append([cell])
@@ -31,10 +30,6 @@ def slides(path) -> list[list[dict]]:
 
 def kind_of(cell: dict) -> str:
     return cell["metadata"]["slideshow"]["slide_type"]
-
-
-def text_of(cells: list[dict]) -> str:
-    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
 def words(text: str) -> int:

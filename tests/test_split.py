@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import tiny
-from hypothesis import given, settings
+from helpers import many, tiny
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib.base.errors import BadValue
@@ -25,7 +25,7 @@ from fedlib.spec import RunSpec
 OWN = np.arange(100, 300, 2)  # 100 samples of one client
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@many(500)
 @given(
     st.lists(st.integers(0, 10**6), min_size=2, max_size=60, unique=True),
     st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -101,7 +101,7 @@ def test_without_options_it_is_the_plain_split():
         assert all(np.array_equal(a, b) for a, b in zip(own.values(), split_client(SKEWED[i], 0.25, 3, i)))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@many(200)
 @given(
     st.lists(st.integers(3, 30), min_size=1, max_size=6),
     st.floats(0.05, 0.6),
@@ -144,7 +144,7 @@ def test_validation_has_a_draw_of_its_own():
     assert 10 < np.mean(shared) < 15
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@many(300)
 @given(st.lists(st.integers(0, 25), min_size=1, max_size=7), st.floats(0.05, 0.95), st.integers(0, 2**31))
 def test_stratified_contract(class_sizes, fraction, seed):
     """As many test samples as the plain split; of a class with at least two samples the share, rounded up or down."""
@@ -437,7 +437,7 @@ def test_added_settings_are_part_of_the_id_unless_they_have_their_default(base, 
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(1, 200), st.integers(0, 99))
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@many(200)
 def test_some_of_each_class(sizes, count, seed):
     """As many as asked, no two alike, and of every class its share, rounded up or down."""
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
