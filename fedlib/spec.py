@@ -123,9 +123,6 @@ class RunSpec(Hashed):
             require(not self.stratified, "stratified", True, f"False for {fixed}, which draws no split")
         self._check_newcomers(method)
         require(0 < self.join_ratio <= 1, "join_ratio", self.join_ratio, "a number above 0 and up to 1")
-        everybody = self.join_ratio == 1 and not self.unseen
-        require(everybody or "by_equations" not in self.measures, "measures", self.measures,
-                "none of 'by_equations' unless all clients take part in every round")  # fmt: skip
         require(self.lr > 0, "lr", self.lr, "a positive number")
         Mechanism(self.privacy, self.noise_sigma, self.noise_clip)
         for point in self.eval_points:

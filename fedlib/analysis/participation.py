@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
+import torch
 
 from fedlib import models
+from fedlib.algorithms.fedsimsup import FedSimSup
 from fedlib.analysis.traffic import network_size
 from fedlib.base.draws import num_participants, participants
 from fedlib.data.datasets import known_class_sizes, shape_and_classes
+from fedlib.data.describe import label_cosine
 from fedlib.data.partition import draw_counts
 from fedlib.engine.result import RunResult
-from fedlib.measures.fedsimsup import cosines, shares_by_equation
 
 Round = tuple[np.ndarray, np.ndarray]
 TAKES = 1e-6  # smaller shares are rounding
@@ -79,6 +81,16 @@ def training_counts(r: RunResult) -> np.ndarray:
     return r.arrays["counts"] - r.arrays["tests"]
 
 
+def shares_in(sizes: np.ndarray, similarity: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Shares of all clients' models (columns) in those that FedSimSup's server holds after a round with the
+    participants `ids` (rows), as the method weights them, float64 [N, N]; sizes [N], similarity [N, N]."""
+    shares, idle = np.eye(len(sizes)), np.setdiff1d(range(len(sizes)), ids)
+    server = {"sizes": torch.tensor(sizes, dtype=torch.float64), "similarity": torch.from_numpy(similarity)}
+    weights, alpha = FedSimSup().mixing_weights(server, torch.from_numpy(idle), torch.as_tensor(ids))
+    shares[idle, idle], shares[np.ix_(idle, ids)] = alpha, (1 - alpha)[:, None] * weights
+    return shares
+
+
 def rounds_of(r: RunResult) -> list[Round]:
     """A run's rounds, the shares as they were read off its models (the measure `mixtures`)."""
     spec, mixtures = r.spec, r.arrays["mixtures"]
@@ -87,17 +99,16 @@ def rounds_of(r: RunResult) -> list[Round]:
 
 
 def walk(r: RunResult) -> pd.DataFrame:
-    """One row a round of a run with the measures traffic, mixtures, equations and supervisors.
+    """One row a round of a run with the measures traffic, mixtures and supervisors.
 
     participants: how many; down, up: numbers sent to and by one of them; model, supervisor: numbers in a network;
     trained, disturbed: participants and idle clients whose supervisor has changed; weight_error: largest difference
-    between shares read off the models and those of Eqs. 7 to 9; kept_error, mixture_error, equal_error, training_error:
-    see the measure `equations`. Of the idle clients: own, the mean share of their own models; alike, see `from_alike`;
-    lonely, how many are similar to no participant.
+    between shares read off the models and `shares_in`. Of the idle clients: own, the mean share of their own models;
+    alike, see `from_alike`; lonely, how many are similar to no participant.
     """
     counts, before_and_after, lines = training_counts(r), r.arrays["supervisors"], []
     for (ids, shares), moved in zip(rounds_of(r), before_and_after[..., 0] != before_and_after[..., 1]):
-        idle, right = np.setdiff1d(range(len(counts)), ids), shares_by_equation(counts.sum(1), cosines(counts), ids)
+        idle, right = np.setdiff1d(range(len(counts)), ids), shares_in(counts.sum(1), label_cosine(counts), ids)
         lines.append({
             "participants": len(ids), "trained": moved[ids].sum(), "disturbed": moved[idle].sum(),
             "weight_error": np.abs(shares - right).max(), "own": shares[idle, idle].mean(),
@@ -107,7 +118,6 @@ def walk(r: RunResult) -> pd.DataFrame:
     tidy = pd.DataFrame(lines).assign(model=network_size(r.spec)["model"], supervisor=supervisor)
     tidy.insert(0, "round", range(1, len(lines) + 1))
     tidy[["down", "up"]] = r.arrays["traffic"]
-    tidy[["kept_error", "mixture_error", "equal_error", "training_error"]] = r.arrays["equations"]
     return tidy
 
 
@@ -125,10 +135,10 @@ def weights_of(r: RunResult, t: int) -> pd.DataFrame:
 
 def drawn_rounds(counts: np.ndarray, join_ratio: float, rounds: int, seed: int, equal: bool = False) -> Iterator[Round]:
     """Rounds as they follow from label counts [N, C] by Eqs. 7 to 9: nobody trains. equal: all similarities are 1."""
-    similarity = np.ones((len(counts),) * 2) if equal else cosines(counts)
+    similarity = np.ones((len(counts),) * 2) if equal else label_cosine(counts)
     for t in range(1, rounds + 1):
         ids = participants(seed, t, len(counts), join_ratio)
-        yield ids, shares_by_equation(counts.sum(1), similarity, ids)
+        yield ids, shares_in(counts.sum(1), similarity, ids)
 
 
 def sources(dataset: str, num_clients: int, join_ratio: float, rounds: int, draws: int, **scheme) -> pd.DataFrame:

@@ -75,12 +75,12 @@ def classifier_distances(pairs: pd.DataFrame, groups: pd.DataFrame, rounds: pd.D
 
 @styled
 def two_stages(tidy: pd.DataFrame) -> Figure:
-    """What travels to and from a client, who is chosen, and how far the rounds are from the equations, by round.
+    """What travels to and from a client, and who is chosen, by round.
 
-    tidy: round, stage, down, up, model, candidates, collaborators, "with the same classes", teacher, extractor,
-    training (see `fedlib.experiments.pfedcs.fig2_framework`).
+    tidy: round, stage, down, up, model, candidates, collaborators, "with the same classes" (see
+    `fedlib.experiments.pfedcs.fig2_framework`).
     """
-    figure, (axes,) = axes_of(2.4, 1, 3)
+    figure, (axes,) = axes_of(2.4, 1, 2)
     rounds, stages = tidy["round"], list(dict.fromkeys(tidy["stage"]))
     start = tidy.loc[tidy["stage"] == stages[0], "round"].max() + 0.5
     for shift, way, colour in ((-0.19, "down", INK), (0.19, "up", REFERENCE)):
@@ -93,15 +93,6 @@ def two_stages(tidy: pd.DataFrame) -> Figure:
         axes[1].plot(first["round"], first[column], line, color=colour, label=label, marker="o", markersize=4)
     axes[1].set(title="teacher", ylabel="clients, mean", ylim=(0, None))
     axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
-    errors = {"teacher": "aggregated classifier", "extractor": "extractor", "training": "local training"}
-    for (column, label), colour in zip(errors.items(), colours(3)):
-        own = first if column == "teacher" else tidy
-        above = own[column].where(own[column] > 0)
-        axes[2].plot(own["round"], above, color=colour, label=label, marker="o", markersize=4)
-    axes[2].set_yscale("log")
-    found = tidy[list(errors)].where(tidy[list(errors)] > 0)
-    low, high = min(1e-9, found.min().min() / 3), max(1e-5, found.max().max())
-    axes[2].set(title="largest difference\nfrom the equations", ylim=(low, 1e4 * high))  # the legend is above
     for ax in axes:
         ax.set(xlabel="round", xlim=(rounds.min() - 0.6, rounds.max() + 0.6))
         ax.axvspan(start, rounds.max() + 0.6, color="#eeeeee", zorder=0)

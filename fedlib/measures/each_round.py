@@ -13,9 +13,10 @@ import torch
 from fedlib.algorithms.api import Algorithm
 from fedlib.algorithms.pfedcs import PFedCS
 from fedlib.algorithms.pfedsim import PFedSim
-from fedlib.base.errors import BadValue, require
+from fedlib.base import tree
+from fedlib.base.errors import BadValue
 from fedlib.measures import fedsimsup
-from fedlib.measures.classifiers import by_equations, head_distances, head_moves, selection
+from fedlib.measures.classifiers import head_distances, head_moves, selection
 
 
 def client_accuracy(run, state, seen) -> np.ndarray:
@@ -57,41 +58,28 @@ def phi(run, state, seen) -> np.ndarray:
     return state.server["phi"].cpu().numpy().copy()
 
 
-def mixing(run, state, seen) -> np.ndarray:
-    """What pFedSim did in the round, checked by hand, float64 [3]; 0 in its generalisation phase.
-
-    - the share of the other clients in a participant's extractor by Eq. 4, the mean over the participants
-    - the largest difference of any parameter between a received extractor and Eq. 4
-    - how many classifiers on the server have changed
-    """
+def others(run, state, seen) -> np.ndarray:
+    """The share of the other clients in an extractor that pFedSim sends (Eq. 4), the mean over the participants,
+    float64 []; 0 in its generalisation phase."""
     if "phi" not in seen.server:
-        return np.zeros(3)
-    weights = eq4_shares(seen.server["phi"].cpu().numpy(), seen.ids, run.method.phi_cap)
-    before, after = seen.server["models"], state.server["models"]
-    others = 1 - weights[range(len(seen.ids)), seen.ids].mean()
-    names = [name for name in run.work.model.trainable if name.startswith("extractor.")]
-    shares = torch.from_numpy(weights).to(run.device)
-    errors = [torch.einsum("kn,n...->k...", shares, before[name].double()) - seen.messages[name] for name in names]
-    error = max(float(each.abs().max()) for each in errors)
-    heads = [name for name in before if name.startswith("head.")]
-    changed = torch.stack([(before[name] != after[name]).flatten(1).any(1) for name in heads]).any(0)
-    return np.array([others, error, float(changed.sum())])
+        return np.zeros(())
+    weights = run.method.mixing_weights(seen.server, seen.ids)
+    own = weights[range(len(seen.ids)), seen.ids] / weights.sum(1)
+    return np.array(1 - float(own.mean()))
 
 
-def eq4_shares(phi: np.ndarray, ids: np.ndarray, phi_cap: float) -> np.ndarray:
-    """Weights of all extractors in those of clients `ids` by pFedSim's Eq. 4, [K, N], rows sum to 1; phi: Φ, [N, N].
-
-    From the formulas in the head of `fedlib.algorithms.pfedsim` alone, for phi="reference":
-    -ln(1 - min(Φ, 1 - phi_cap)), and -ln(phi_cap) for the own one.
-    """
-    weights = -np.log(1 - np.minimum(phi[ids], 1 - phi_cap))
-    weights[range(len(ids)), ids] = -np.log(phi_cap)
-    return weights / weights.sum(1, keepdims=True)
+def heads_changed(run, state, seen) -> np.ndarray:
+    """How many classifiers that pFedSim's server keeps have changed in the round, int64 []; 0 in its generalisation
+    phase, which has a single one."""
+    if "phi" not in seen.server:
+        return np.zeros((), dtype=np.int64)
+    before, after = (tree.select(kept["models"], "head.") for kept in (seen.server, state.server))
+    return torch.stack([(before[name] != after[name]).flatten(1).any(1) for name in before]).any(0).sum().cpu().numpy()
 
 
-OWN = (client_accuracy, relevance, downloads, traffic, phi, mixing)
-OF_PFEDCS = (head_distances, head_moves, selection, by_equations)
-ROUND_MEASURES = {measure.__name__: measure for measure in (*OWN, *OF_PFEDCS)} | fedsimsup.MEASURES
+OF_PFEDSIM, OF_PFEDCS = (phi, others, heads_changed), (head_distances, head_moves, selection)
+EVERY = (client_accuracy, relevance, downloads, traffic, *OF_PFEDSIM, *OF_PFEDCS)
+ROUND_MEASURES = {measure.__name__: measure for measure in EVERY} | fedsimsup.MEASURES
 
 
 def check_round_measure(name: str, method: Algorithm) -> None:
@@ -103,13 +91,7 @@ def check_round_measure(name: str, method: Algorithm) -> None:
         )
     if name in fedsimsup.MEASURES:
         fedsimsup.check_method(name, method)
-    if name in ("phi", "mixing") and not isinstance(method, PFedSim):
+    if ROUND_MEASURES[name] in OF_PFEDSIM and not isinstance(method, PFedSim):
         raise BadValue(f"measure {name!r} is not accepted for {kind}; expected pFedSim, which keeps similarities phi")
-    if name in ("selection", "by_equations") and not isinstance(method, PFedCS):
+    if name == "selection" and not isinstance(method, PFedCS):
         raise BadValue(f"measure {name!r} is not accepted for {kind}; expected PFedCS")
-    if name == "by_equations":
-        require(method == PFedCS(), "measure 'by_equations' with", method, "the method's defaults")
-    if name == "mixing":
-        reading = {"phi": method.phi, "phi_self": method.phi_self, "max_age": method.max_age}
-        known = {"phi": "reference", "phi_self": None, "max_age": None}
-        require(reading == known, "measure 'mixing' with", reading, f"the reading {known}")
