@@ -16,6 +16,7 @@ from fedlib.claims.checks import (
     like_the_paper,
     matter,
     negated,
+    of_all,
     over_seeds,
     place,
     rises,

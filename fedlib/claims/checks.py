@@ -159,6 +159,16 @@ def within(rows: Sequence[str], points: float, **options) -> Check:
     return in_columns(close(rows, points), rows, **{"among": rows, **options})
 
 
+def of_all(check: Check) -> Check:
+    """A check that is not tested before all runs have ended: a method that is missing may be the best one."""
+
+    def whole(tables):
+        v, ended = check(tables), tables["_columns"].groupby("column", sort=False)["ended"].all()
+        return v if ended.all() else not_tested(f"{v.evidence}; missing runs in {', '.join(ended.index[~ended])}", v)
+
+    return whole
+
+
 Number = Callable[[pd.DataFrame], pd.Series]  # of one column's draws by row
 
 

@@ -12,10 +12,10 @@ from fedlib.analysis import points
 from fedlib.analysis.names import proper
 from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes
 from fedlib.analysis.uncertainty import Interval, shared_seeds
-from fedlib.claims import apart, below, decided, in_columns, not_tested, ours, under, verdict
+from fedlib.claims import apart, below, decided, in_columns, not_tested, of_all, ours, under, verdict
 from fedlib.claims.judges import each_apart
 from fedlib.engine.result import RunResult
-from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little, of_all
+from fedlib.experiments.evaluation.task import MANY, TABLE, TABLE_1, another_is_first, changes_little
 from fedlib.experiments.item import Found, Tables
 
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points

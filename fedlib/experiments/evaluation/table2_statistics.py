@@ -11,9 +11,9 @@ from fedlib.analysis.accuracies import in_common
 from fedlib.analysis.names import proper
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, changes
 from fedlib.analysis.uncertainty import Interval, draws
-from fedlib.claims import apart, decided, not_tested, ours
+from fedlib.claims import apart, decided, not_tested, of_all, ours
 from fedlib.experiments.evaluation import task
-from fedlib.experiments.evaluation.task import SETTINGS, of_all
+from fedlib.experiments.evaluation.task import SETTINGS
 from fedlib.experiments.item import Found, Tables, per_profile
 from fedlib.experiments.pfedsim import task as pfedsim
 from fedlib.experiments.pfedsim.task import DIRICHLET

@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedlib import algorithms
 from fedlib.analysis import points
-from fedlib.claims import Check, Verdict, apart, decided, not_tested
+from fedlib.claims import Verdict, apart, decided, not_tested
 from fedlib.experiments.accuracy_table import AccuracyTable
 from fedlib.experiments.item import leaving_out, per_profile
 from fedlib.experiments.pfedsim import task as pfedsim
@@ -51,16 +51,6 @@ TABLE = AccuracyTable(  # of these methods; of our own, so that no paper has num
 
 
 # checks ---------------------------------------------------------------------------------------------------------------
-
-
-def of_all(check: Check) -> Check:
-    """A check that is not tested before all runs have ended: a method that is missing may be the best one."""
-
-    def whole(tables):
-        v, ended = check(tables), tables["_columns"].groupby("column", sort=False)["ended"].all()
-        return v if ended.all() else not_tested(f"{v.evidence}; missing runs in {', '.join(ended.index[~ended])}", v)
-
-    return whole
 
 
 def another_is_first(before: Mapping[str, pd.DataFrame], then: Mapping[str, pd.DataFrame], said: str) -> Verdict:

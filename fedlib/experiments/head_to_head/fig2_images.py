@@ -1,5 +1,6 @@
 """Figure 2: accuracy against images per client, and where each method stops paying."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,20 +49,21 @@ def analyse(s: dict, found: Found) -> Tables:
 def pays(tables) -> pd.DataFrame:
     """One row a method: up to how many images it is above local-only training, and above FedAvg+FT, with every
     smaller size; "inconclusive" where an interval reaches 0, from there on nothing is said."""
-    return beside_others(tables, BASES, lambda row, base: _up_to(differences(tables, row, base)[0]))
+    sizes = columns_read(tables)
+    return beside_others(tables, BASES, lambda row, base: _up_to(differences(tables, row, base)[0], sizes))
 
 
-def _up_to(found: pd.DataFrame) -> str:
-    """The last size of those, from the smallest on, at which a difference is above 0, and what comes then."""
-    last = ""
-    for line in found.itertuples():
-        if line.low <= 0:
-            known = line.low > -np.inf
-            then = "below it" if line.high < 0 else "inconclusive" if known else "no CI (one seed)"
-            at = line.column
+def _up_to(found: pd.DataFrame, sizes: Sequence[str]) -> str:
+    """The last of the sizes, from the smallest on, at which a difference is above 0, and what comes then."""
+    last, ends = "", found.set_index("column")[["low", "high"]].reindex(sizes)
+    for at, low, high in ends.itertuples():
+        if not low > 0:
+            known = low > -np.inf
+            then = "below it" if high < 0 else "inconclusive" if known else "no CI (one seed)"
+            then = "not run" if low != low else then
             return f"up to {last}; {then} at {at}" if last else f"not at {at} ({then})" if known else then
-        last = line.column
-    return f"up to {last}, the most" if len(found) else "not run"
+        last = at
+    return f"up to {last}, the most"
 
 
 def at_end(which: int, check):
