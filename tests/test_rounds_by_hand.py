@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, kl_div
 from fedlib.base import tree
 from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import watched_round
-from fedlib.measures.classifiers import selection
+from fedlib.measures.each_round import selection
 
 CLOSE, TRAINED = 1e-5, 1e-4  # rounding of an aggregate, and of the steps of a round, in float32
 

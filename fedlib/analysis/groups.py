@@ -46,7 +46,7 @@ def clearness(distances: np.ndarray, counts: np.ndarray) -> dict[str, float]:
 def reconstructed(distances: np.ndarray, moves: np.ndarray, counts: np.ndarray) -> dict[str, float]:
     """What a curious server makes of the classifiers. rand: adjusted Rand index of the groups it finds by average
     linkage, cut where the silhouette is largest, with the true ones (1: all right, 0: guessing); class_auc: chance that
-    a class which a client has moved up more than one that it has not (`fedlib.measures.classifiers.head_moves`); sets:
+    a class which a client has moved up more than one that it has not (`fedlib.measures.each_round.head_moves`); sets:
     share of the clients whose set of classes is exactly that of the class vectors that moved up."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
