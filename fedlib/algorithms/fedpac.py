@@ -10,6 +10,7 @@ ICLR 2023, arXiv:2306.11867. Algorithm 1.
 | φ_i | server["heads"][i] | client i's combined head | |
 | λ | lam | weight of the distance to the global prototypes | 1 (FedSimSup's baselines) |
 | | head_epochs | epochs of the head, extractor frozen, before those of the extractor | 1 |
+| | head_lr | their learning rate | None: the run's lr (authors' code: 0.1, with 0.01 for the extractor) |
 | μ_i,c | upload["means"][c] | share of class c times its mean feature under the received extractor, u_i[c] | |
 | V_i | upload["spread"] | variance of the features within the client, divided by its samples | |
 | α_i | `combination` | weights of all participants' heads in client i's | |
@@ -50,10 +51,11 @@ class FedPAC(Algorithm):
     lam: float = option(1.0, 0, inf)
     head_epochs: int = option(1, 0, inf)
     head_inside: bool = True
+    head_lr: float | None = option(None, 1e-12, inf)
     drop: float = option(1e-3, 0, 0.5)
     points = ("recv", "post", "ft")
     eval_points = always("recv", "post")
-    gone = {"head_lr": None, "prototype_weights": "samples"}
+    gone = {"prototype_weights": "samples"}
     unprotected = "uploads hold mean features of every class and their variance, without noise"
 
     def init(self, model, setting):
@@ -84,7 +86,7 @@ class FedPAC(Algorithm):
             pull = attraction(z, batch.y, message["prototypes"], message["counts"])
             return batch.mean(entropy + self.lam * pull), stats
 
-        theta = local_sgd(model, theta, data, self.head_epochs, train=tuple(head))
+        theta = local_sgd(model, theta, data, self.head_epochs, train=tuple(head), lr=self.head_lr)
         rest = self.epochs_of_extractor(data.local_epochs)
         extractor = [name for name in model.trainable if name not in head]
         theta = local_sgd(model, theta, data, rest, train=extractor, loss=aligned)

@@ -19,6 +19,7 @@ TUNED1, TUNED5 = "fine-tuned for 1 epoch", "fine-tuned for 5 epochs"
 POINTS = (RECEIVED, TRAINED, TUNED1, TUNED5)
 ANEW = "before local training, statistics recomputed"
 EPOCHS = {TUNED1: "ft(1)", TUNED5: "ft(5)"}
+ANCHORED = ("fedamp",)  # a client trains its own model; what the server sends pulls at it, and is not tested
 MOVES = ((RECEIVED, TRAINED), (RECEIVED, TUNED1), (TRAINED, TUNED1), (TUNED1, TUNED5))  # from one point to another
 
 
@@ -41,7 +42,8 @@ def named(r: RunResult, row: str, read: list[Reading]) -> list[Reading]:
     """What was read, with points as they are called here."""
     names = {code: name for name, code in codes(r.spec.method).items()}
     names |= {f"{code}{RECOMPUTED}": ANEW for code, name in names.items() if name == RECEIVED}
-    return [replace(one, point=names[one.point]) for one in read]
+    shown = (TRAINED,) if r.spec.method in ANCHORED else (*POINTS, ANEW)
+    return [replace(one, point=names[one.point]) for one in read if names[one.point] in shown]
 
 
 def at_points(tables) -> dict[str, pd.DataFrame]:
