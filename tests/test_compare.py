@@ -105,6 +105,10 @@ def test_what_an_extra_computes_is_compared_only_where_it_is_installed(home, mon
     assert said[False].startswith("all ") and said[False].endswith("ST-LPIPS is not compared, it needs fedlib[attack]")
 
 
+def test_a_paper_that_there_is_not_is_refused():
+    assert "paper = 'pfedsmi' is not accepted" in call("report", "pfedsmi", "--compare").output
+
+
 def test_claims_about_seconds_are_left_out(home):
     shutil.copytree(PROJECT / "results/quick/pfedsim", home / "results/quick/pfedsim")
     own = shutil.copytree(PROJECT / "results/quick/pfedsim", home / "results/own/quick/pfedsim")

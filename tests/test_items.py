@@ -31,7 +31,7 @@ from fedlib.experiments import PROFILES, OpenItem, about, find, names, open_item
 from fedlib.experiments.item import joined, leaving_out, part, runs_of, stand_in
 from fedlib.experiments.paper_numbers import paper_table
 from fedlib.figures.base import COLUMN, OTHERS, PAGE, SIZE
-from fedlib.reports import notebooks, papers, report
+from fedlib.reports import notebooks, papers, report, reproduce
 from fedlib.reports.compare import MACHINES
 from fedlib.reports.saved import escaped, latex, save
 from fedlib.reports.show import head, status
@@ -496,6 +496,27 @@ def test_a_method_that_one_column_lacks_is_named_and_what_needs_the_other_column
     assert claims[1].check(tables).status != NOT_TESTED
     row = tables["compare"].set_index("method").loc["fedbn"]
     assert row["Dir(0.5): ours, digits"] == "not run" and row["Dir(0.1): ours, digits"].startswith("80.00 (n=1)")
+
+
+def test_a_damaged_run_of_what_is_finished_is_missing_and_not_done_again(tmp_path):
+    name = "pfedsim/table3_accuracy"
+    whole, part = smoke_item(name), OpenItem(find(name), "smoke", root=tmp_path, finished=True)
+    for result in whole.results[:2]:
+        part.store.put(result)
+    part.store.path(whole.results[0].spec).with_suffix(".npz").unlink()
+    with pytest.warns(UserWarning, match="damaged"):
+        assert [r.spec.id for r in part.run()] == [whole.results[1].spec.id]
+    assert len(part.missing) == len(part.specs) - 1
+
+
+def test_runs_that_failed_are_told_apart_though_they_are_called_alike():
+    item = smoke_item("pfedsim/table3_accuracy")
+    one, other = item.specs[0], item.specs[0].but(lr=0.3)
+    assert one.label == other.label
+    opened = SimpleNamespace(item=SimpleNamespace(name="x", partial=False), specs=[one, other], store=item.store)
+    for whys in (("lost", ""), ("", "lost")):
+        outcomes = {item.store.path(spec): (spec, why) for spec, why in zip((one, other), whys)}
+        assert reproduce.failed_items([opened], outcomes) == {"x": f"run {one.label}: lost"}
 
 
 def test_an_item_that_needs_all_its_runs_says_how_many_are_missing(tmp_path):

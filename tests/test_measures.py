@@ -20,6 +20,7 @@ from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import simulate, simulate_together, watched, watched_round
 from fedlib.experiments.pfedsv.task import read
 from fedlib.measures import FINAL_MEASURES, ROUND_MEASURES
+from fedlib.measures.final_models import ON_SAMPLES
 from fedlib.runs.store import Store
 from fedlib.spec import RunSpec
 
@@ -103,6 +104,19 @@ def test_measures_of_final_models_that_differ_in_kind_are_refused_before_trainin
         set_up(tiny("fedsimsup", hyper=TWO_KINDS, measures=(measure,), holdout=0.2))
     alone = dict(num_clients=1, scheme="iid", partition={})
     assert set_up(tiny("fedsimsup", hyper=TWO_KINDS, measures=(measure,), holdout=0.2, **alone))
+
+
+@pytest.mark.parametrize("measure", FINAL_MEASURES)
+def test_measures_of_final_models_that_a_client_does_not_have_are_refused_before_training(measure):
+    """FedEM's clients have several models; FedRoD's model for all predicts with its own rule."""
+    asked = {"measures": (measure,), "holdout": 0.2}
+    if measure in ON_SAMPLES:
+        assert set_up(tiny("fedem", **asked))
+        with pytest.raises(BadValue, match=f"eval_points = .*glob.*personal models first.*{measure}"):
+            set_up(tiny("fedrod", eval_points=("glob",), **asked))
+    else:
+        with pytest.raises(BadValue, match=f"measures = .*{measure}.*clients of fedem have several models"):
+            set_up(tiny("fedem", **asked))
 
 
 def test_other_measures_know_all_readings_of_eq_4():

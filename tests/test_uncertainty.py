@@ -38,6 +38,12 @@ def test_the_estimate_is_the_mean_over_seeds_of_the_weighted_means_over_clients(
     assert m.shape == (1 + DRAWS, 1) and m["c"]["a"].iloc[0] == pytest.approx(0.6)
 
 
+def test_what_is_not_a_number_is_no_seed():
+    m, without = over_seeds(a=[0.9, 0.8, np.nan], b=[0.5, 0.7, 0.6]), over_seeds(a=[0.9, 0.8, None], b=[0.5, 0.7, 0.6])
+    pd.testing.assert_frame_equal(m, without)
+    assert m["a"].iloc[0] == pytest.approx(0.85) and over_seeds(a=[np.nan], b=[0.5])["a"].isna().all()
+
+
 def test_what_all_share_cancels_in_a_difference():
     """b is a plus a point with every seed, however much seeds differ: the difference is exact, the means are not."""
     a = np.random.default_rng(0).normal(70, 10, (3, 20))

@@ -78,21 +78,23 @@ class Interval:
 def draws(frame: pd.DataFrame, value: str, by: Sequence[str], weight: str = "") -> pd.DataFrame:
     """Means over seeds of `value` by group, [1 + DRAWS, groups]: the estimates, then draws of what they could be.
 
-    frame: rows of one group and seed are averaged; weight: the column of their weights (default: all equal). Groups
+    frame: rows of a group and seed are averaged, but NaN; weight: the column of their weights (default: equal). Groups
     that differ in the first of several `by` (columns of a table) have errors of their own, and lend each other their
     variances. A group of one seed has draws of NaN.
     """
     known = frame[[*by, "seed"]].assign(weight=frame[weight] if weight else 1.0, value=frame[value])
+    known["weight"] = known["weight"].where(known["value"].notna())
     known["value"] *= known["weight"]
     sums = known.groupby([*by, "seed"], sort=False)[["value", "weight"]].sum()
     means = (sums["value"] / sums["weight"]).unstack("seed")
     order = frame[list(by)].drop_duplicates()
     means = means.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]]
-    parts = [own for _, own in means.groupby(by[0], sort=False)] if len(by) > 1 else [means]
+    there = means.dropna(how="all")
+    parts = [own for _, own in there.groupby(by[0], sort=False)] if len(by) > 1 else [there]
     parts = [own.loc[:, own.notna().any()] for own in parts]  # a column's own seeds
     prior = _prior([own.to_numpy() for own in parts])
     found = [pd.DataFrame(_drawn(own.to_numpy(), prior, k), columns=own.index) for k, own in enumerate(parts)]
-    drawn = pd.concat(found, axis=1)[means.index]
+    drawn = pd.concat([*found, pd.DataFrame(index=range(1 + DRAWS))], axis=1).reindex(columns=means.index)
     return drawn if len(by) > 1 else drawn.rename_axis(columns=None)
 
 

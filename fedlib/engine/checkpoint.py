@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from fedlib.base.files import cache_root, source_hash, written_atomically
+from fedlib.base.same_bits import arithmetic
 from fedlib.engine.setup import Run
 from fedlib.engine.state import State
 from fedlib.spec import RunSpec
@@ -77,12 +78,12 @@ class Checkpoint:
                 leftover.unlink()
 
 
-def saved_as(run: Run, id: str, every: float = 0) -> Checkpoint:
-    """The checkpoint called `id` of a run's data, backend, device and kind of training steps.
+def saved_as(run: Run, id: str, every: float) -> Checkpoint:
+    """The checkpoint called `id` of a run's data, backend, device, arithmetic and kind of training steps.
 
     Others continue no run, for it would end with slightly different numbers.
     """
-    how = (run.backend.name, run.backend.model.step_used, str(run.device).replace(":", ""))
+    how = (run.backend.name, run.backend.model.step_used, str(run.device).replace(":", ""), arithmetic())
     return Checkpoint("-".join((id, run.data_checksum[:8], *how)), every)
 
 

@@ -21,7 +21,7 @@ from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, DeviceData, Train
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.privacy_budget import not_protected
 from fedlib.engine.state import State, Transport
-from fedlib.measures import FINAL_MEASURES
+from fedlib.measures import FINAL_MEASURES, check_final_measures
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.spec import RECOMPUTED, RunSpec
@@ -141,7 +141,7 @@ def set_up(
         model.sibling(name)  # which builds it, before backends copy the model
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     groups, final = method.groups(setting), [name for name in spec.measures if name in FINAL_MEASURES]
-    require(len(set(groups)) <= 1 or not final, "measures", final, "none of final models of different networks")
+    check_final_measures(final, spec, groups)
     name, _ = backends.pick(backend, where)
     in_use = beside.backend if beside else backends.make(name, model, where, workers)
     in_use.model.insist(step)

@@ -227,10 +227,13 @@ class OpenItem:
         With `finished`, those that are there; FedlibError if they do not suffice (`can_be_shown`). An item that copes
         with runs that are missing leaves out those that diverged (`diverged`).
         """
-        if self.finished and not self.can_be_shown:
-            raise FedlibError(f"{self.item.name}: {self.lacks}")
-        specs = [spec for spec in self.specs if not self.finished or self.store.path(spec).exists()]
-        results = run_all(specs, self.store, jobs=1 if self.item.timed else self.jobs, device=self.device)
+        if self.finished:  # a damaged run counts as missing
+            results = {spec.id: found for spec in self.specs if (found := self.store.get(spec)) is not None}
+            if len(results) < (min(1, len(self.specs)) if self.item.partial else len(self.specs)):
+                raise FedlibError(f"{self.item.name}: {self.lacks}")
+        else:
+            results = run_all(self.specs, self.store, jobs=1 if self.item.timed else self.jobs, device=self.device)
+        specs = [spec for spec in self.specs if spec.id in results]
         for spec in specs:
             result = results[spec.id]
             if isinstance(result, FedlibError) or (result.status != "finished" and not self.item.partial):

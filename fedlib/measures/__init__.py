@@ -9,7 +9,7 @@ from fedlib.algorithms.api import Algorithm
 from fedlib.base.errors import choose
 from fedlib.measures.attention import captum_attr
 from fedlib.measures.each_round import ROUND_MEASURES, check_round_measure
-from fedlib.measures.final_models import FINAL_MEASURES
+from fedlib.measures.final_models import FINAL_MEASURES, check_final_measures  # noqa: F401 (of set_up)
 
 
 def check_measure(name: str, method: Algorithm) -> None:

@@ -38,7 +38,6 @@ def attention(run, thetas: dict) -> dict[str, np.ndarray]:
     [M, H, W]: the object's pixels, only for images of one channel. Raises BadValue for networks without such maps.
     """
     model, source, own, kinds = run.work.model, run.work.source, looked_at(run), {*run.groups}
-    require(run.method.num_models is None, "measure", "attention", "a method whose clients have one model")
     for network in (model, *map(model.sibling, kinds)):
         layer_of_maps(network)
     stride = stride_of_maps(run.spec.model, source.dataset.shape, run.setting.num_classes, run.spec.model_options)

@@ -80,10 +80,9 @@ def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
     which is `test_distribution="global"` without a second training.
 
     common_correct int64 [N, C] and common_tests int64 [C]: correct predictions and samples by class.
-    Raises BadValue as `counted_on`.
     """
     pool = np.unique(np.concatenate([parts["test"] for parts in run.work.parts]))
-    correct = counted_on(run, thetas, "common_test", [pool] * run.setting.num_clients)
+    correct = counted_on(run, thetas, [pool] * run.setting.num_clients)
     labels = run.work.source.labels.cpu()[torch.from_numpy(pool)].numpy()
     return {"common_correct": correct, "common_tests": np.bincount(labels, minlength=run.setting.num_classes)}
 
@@ -91,21 +90,16 @@ def common_test(run, thetas: dict) -> dict[str, np.ndarray]:
 def validation(run, thetas: dict) -> dict[str, np.ndarray]:
     """Every client's model on its own validation part, which it was not trained on.
 
-    val_correct and val_tests int64 [N]: correct predictions and samples. Raises BadValue as `counted_on`.
+    val_correct and val_tests int64 [N]: correct predictions and samples.
     """
     parts = [own["val"] for own in run.work.parts]
-    correct = counted_on(run, thetas, "validation", parts)
+    correct = counted_on(run, thetas, parts)
     return {"val_correct": correct.sum(1), "val_tests": np.array([len(own) for own in parts])}
 
 
-def counted_on(run, thetas: dict, measure: str, samples: Sequence[np.ndarray]) -> np.ndarray:
-    """Correct predictions of every client's model by class, int64 [N, C], on samples of its own choice, N index arrays.
-
-    Raises BadValue where clients have different networks, or `eval_points` makes a model for all of one with its own
-    `predict`.
-    """
-    generic = "glob" in run.spec.eval_points[:1] and run.method.generic_model is not None
-    require(not generic, "eval_points", run.spec.eval_points, f"personal models first, for the measure {measure}")
+def counted_on(run, thetas: dict, samples: Sequence[np.ndarray]) -> np.ndarray:
+    """Correct predictions of every client's model by class, int64 [N, C], on samples of its own choice, N index
+    arrays."""
     correct = np.zeros((run.setting.num_clients, run.setting.num_classes), dtype=np.int64)
     for i, own in enumerate(samples):
         scores = partial(run.method.scores, run.work.model, tree.rows(thetas, i))
@@ -129,3 +123,16 @@ def model_distances(run, thetas: dict) -> dict[str, np.ndarray]:
 
 MEASURES = (cka, client_similarity, model_distances, common_test, validation, attention)
 FINAL_MEASURES = {measure.__name__: measure for measure in MEASURES}
+ON_SAMPLES = ("common_test", "validation")  # these ask a method for predictions, the others look into models
+
+
+def check_final_measures(names: Sequence[str], spec, groups: Sequence[str]) -> None:
+    """Raise BadValue unless clients have, and `eval_points` first names, models that these measures can look at; spec:
+    the run's, groups: what networks its clients have."""
+    method, inside = spec.algorithm, [name for name in names if name not in ON_SAMPLES]
+    require(len(set(groups)) <= 1 or not names, "measures", names, "none of final models of different networks")
+    several = f"{' or '.join(ON_SAMPLES)}, for clients of {spec.method} have several models each"
+    require(method.num_models is None or not inside, "measures", inside, several)
+    generic = "glob" in spec.eval_points[:1] and method.generic_model is not None
+    personal = f"personal models first, for the measures {', '.join(names)}"
+    require(not generic or inside == list(names), "eval_points", spec.eval_points, personal)

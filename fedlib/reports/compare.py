@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedlib.attacks.scores import can_be_computed
-from fedlib.base.errors import BadValue
+from fedlib.base.errors import BadValue, choose
 from fedlib.experiments import find
 from fedlib.experiments import names as items
 from fedlib.reports.report import saved_items
@@ -68,6 +68,8 @@ def differences(profile: str, paper: str | None = None) -> list[str]:
 
     Raises BadValue where there is nothing to compare.
     """
+    if paper is not None:
+        choose("paper", paper, dict.fromkeys(name.split("/")[0] for name in items()))
     found = compare(profile, [name for name in items() if paper in (None, name.split("/")[0])])
     if not found:
         raise BadValue(

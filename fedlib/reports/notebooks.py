@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from fedlib.algorithms.registered import spelled
 from fedlib.base.errors import FedlibError
-from fedlib.base.files import for_sockets, shipped_notebooks
+from fedlib.base.files import for_sockets, shipped_notebooks, source_hash
 from fedlib.experiments import OpenItem
 from fedlib.reports.saved import place_of
 
@@ -112,12 +112,12 @@ def _plain(value):
 
 
 def _stamp(source: Path, parameters: dict, item: OpenItem) -> str:
-    """Changes when the notebook's cells, its parameters or the item's saved tables and claims change."""
+    """Changes when fedlib, the notebook's cells, its parameters or the item's saved tables and claims change."""
     paper, name = item.item.name.split("/")
     cells = [cell["source"] for cell in json.loads(source.read_text("utf-8"))["cells"]]
     saved = (item.root / "results" / place_of(item) / paper / f"{name}.json").read_text("utf-8")
     tables = [frame.to_csv(index=False) for frame in item.tables.values()]
-    return hashlib.sha256(json.dumps([cells, parameters, saved, tables]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([source_hash(), cells, parameters, saved, tables]).encode()).hexdigest()[:16]
 
 
 def _stamp_of(output: Path) -> str | None:

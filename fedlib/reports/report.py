@@ -144,9 +144,9 @@ def with_counts(titles: list[str]) -> str:
 
 def diverged(item: dict) -> str:
     """How many of an item's runs diverged, in a sentence."""
-    number = len(item.get("diverged") or ())
-    left = "is" if number == 1 else "are"
-    return f"{number} of {len(item['runs'])} runs diverged and {left} left out." if number else ""
+    number, shown = len(item.get("diverged") or ()), item["item"] in names() and find(item["item"]).diverging
+    left = "" if shown else f" and {'is' if number == 1 else 'are'} left out"
+    return f"{number} of {len(item['runs'])} runs diverged{left}." if number else ""
 
 
 def smaller(item: dict) -> str:
@@ -296,7 +296,9 @@ def summed_up(items: list[dict], more: list[dict] = ()) -> str:
     small = sorted(number(item) + parts.get(name, "") for name, item in quick.items())
     names = {p: "; ".join(number(i) for i in items if i["profile"] == p and i["claims"]) for p in SCALES}
     own = f"**At the paper's own settings** ({names['paper']}): {tally(claims['paper'])}."
-    parts = [own if claims["paper"] else "**At full scale** (profile `paper`) nothing has been run yet."]
+    some = any(i["profile"] == "paper" for i in more) or any(" of " in begun(i["item"], "paper") for i in items)
+    yet = "no table or figure has all its runs yet" if some else "nothing has been run yet"
+    parts = [own if claims["paper"] else f"**At full scale** (profile `paper`) {yet}."]
     if claims["reduced"]:
         less = "**Reduced, with fewer rounds or methods, a smaller network or other data**"
         parts.append(f"{less} ({names['reduced']}): {tally(claims['reduced'])}.")

@@ -15,7 +15,7 @@ from fedlib.reports.compare import compare, in_one_line
 from fedlib.reports.notebooks import execute_all, refresh_source
 from fedlib.reports.report import tally, write_report
 from fedlib.reports.saved import OWN, place_of, save
-from fedlib.runs.sweep import run_all
+from fedlib.runs.sweep import check_inputs, run_all
 from fedlib.spec import RunSpec
 
 Outcomes = dict[Path, tuple[RunSpec, str]]  # by the place of a result: its run, and why it failed or an empty text
@@ -37,6 +37,7 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
     """All runs of all items, shared ones once, timed ones last and alone; options as in `fedlib.runs.sweep.run_all`.
     Runs for which there was no time are left out."""
     outcomes: Outcomes = {}
+    check_inputs([spec for item in opened for spec in item.specs if not item.store.path(spec).exists()])
     groups = dict.fromkeys((item.item.timed, item.place) for item in opened)
     for timed, place in sorted(groups):
         here = [item for item in opened if (item.item.timed, item.place) == (timed, place)]
@@ -87,13 +88,13 @@ def _folders(form: str, places: Sequence[str]) -> str:
 
 def failed_items(opened: Sequence[OpenItem], outcomes: Outcomes) -> dict[str, str]:
     """The items of which a run failed, and why; one that diverged is a result for items that cope with missing runs."""
-    whys = {
-        (item.item.name, spec.label): outcomes.get(item.store.path(spec), (spec, ""))[1]
-        for item in opened
-        for spec in item.specs
-        if not (item.item.partial and item.store.path(spec).exists())
-    }
-    return {name: f"run {label}: {why}" for (name, label), why in reversed(whys.items()) if why}
+    whys: dict[str, str] = {}
+    for item in opened:
+        for spec in item.specs:
+            path = item.store.path(spec)
+            if (why := outcomes.get(path, (spec, ""))[1]) and not (item.item.partial and path.exists()):
+                whys.setdefault(item.item.name, f"run {spec.label}: {why}")
+    return whys
 
 
 def reproduce(
