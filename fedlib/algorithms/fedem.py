@@ -17,7 +17,8 @@ the round. Tested is Σ_m π_m softmax(θ_m(x)) with the stored weights.
 
 Batch norm: every component has running statistics of its own; q is computed in evaluation mode.
 
-Differences from the paper: none known.
+Differences from the paper: none known. In a client's first turn the pass in evaluation mode, which has batch norm's
+running statistics still at 0 and 1, makes its mixture nearly uniform; the authors average these statistics.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ Readings of what is left open:
   left out.
 - A client's head changes only when it takes part.
 
-Differences from the paper: those above.
+Differences from the paper: those above. In a client's first turn batch norm's running statistics are still 0 and 1 in
+the pass of `statistics` and in the epochs of the head.
 """
 
 from __future__ import annotations

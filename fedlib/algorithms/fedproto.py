@@ -13,7 +13,7 @@ Heterogeneous Clients." AAAI 2022, arXiv:2105.00243. Algorithm 1.
 
 Readings of what is left open:
 - predict_by: "prototypes" (the paper: the class of the nearest global prototype; the local head while there are none)
-  or "head".
+  or "head". The nearest one is that of any class; in the authors' code, of the client's own classes.
 - weights of the global prototypes: "uniform" over the clients that own the class (the authors' code) or "samples" (the
   paper's Eq. 6, but for its factor 1/|N_j|, N_j the clients that own class j: weights that already sum to 1 are divided
   by their number once more, so that prototypes would shrink).

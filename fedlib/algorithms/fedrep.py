@@ -15,7 +15,7 @@ Readings of what is left open:
 - weights of the average: "samples", or "uniform" as in Algorithm 1 and the authors' code.
 
 Differences from the paper: the average is by samples unless weights="uniform"; local epochs where it counts updates;
-all heads start equal.
+all heads start equal. In a client's first turn the head is trained with batch norm's running statistics of 0 and 1.
 """
 
 from __future__ import annotations

@@ -21,13 +21,15 @@ from fedlib.experiments.item import Found, Tables
 GAIN, SHARE, NEAR = 10.0, 0.1, 2.0  # thresholds of ours: points, share of the pairs, points
 CODES = ("pFedSim's code (2023)", "PFLlib (d832e76)", "FL-bench (06e658b)")  # of autumn 2025
 ELSEWHERE = {  # the point at which each of them evaluates a method at the end, read in its code; "": it does not have
-    # the method, or tests another model than it means to (pFedMe in both libraries, FedRoD in FL-bench)
+    # the method, or tests another model than it means to (pFedMe in both libraries, FedRoD in FL-bench) or than is
+    # tested here (FedProto in FL-bench, by the clients' heads)
     **dict.fromkeys(("fedavg", "fedprox", "feddyn", "fedgen"), ("glob", "glob", "glob")),
     **dict.fromkeys(("fedbn", "fedper", "fedrep"), ("recv", "recv", "recv")),
-    "fedpac": ("", "recv", "recv"), "fedrod": ("", "recv", ""), "fedproto": ("", "post", "post"),
+    "fedpac": ("", "recv", "recv"), "fedrod": ("", "recv", ""), "fedproto": ("", "post", ""),
     **dict.fromkeys(("local", "fedfomo"), ("post", "post", "post")),
     "fedbabu": ("", "fine-tuned", "fine-tuned"), "perfedavg": ("", "fine-tuned for one step", "fine-tuned"),
     "fedamp": ("", "post", ""), "fedgh": ("", "recv", ""), "ffedap": ("agg", "", "post"),
+    "clusterfl": ("", "", "glob"), "fedem": ("", "", "recv"), "pfedhn": ("", "", "glob"),
     "pfedsim": ("post", "", "post"),
 }  # fmt: skip
 OWN = "client's own"
