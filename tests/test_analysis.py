@@ -370,6 +370,13 @@ def test_effects_are_differences_from_the_run_without_the_choice():
     assert text.endswith("another seed (or partition, where tried) changes it by 1.00.")
 
 
+def test_a_choice_that_lacks_a_task_is_not_compared_with_those_that_have_all():
+    runs = STUDY.runs({"seeds": 1}, [tiny("pfedsim"), tiny("pfedsim", partition={"alpha": 0.1, "min_size": 2})])
+    made = {key: made_up(spec, SEEN[key[0]][0]) for key, spec in runs.items() if key[:2] != ("Eq. 3", "Dir(0.1)")}
+    found = STUDY.effects(made)
+    assert list(STUDY.mean_effects(found)) == ["shared statistics"] and STUDY.missing(found) == "missing runs: Eq. 3"
+
+
 def test_choices_that_were_not_tried_are_named():
     found = effects("shared statistics", "another seed")
     assert STUDY.missing(found) == "missing runs: shared statistics, another seed"

@@ -104,15 +104,17 @@ class Sensitivity:
         return {"tidy": tidy, "effects": shown, "_effects": pd.DataFrame(effects), "_diverged": diverged}
 
     def mean_effects(self, tables: Mapping[str, pd.DataFrame], left_open: bool = False) -> pd.DataFrame:
-        """Effects on the method, means over tasks, as draws by choice; without those of chance. left_open: only of
-        choices that the paper leaves open."""
+        """Effects on the method, means over tasks, as draws by choice that has all of them; without those of chance.
+        left_open: only of choices that the paper leaves open."""
         out = {choice.name for choice in self.choices
                if choice.code == CHANCE or left_open and not choice.left_open} | {BASE}  # fmt: skip
-        by_choice = {}
-        for (_, method, name), effect in tables["_effects"].items():
-            if method == self.method and name not in out:
-                by_choice.setdefault(name, []).append(effect)
-        return pd.DataFrame({name: sum(own) / len(own) for name, own in by_choice.items()})
+        by_choice: dict[str, dict[str, pd.Series]] = {}
+        for (task, method, name), effect in tables["_effects"].items():
+            if method == self.method:
+                by_choice.setdefault(name, {})[task] = effect
+        tasks = {task for own in by_choice.values() for task in own}
+        whole = {name: own.values() for name, own in by_choice.items() if own.keys() == tasks and name not in out}
+        return pd.DataFrame({name: sum(own) / len(own) for name, own in whole.items()})
 
     def chance(self, tables: Mapping[str, pd.DataFrame]) -> float:
         """The largest mean absolute effect of what only chance changes, in points; NaN if that was not run."""
@@ -120,9 +122,10 @@ class Sensitivity:
         return float(own.groupby("choice")["effect"].apply(lambda e: e.abs().mean()).max())
 
     def missing(self, tables: Mapping[str, pd.DataFrame]) -> str:
-        """Which choices were not tried; an empty text if all were."""
-        tried = set(only(tables["tidy"], method=self.method)["choice"])
-        names = [choice.name for choice in self.choices if choice.name not in tried]
+        """Which choices were not tried in every task; an empty text if all were."""
+        tried = only(tables["tidy"], method=self.method).groupby("choice")["task"].nunique()
+        most = tried.max() if len(tried) else 1
+        names = [choice.name for choice in self.choices if tried.get(choice.name, 0) < most]
         return f"missing runs: {', '.join(names)}" if names else ""
 
     def compared(self, tables: Mapping[str, pd.DataFrame], dataset: str, paper: dict[str, float]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The store of results: one JSON file a run, arrays beside it, nothing finished is ever overwritten."""
+"""The store of results: one JSON file a run, arrays beside it; a finished run is only overwritten to be done again."""
 
 from __future__ import annotations
 
