@@ -106,7 +106,7 @@ def test_what_an_extra_computes_is_compared_only_where_it_is_installed(home, mon
 
 
 def test_a_paper_that_there_is_not_is_refused():
-    assert "paper = 'pfedsmi' is not accepted" in call("report", "pfedsmi", "--compare").output
+    assert "unknown paper 'pfedsmi'" in call("report", "pfedsmi", "--compare").output
 
 
 def test_claims_about_seconds_are_left_out(home):
