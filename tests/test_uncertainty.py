@@ -42,6 +42,7 @@ def test_what_is_not_a_number_is_no_seed():
     m, without = over_seeds(a=[0.9, 0.8, np.nan], b=[0.5, 0.7, 0.6]), over_seeds(a=[0.9, 0.8, None], b=[0.5, 0.7, 0.6])
     pd.testing.assert_frame_equal(m, without)
     assert m["a"].iloc[0] == pytest.approx(0.85) and over_seeds(a=[np.nan], b=[0.5])["a"].isna().all()
+    assert over_seeds(a=[np.nan, np.nan]).isna().all(axis=None)
 
 
 def test_what_all_share_cancels_in_a_difference():

@@ -91,7 +91,7 @@ def draws(frame: pd.DataFrame, value: str, by: Sequence[str], weight: str = "") 
     means = means.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]]
     there = means.dropna(how="all")
     parts = [own for _, own in there.groupby(by[0], sort=False)] if len(by) > 1 else [there]
-    parts = [own.loc[:, own.notna().any()] for own in parts]  # a column's own seeds
+    parts = [own.loc[:, own.notna().any()] for own in parts if len(own)]  # a column's own seeds
     prior = _prior([own.to_numpy() for own in parts])
     found = [pd.DataFrame(_drawn(own.to_numpy(), prior, k), columns=own.index) for k, own in enumerate(parts)]
     drawn = pd.concat([*found, pd.DataFrame(index=range(1 + DRAWS))], axis=1).reindex(columns=means.index)
