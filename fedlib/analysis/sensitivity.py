@@ -124,8 +124,7 @@ class Sensitivity:
     def missing(self, tables: Mapping[str, pd.DataFrame]) -> str:
         """Which choices were not tried in every task; an empty text if all were."""
         tried = only(tables["tidy"], method=self.method).groupby("choice")["task"].nunique()
-        most = tried.max() if len(tried) else 1
-        names = [choice.name for choice in self.choices if tried.get(choice.name, 0) < most]
+        names = [choice.name for choice in self.choices if tried.get(choice.name, 0) < max(tried, default=1)]
         return f"missing runs: {', '.join(names)}" if names else ""
 
     def compared(self, tables: Mapping[str, pd.DataFrame], dataset: str, paper: dict[str, float]) -> pd.DataFrame:

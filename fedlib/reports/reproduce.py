@@ -37,8 +37,9 @@ def train(opened: Sequence[OpenItem], **options) -> Outcomes:
     """All runs of all items, shared ones once, timed ones last and alone; options as in `fedlib.runs.sweep.run_all`.
     Runs for which there was no time are left out."""
     outcomes: Outcomes = {}
-    check_inputs([spec for item in opened for spec in item.specs if not item.store.path(spec).exists()])
     groups = dict.fromkeys((item.item.timed, item.place) for item in opened)
+    if len(groups) > 1:  # before the first group's training; `run_all` sees one
+        check_inputs([spec for item in opened for spec in item.specs if not item.store.path(spec).exists()])
     for timed, place in sorted(groups):
         here = [item for item in opened if (item.item.timed, item.place) == (timed, place)]
         specs = {spec.id: spec for item in here for spec in item.specs}
