@@ -200,7 +200,6 @@ def test_of_colour_images_no_object_is_known(tmp_path):
         ({"hyper": {"supervisors": "supervisor_none"}}, "a ReLU after the last convolution"),
         ({"hyper": {"supervisors": "supervisor_cnn"}}, "maps of one size"),
         ({"model": "resnet18"}, "a sequence of layers"),
-        ({"method": "fedem"}, "one model"),
     ],
 )
 def test_networks_without_maps_are_refused(changes, said):
@@ -209,6 +208,11 @@ def test_networks_without_maps_are_refused(changes, said):
     thetas = tree.repeat(run.work.model.theta0, 4) | ({"supervisor": dict(first)} if run.groups else {})
     with pytest.raises(BadValue, match=said):
         attention.attention(run, thetas)
+
+
+def test_maps_of_several_models_of_a_client_are_refused_before_training():
+    with pytest.raises(BadValue, match=r"\['attention'\] is not accepted; .* clients of fedem have several models"):
+        set_up(tiny("fedem", **LARGE))
 
 
 def test_the_stride_needs_a_convolution():

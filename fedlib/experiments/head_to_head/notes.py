@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib import figures
-from fedlib.analysis.names import proper
+from fedlib.analysis.names import counted, proper
 from fedlib.analysis.uncertainty import units
 from fedlib.claims import Verdict, across_columns, apart, below, best, each_apart, ours
 from fedlib.claims.verdicts import in_words
@@ -116,7 +116,8 @@ def average(leads, item: str = "accuracy", sign: int = 1, by: float = 0, **where
             f"{row} over {other}": sum(m[row] - m[other] for m in columns.values()) / len(columns)
             for row, other in leads
         }
-        said = f"over {len(columns)} tasks: {each_apart(gaps)}" + (f"; threshold of {by:g}, set by us" if by else "")
+        tasks, threshold = counted(len(columns), "task"), f"; threshold of {by:g}, set by us" if by else ""
+        said = f"over {tasks}: {each_apart(gaps)}{threshold}"
         return {name: sign * (gap - by) for name, gap in gaps.items()}, said
 
     return seen_in(item, across_columns(judge, list(dict.fromkeys(sum(leads, ()))), **where))

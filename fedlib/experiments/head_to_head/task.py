@@ -35,12 +35,14 @@ QUICK = {SIM: {"rounds": 9}, SUP: {"rounds": 9}}  # by column, of the papers' qu
 SETTINGS = per_profile(
     scale=["smoke", "quick", "paper"], methods=[SMOKED, ROWS, ROWS], holdout=0.2, seeds=[1, 1, 5],
     local_epochs=[1, 5, 5], rates=[(0.1,), (0.03, 0.1, 0.3), (0.01, 0.03, 0.1, 0.3)],
-    dataset=["digits", "digits", None], tasks=TASKS, reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM, SUP)},
+    dataset=["digits", "digits", None], tasks=TASKS,
+    reduced={"scale": "reduced", "seeds": 3, "tasks": (SIM,), "rates": (0.01, 0.03, 0.1)},  # the paper's, x 3, x 10
 )  # fmt: skip
 SMALLER = "digits (16x16; papers: CIFAR); {} rounds; rest: papers' `quick`; three learning rates (`paper`: four)".format
 ON_FOUR, ONE_SEED = SMALLER("20, 10, 20 and 10 clients in 9, 9, 8 and 6"), "; one seed (`paper`: five)"
+ONE_TASK, RATES_TRIED = "pFedSim's task only (`paper`: four tasks)", "three learning rates (four)"
 SHORT, SEEDS = "FedSimSup's task in 200 rounds (`paper`: 1,000)", "three seeds (five)"
-COMMON = dict(smaller=ON_FOUR + ONE_SEED, smaller_reduced=f"two of the four tasks; {SHORT}; {SEEDS}", settings=SETTINGS)
+COMMON = dict(smaller=ON_FOUR + ONE_SEED, smaller_reduced=f"{ONE_TASK}; {RATES_TRIED}; {SEEDS}", settings=SETTINGS)
 PRINTED = (("pfedsim", "3"), ("fedsimsup", "2"), ("pfedcs", "1"), ("pfedsv", "1"))  # the papers' tables
 EVALUATIONS = 5  # about, of a run
 MEASURES = ("validation", "client_accuracy", "traffic")
@@ -86,16 +88,17 @@ def rows(s: dict) -> dict[str, dict]:
 
 @cache
 def chosen_rates() -> dict[tuple[str, str, str], float]:
-    """Learning rates by scale, column and row. quick: what `table1_rates` finds in the stored runs, written down.
-    paper: what it found on a third of the images, in fewer rounds and with narrower CNNs, until it is run at the
-    papers' settings; reduced takes these."""
+    """Learning rates by scale, column and row. quick, reduced: what `table1_rates` finds in the stored runs, written
+    down. paper: what it found on a third of the images, in fewer rounds and with narrower CNNs, until it is run at the
+    papers' settings; reduced takes these where it has none."""
     with RATES.open(encoding="utf-8", newline="") as file:
         return {(line["scale"], line["column"], line["row"]): float(line["rate"]) for line in csv.DictReader(file)}
 
 
 def rate(s: dict, column: str, name: str) -> float:
-    """The learning rate of a row, chosen at this scale; smoke takes quick's."""
-    return chosen_rates()["quick" if s["scale"] in ALWAYS[:2] else "paper", column, name]
+    """The learning rate of a row, chosen at this scale; smoke takes quick's, reduced what it lacks from paper."""
+    rates, scale = chosen_rates(), "quick" if s["scale"] in ALWAYS[:2] else s["scale"]
+    return rates.get((scale, column, name), rates["paper", column, name])
 
 
 def with_rates(s: dict, column: str) -> dict:
