@@ -20,7 +20,7 @@ from fedlib.engine.setup import first_state, set_up
 from fedlib.engine.simulate import simulate, watched
 from fedlib.experiments import OpenItem, find
 from fedlib.measures import attention
-from fedlib.measures.attention import NETWORKS, grad_cam, layer_of_maps, stride_of_maps
+from fedlib.measures.attention import NETWORKS, grad_cam, grid_of_maps, layer_of_maps
 
 LARGE = dict(TINY, dataset="digits_large", model="lenet5", measures=("attention",))
 
@@ -56,8 +56,9 @@ def test_cells_are_placed_in_the_middle_of_what_they_see():
     for name in ("conv1", "conv2"):
         torch.nn.init.ones_(getattr(net, name).weight)
     pool = torch.nn.AvgPool2d(2)  # sees all of its window
-    stride = stride_of_maps("lenet5", (1, 32, 32), 10)
-    assert stride == 2 and stride_of_maps("lenet5_bn", (1, 32, 32), 10) == 1  # no pooling before its second convolution
+    stride = grid_of_maps("lenet5", (1, 32, 32), 10)[0]
+    assert stride == 2
+    assert grid_of_maps("lenet5_bn", (1, 32, 32), 10)[0] == 1  # no pooling before its second convolution
     for cell in ((0, 0), (3, 7), (9, 9)):
         x = torch.ones(1, 1, 32, 32, requires_grad=True)
         (seen,) = torch.autograd.grad(net.conv2(pool(net.conv1(x)))[0, 0][cell], x)
@@ -200,24 +201,17 @@ def test_of_colour_images_no_object_is_known(tmp_path):
         ({"hyper": {"supervisors": "supervisor_none"}}, "a ReLU after the last convolution"),
         ({"hyper": {"supervisors": "supervisor_cnn"}}, "maps of one size"),
         ({"model": "resnet18"}, "a sequence of layers"),
+        ({"method": "fedem"}, r"\['attention'\] is not accepted; .* clients of fedem have several models"),
     ],
 )
 def test_networks_without_maps_are_refused(changes, said):
-    run = set_up(tiny(**{"method": "fedsimsup", **LARGE, **changes}))
-    first = first_state(run).clients
-    thetas = tree.repeat(run.work.model.theta0, 4) | ({"supervisor": dict(first)} if run.groups else {})
-    with pytest.raises(BadValue, match=said):
-        attention.attention(run, thetas)
-
-
-def test_maps_of_several_models_of_a_client_are_refused_before_training():
-    with pytest.raises(BadValue, match=r"\['attention'\] is not accepted; .* clients of fedem have several models"):
-        set_up(tiny("fedem", **LARGE))
+    with pytest.raises(BadValue, match=said):  # before any training
+        set_up(tiny(**{"method": "fedsimsup", **LARGE, **changes}))
 
 
 def test_the_stride_needs_a_convolution():
     with pytest.raises(BadValue, match="convolutions, which supervisor_none has not"):
-        stride_of_maps("supervisor_none", (1, 32, 32), 10)
+        grid_of_maps("supervisor_none", (1, 32, 32), 10)
 
 
 def test_pictures_come_back_from_their_text(kept):

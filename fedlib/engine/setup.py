@@ -22,6 +22,7 @@ from fedlib.engine.client_data import PlainData
 from fedlib.engine.privacy_budget import not_protected
 from fedlib.engine.state import State, Transport
 from fedlib.measures import FINAL_MEASURES, check_final_measures
+from fedlib.measures.attention import check_networks
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.spec import RECOMPUTED, RunSpec
@@ -142,6 +143,8 @@ def set_up(
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
     groups, final = method.groups(setting), [name for name in spec.measures if name in FINAL_MEASURES]
     check_final_measures(final, spec, groups)
+    if "attention" in final:
+        check_networks(spec, model, {*groups}, dataset.shape, num_classes)
     name, _ = backends.pick(backend, where)
     in_use = beside.backend if beside else backends.make(name, model, where, workers)
     in_use.model.insist(step)

@@ -38,9 +38,7 @@ def attention(run, thetas: dict) -> dict[str, np.ndarray]:
     [M, H, W]: the object's pixels, only for images of one channel. Raises BadValue for networks without such maps.
     """
     model, source, own, kinds = run.work.model, run.work.source, looked_at(run), {*run.groups}
-    for network in (model, *map(model.sibling, kinds)):
-        layer_of_maps(network)
-    stride = stride_of_maps(run.spec.model, source.dataset.shape, run.setting.num_classes, run.spec.model_options)
+    stride = check_networks(run.spec, model, kinds, source.dataset.shape, run.setting.num_classes)
     first = run.method.first_supervisors(model, run.setting.num_clients) if kinds else {}
     maps, predicted = [], []
     for i, index in enumerate(own):
@@ -50,9 +48,7 @@ def attention(run, thetas: dict) -> dict[str, np.ndarray]:
         for kind in kinds:
             supervisor = model.sibling(kind)
             networks += [(supervisor, theta["supervisor"][kind]), (supervisor, tree.rows(first[kind], i))]
-        seen = [grad_cam(network, values, x, predicted[-1]) for network, values in networks]
-        require(len({each.shape for each in seen}) == 1, "measure", "attention", "networks with maps of one size")
-        maps.append(torch.stack(seen, 1))
+        maps.append(torch.stack([grad_cam(network, values, x, predicted[-1]) for network, values in networks], 1))
     index, client = np.concatenate(own), np.repeat(range(len(own)), [len(each) for each in own])
     pictured = np.unique(client, return_index=True)[1][:PICTURED]
     pixels = source.dataset.images[torch.from_numpy(index)].numpy()
@@ -111,17 +107,32 @@ def layer_of_maps(model: Model) -> str:
     return found[0]
 
 
-def stride_of_maps(name: str, shape: tuple[int, int, int], num_classes: int, options: dict | None = None) -> int:
-    """Pixels from one cell of the last convolution's output to the next.
+def check_networks(spec, model: Model, kinds: set[str], shape: tuple[int, int, int], num_classes: int) -> int:
+    """Pixels from one cell of the maps of a run's model to the next; kinds: its supervisors' networks.
+
+    Raises BadValue unless all these networks have maps, of one size.
+    """
+    for network in (model, *map(model.sibling, kinds)):
+        layer_of_maps(network)
+    stride, size = grid_of_maps(spec.model, shape, num_classes, spec.model_options)
+    alike = all(grid_of_maps(kind, shape, num_classes)[1] == size for kind in kinds)
+    require(alike, "measure", "attention", "networks with maps of one size")
+    return stride
+
+
+def grid_of_maps(
+    name: str, shape: tuple[int, int, int], num_classes: int, options: dict | None = None
+) -> tuple[int, tuple[int, ...]]:
+    """Pixels from one cell of the last convolution's output to the next, and how many cells it has, (h, w).
 
     Raises BadValue if there is no convolution, or if it makes maps that are too coarse of images of this shape.
     """
     rows, stride = layers(name, shape, num_classes, **(options or {})), 1
     last = max((k for k, row in enumerate(rows) if row["kind"] == "Conv2D"), default=-1)
     require(last >= 0, "measure", "attention", f"a network with convolutions, which {name} has not")
-    side, size = min(rows[last]["output"][1:]), "x".join(map(str, shape[1:]))
-    makes = f"the last convolution of {name} makes {side}x{side} of images of {size}"
-    require(side >= COARSEST, "measure", "attention", f"maps of {COARSEST}x{COARSEST} cells or more; {makes}")
+    cells = tuple(rows[last]["output"][1:])
+    makes = f"the last convolution of {name} makes {'x'.join(map(str, cells))} of images of {shape[1]}x{shape[2]}"
+    require(min(cells) >= COARSEST, "measure", "attention", f"maps of {COARSEST}x{COARSEST} cells or more; {makes}")
     for row in rows[: last + 1]:
         stride *= row["stride"] or 1
-    return stride
+    return stride, cells

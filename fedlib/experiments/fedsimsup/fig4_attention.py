@@ -7,7 +7,7 @@ from fedlib.claims import Claim, Verdict, apart, decided, not_tested, ours
 from fedlib.data.datasets import shape_and_classes
 from fedlib.experiments.fedsimsup import task
 from fedlib.experiments.item import Found, Item, Runs, Tables, leaving_out, per_profile, runs_of
-from fedlib.measures.attention import NETWORKS, stride_of_maps
+from fedlib.measures.attention import NETWORKS, grid_of_maps
 
 MODEL, NEW_MODEL = "FedSimSup: model", "LeNet-5, untrained"
 SUPERVISOR, NEW_SUPERVISOR = "FedSimSup: supervisor", "LeNet-5 of one sixth the size, untrained"
@@ -34,7 +34,7 @@ SHOWN = 8  # images in the figure
 
 def runs(s: dict) -> Runs:
     """By method and seed. Raises BadValue for data whose images are too small."""
-    stride_of_maps("lenet5", *shape_and_classes(s["dataset"]))
+    grid_of_maps("lenet5", *shape_and_classes(s["dataset"]))
     column = task.of_column(s, {"clients": "100"}) | {"measures": ("attention",)}
     rows = {name: {"method": method, "model": network} for name, (method, network, _) in RUNS.items()}
     return runs_of(column, rows, s["seeds"])
