@@ -13,7 +13,16 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
+from fedlib.analysis.accuracies import (
+    best_first,
+    chosen,
+    columns_read,
+    correlation,
+    differences,
+    in_common,
+    means,
+    without,
+)
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
@@ -140,18 +149,27 @@ def in_pairs(
                 elif {(column, a), (column, b)} <= set(found):
                     apart_only.append((column, b))
         paired, needed = found.drop(columns=apart_only), (*needs, *(b for _, b in apart_only))
-        lacks, margins, texts = without(paired, needed, shown, apart_only), {}, []
+        lacks, margins, texts, seeds = without(paired, needed, shown, apart_only), {}, [], []
         for column in shown:
             if gaps[column] and not (whole and without(paired, needed, [column])):
+                seeds += [n for pair in gaps[column] if (n := num_shared(tables, column, pair, **at)) > 1]
                 own, text = judge(best_first(found[column], among).iloc[0], gaps[column])
                 margins |= {f"{column}: {name}": margin for name, margin in own.items()}
                 texts.append(f"{column}: {text}")
         if not margins or not lacks and not all(gaps.values()):
             return not_tested(lacks or "nothing to compare with")
-        v = decided(margins, "; ".join([*texts, lacks] if lacks else texts), "", equal, "points")
+        evidence = "; ".join([*texts, lacks] if lacks else texts)
+        v = decided(margins, evidence, in_seeds(pd.Series(seeds, dtype=int)), equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence, v)
 
     return check
+
+
+def num_shared(tables: Tables, column: str, rows: Rows, **where) -> int:
+    """How many seeds these rows have in common in a column; 0 of what is printed."""
+    own = chosen(tables, where)
+    own = own[(own["column"] == column) & own["row"].isin(rows)]
+    return len(shared_seeds(own, "row")) if "seed" in own else 0
 
 
 def within(rows: Sequence[str], points: float, **options) -> Check:
