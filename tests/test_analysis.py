@@ -201,7 +201,7 @@ def test_differences_of_two_rows_by_column():
     ran = {("x", "a"): [[0.5, 0.9]] * 2, ("x", "b"): [[0.4, 0.8]] * 2, ("y", "a"): [[0.5, 0.9]] * 2}
     table, draws = accuracies.differences(accuracy_tables(ran), "a", "b")
     assert table.set_index("column").T.to_dict() == {
-        "x": approx({"a": 70, "b": 60, "difference": 10, "low": 10, "high": 10})
+        "x": approx({"a": 70, "b": 60, "difference": 10, "low": 10, "high": 10, "seeds": 2})
     }
     assert list(draws) == ["x"] and draws["x"].iloc[0] == approx(10)
 

@@ -77,14 +77,18 @@ def correlation(m: pd.DataFrame, printed: pd.Series) -> pd.Series:
 
 
 def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str, **where) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row minus another one, for every column that has both: column, both means, difference, low, high;
-    and the draws by column. where: as in `means`."""
-    found, lines, gaps = means(in_common(tables, (row, other)), **where), [], {}
+    """A row minus another one, for every column that has both: column, both means, difference, low, high, seeds (how
+    many they share; 0 of what is printed); and the draws by column. where: as in `means`."""
+    shared = in_common(tables, (row, other))
+    found, rows, lines, gaps = means(shared, **where), chosen(shared, where), [], {}
+    seeds = rows[rows["row"] == row].groupby("column")["seed"].nunique() if "seed" in rows else {}
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
             a, b = found[column][row], found[column][other]
-            lines.append((column, a[0], b[0], *Interval.of(gaps.setdefault(column, a - b)).row))
-    return pd.DataFrame(lines, columns=["column", row, other, "difference", "low", "high"]), pd.DataFrame(gaps)
+            n = seeds.get(column, 0)
+            lines.append((column, a[0], b[0], *Interval.of(gaps.setdefault(column, a - b)).row, n))
+    names = ["column", row, other, "difference", "low", "high", "seeds"]
+    return pd.DataFrame(lines, columns=names), pd.DataFrame(gaps)
 
 
 def cells(tables: Mapping[str, pd.DataFrame], where: Mapping, also: Mapping[str, Mapping]) -> pd.DataFrame:

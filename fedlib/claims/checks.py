@@ -13,16 +13,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.accuracies import (
-    best_first,
-    chosen,
-    columns_read,
-    correlation,
-    differences,
-    in_common,
-    means,
-    without,
-)
+from fedlib.analysis.accuracies import best_first, columns_read, correlation, differences, in_common, means, without
 from fedlib.analysis.sensitivity import Sensitivity
 from fedlib.analysis.tables import only
 from fedlib.analysis.uncertainty import Interval, draws, in_seeds, shared_seeds, units
@@ -140,36 +131,31 @@ def in_pairs(
     def check(tables: Tables) -> Verdict:
         found, there = means(tables, **at), columns_read(tables, **at)
         shown = list(filter(columns, there)) if callable(columns) else list(columns or there)
-        gaps, apart_only, rows = {column: {} for column in shown}, [], dict.fromkeys(row for _, row in found.columns)
+        gaps, seeds, apart_only = {column: {} for column in shown}, {column: {} for column in shown}, []
+        rows = dict.fromkeys(row for _, row in found.columns)
         for a, b in product(upper, lower or [row for row in rows if row not in upper and row in (among or rows)]):
-            drawn = differences(tables, a, b, **at)[1]
+            frame, drawn = differences(tables, a, b, **at)
+            shared = frame.set_index("column")["seeds"]
             for column in shown:
                 if column in drawn:
-                    gaps[column][a, b] = drawn[column]
+                    gaps[column][a, b], seeds[column][a, b] = drawn[column], shared[column]
                 elif {(column, a), (column, b)} <= set(found):
                     apart_only.append((column, b))
         paired, needed = found.drop(columns=apart_only), (*needs, *(b for _, b in apart_only))
-        lacks, margins, texts, seeds = without(paired, needed, shown, apart_only), {}, [], []
+        lacks, margins, texts, over = without(paired, needed, shown, apart_only), {}, [], []
         for column in shown:
             if gaps[column] and not (whole and without(paired, needed, [column])):
-                seeds += [n for pair in gaps[column] if (n := num_shared(tables, column, pair, **at)) > 1]
+                over += [n for n in seeds[column].values() if n > 1]
                 own, text = judge(best_first(found[column], among).iloc[0], gaps[column])
                 margins |= {f"{column}: {name}": margin for name, margin in own.items()}
                 texts.append(f"{column}: {text}")
         if not margins or not lacks and not all(gaps.values()):
             return not_tested(lacks or "nothing to compare with")
-        evidence = "; ".join([*texts, lacks] if lacks else texts)
-        v = decided(margins, evidence, in_seeds(pd.Series(seeds, dtype=int)), equal, "points")
+        evidence, over = "; ".join([*texts, lacks] if lacks else texts), in_seeds(pd.Series(over, dtype=int))
+        v = decided(margins, evidence, over, equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence, v)
 
     return check
-
-
-def num_shared(tables: Tables, column: str, rows: Rows, **where) -> int:
-    """How many seeds these rows have in common in a column; 0 of what is printed."""
-    own = chosen(tables, where)
-    own = own[(own["column"] == column) & own["row"].isin(rows)]
-    return len(shared_seeds(own, "row")) if "seed" in own else 0
 
 
 def within(rows: Sequence[str], points: float, **options) -> Check:

@@ -135,7 +135,7 @@ def analyse(s: dict, found: Found) -> Tables:
         "compare": SENSITIVITY.compared(effects, s["dataset"], paper),
         "leads": place,
         "_leads": margins,
-        "alone": alone,
+        "alone": alone.drop(columns="seeds"),
         "_mixing": gains,
         "_units": pd.DataFrame(over),  # what their intervals are over
         "fit": fit(rules if comparable else {}, printed),
