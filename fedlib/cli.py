@@ -216,14 +216,11 @@ def list_everything(
     from fedlib.reports import listings
 
     if compared:
-        listings.compare_methods(compared)
-        return
-    sections = {functools.partial(listings.list_items, items): items, listings.list_methods: methods}
-    sections |= {listings.list_datasets: datasets, listings.list_partitioners: partitioners}
-    sections |= {listings.list_models: models}
-    for show, chosen in sections.items():
-        if chosen or not any(sections.values()):
-            show()
+        return listings.compare_methods(compared)
+    flags = (items, methods, datasets, partitioners, models)
+    for part, chosen in zip(("items", "methods", "data sets", "partition schemes", "backbones"), flags):
+        if chosen or not any(flags):
+            listings.show(part, count=items)
 
 
 @_command()

@@ -85,8 +85,8 @@ def differences(tables: Mapping[str, pd.DataFrame], row: str, other: str, **wher
     for column in found.columns.unique(0):
         if not without(found, [row, other], [column]):
             a, b = found[column][row], found[column][other]
-            n = seeds.get(column, 0)
-            lines.append((column, a[0], b[0], *Interval.of(gaps.setdefault(column, a - b)).row, n))
+            interval = Interval.of(gaps.setdefault(column, a - b)).row
+            lines.append((column, a[0], b[0], *interval, seeds.get(column, 0)))
     names = ["column", row, other, "difference", "low", "high", "seeds"]
     return pd.DataFrame(lines, columns=names), pd.DataFrame(gaps)
 

@@ -115,8 +115,8 @@ def check_networks(spec, model: Model, kinds: set[str], shape: tuple[int, int, i
     for network in (model, *map(model.sibling, kinds)):
         layer_of_maps(network)
     stride, size = grid_of_maps(spec.model, shape, num_classes, spec.model_options)
-    alike = all(grid_of_maps(kind, shape, num_classes)[1] == size for kind in kinds)
-    require(alike, "measure", "attention", "networks with maps of one size")
+    sizes = {size, *(grid_of_maps(kind, shape, num_classes)[1] for kind in kinds)}
+    require(len(sizes) == 1, "measure", "attention", "networks with maps of one size")
     return stride
 
 
@@ -127,12 +127,10 @@ def grid_of_maps(
 
     Raises BadValue if there is no convolution, or if it makes maps that are too coarse of images of this shape.
     """
-    rows, stride = layers(name, shape, num_classes, **(options or {})), 1
+    rows = layers(name, shape, num_classes, **(options or {}))
     last = max((k for k, row in enumerate(rows) if row["kind"] == "Conv2D"), default=-1)
     require(last >= 0, "measure", "attention", f"a network with convolutions, which {name} has not")
     cells = tuple(rows[last]["output"][1:])
     makes = f"the last convolution of {name} makes {'x'.join(map(str, cells))} of images of {shape[1]}x{shape[2]}"
     require(min(cells) >= COARSEST, "measure", "attention", f"maps of {COARSEST}x{COARSEST} cells or more; {makes}")
-    for row in rows[: last + 1]:
-        stride *= row["stride"] or 1
-    return stride, cells
+    return int(np.prod([row["stride"] or 1 for row in rows[: last + 1]])), cells

@@ -36,7 +36,7 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 
     options = checked_options(check_model(name), options)
     model = Model(_drawn(name, shape, num_classes, seed, options))
     model.remake = functools.partial(_drawn, name, shape, num_classes, seed, options)
-    model.make_sibling = functools.partial(_sibling, shape, num_classes, seed)
+    model.make_sibling = functools.partial(build, shape=shape, num_classes=num_classes, seed=seed)
     return model
 
 
@@ -44,10 +44,6 @@ def _drawn(name, shape, num_classes, seed, options, number: int = 0) -> nn.Modul
     """The network with its initial parameters, or with independent ones for another number."""
     purpose = f"initial weights {number}" if number else "initial weights"  # the name of the draw: never renamed
     return torch_seeded(seed, purpose, lambda: maker(name)(shape, num_classes, **options))
-
-
-def _sibling(shape, num_classes, seed, name: str) -> Model:
-    return build(name, shape, num_classes, seed)
 
 
 def sizes(name: str, shape: tuple[int, int, int], num_classes: int, **options) -> dict[str, int]:

@@ -28,9 +28,17 @@ def list_items(count: bool = True) -> None:
         print(f"  {name:<40} {'; '.join(cells)}\n      {item.claim}")
 
 
-def list_methods() -> None:
-    """Methods, a sentence each."""
-    _table("methods", {name: _first_sentence(algorithms.text(name)) for name in algorithms.names()})
+def show(part: str, count: bool) -> None:
+    """The items, the data sets, or the methods, partition schemes or backbones, a sentence each."""
+    if part in ("items", "data sets"):
+        return list_items(count) if part == "items" else list_datasets()
+    any_other = {"torchvision:<name>": "Any classifier of torchvision, with random initial parameters."}
+    texts = {name: algorithms.text(name) for name in algorithms.names()} if part == "methods" else {}
+    lines = {"methods": texts, "partition schemes": SCHEMES, "backbones": MODELS | any_other}[part]
+    print(f"\n{part}")
+    for name, thing in lines.items():
+        first = (thing if isinstance(thing, str) else thing.__doc__).strip().split("\n\n")[0]
+        print(f"  {name:<{max(map(len, lines))}}  {' '.join(first.split())}")
 
 
 def compare_methods(chosen: Sequence[str]) -> None:
@@ -59,41 +67,17 @@ def list_datasets(root: str | None = None, terms: bool = False) -> None:
     others = [name for name in here if name not in DATASETS]
     print(f"  folder:PATH    your own images, one folder for each class; also here: {', '.join(others) or 'no others'}")
     print("  hf:NAME        a data set of the Hugging Face hub, or a folder in its format (the extra 'hf')")
-    if not terms:
-        return
-    print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
-    for name, source in DATASETS.items():
-        print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
-
-
-def list_partitioners() -> None:
-    """Partition schemes, a sentence each."""
-    _table("partition schemes", {name: _first_sentence(make) for name, make in SCHEMES.items()})
-
-
-def list_models() -> None:
-    """Backbones, a sentence each."""
-    own = {"torchvision:<name>": "Any classifier of torchvision, with random initial parameters."}
-    _table("backbones", {name: _first_sentence(make) for name, make in MODELS.items()} | own)
-
-
-def _table(title: str, lines: dict[str, str]) -> None:
-    print(f"\n{title}")
-    width = max(map(len, lines))
-    for name, text in lines.items():
-        print(f"  {name:<{width}}  {text}")
-
-
-def _first_sentence(thing) -> str:
-    text = thing if isinstance(thing, str) else thing.__doc__ or ""
-    return " ".join(text.strip().split("\n\n")[0].split())
+    if terms:
+        print("\nterms and papers (look at the sources' own pages before you use or pass on the images)")
+        for name, source in DATASETS.items():
+            print(f"  {name:<14} {source.terms}\n{'':<17}{source.citation}")
 
 
 def describe(name: str, dataset: Dataset) -> None:
     """Print what a data set holds."""
     sizes = dataset.labels.bincount(minlength=len(dataset.classes)).tolist()
-    form = f"images of {dataset.shape} (channels, height, width)"
-    form = f"samples of {dataset.shape[0]} features" if dataset.is_table else form
+    images = f"images of {dataset.shape} (channels, height, width)"
+    form = f"samples of {dataset.shape[0]} features" if dataset.is_table else images
     print(f"{name}: {len(dataset.labels)} {form}, {len(dataset.classes)} classes, checksum verified")
     what = "features" if dataset.is_table else "images"
     print(f"sha256 of the {what} {dataset.sha256}; {int(dataset.is_test.sum())} are in the official test set")

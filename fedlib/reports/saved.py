@@ -137,8 +137,7 @@ def _claim(claim: Claim, found: Verdict, text: str, said: Verdict) -> dict:
     entry |= {"evidence": said.evidence, "over": said.over, "unit": found.unit, "equal": found.equal}
     entry |= {} if found.power is None else {"power": round(found.power, 3), "chance": round(found.chance, 3)}
     closest = found.closest
-    known = closest is not None and closest.known
-    return entry | ({"margin": [round(end, 4) for end in (closest.value, closest.low, closest.high)]} if known else {})
+    return entry | ({"margin": [round(end, 4) for end in closest.row]} if closest and closest.known else {})
 
 
 def _origins(opened: OpenItem) -> list[dict]:

@@ -33,8 +33,7 @@ SHOWN = 8  # images in the figure
 
 
 def runs(s: dict) -> Runs:
-    """By method and seed. Raises BadValue for data whose images are too small."""
-    grid_of_maps("lenet5", *shape_and_classes(s["dataset"]))
+    grid_of_maps("lenet5", *shape_and_classes(s["dataset"]))  # BadValue for data whose images are too small
     column = task.of_column(s, {"clients": "100"}) | {"measures": ("attention",)}
     rows = {name: {"method": method, "model": network} for name, (method, network, _) in RUNS.items()}
     return runs_of(column, rows, s["seeds"])
