@@ -234,7 +234,7 @@ def test_rows_are_compared_on_the_seeds_that_they_share():
     assert lower.evidence == "one: b minus c, on the same seeds: +10.0 (one seed)" and lower.status == ONE_SEED
     assert below(["a", "b"], ["c"])(uneven).status == NOT_REPRODUCED
     pair = below(["c"], ["a"])(uneven)
-    assert pair.over == "3 seeds" and pair.margins["one: a minus c"].value == pytest.approx(53 / 3)
+    assert pair.over == "" and pair.margins["one: a minus c"].value == pytest.approx(53 / 3)
     two = {"tidy": uneven["tidy"][(uneven["tidy"]["row"] != "c") | (uneven["tidy"]["seed"] < 2)]}
     assert below(["c"], ["a"])(two).over == best("a", columns=["one"])(two).over == "2 seeds"  # the table has three
     apart = {name: table[(table["row"] == "b") | (table["seed"] > 0)] for name, table in uneven.items()}

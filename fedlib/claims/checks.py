@@ -152,7 +152,7 @@ def in_pairs(
         if not margins or not lacks and not all(gaps.values()):
             return not_tested(lacks or "nothing to compare with")
         evidence, over = "; ".join([*texts, lacks] if lacks else texts), in_seeds(pd.Series(over, dtype=int))
-        v = decided(margins, evidence, over, equal, "points")
+        v = decided(margins, evidence, "" if over == units(tables) else over, equal, "points")
         return v if not lacks or v.status == NOT_REPRODUCED else not_tested(v.evidence, v)
 
     return check
