@@ -66,8 +66,9 @@ def by_bytes(curves: pd.DataFrame) -> Figure:
     _name(axes, curves["method"], "accuracy, %, mean over clients")
     within = curves[curves["share"] <= 1 + 1e-9].groupby(["task", "method"], sort=False)["accuracy"].last()
     first = Counter(best[1] for best in within.groupby("task").idxmax())
-    said = ", ".join(f"{proper(name)} on {number}" for name, number in first.most_common())
-    return headline(figure, f"Within FedAvg's communication, the most accurate: {said} of {first.total()} tasks")
+    of = f" of {first.total()} tasks" if first.total() > 1 else ""
+    said = ", ".join(proper(name) + f" on {number}" * bool(of) for name, number in first.most_common())
+    return headline(figure, f"Within FedAvg's communication, the most accurate: {said}{of}")
 
 
 @styled
@@ -116,9 +117,9 @@ def leads_over_tuned(by_task: pd.DataFrame) -> Figure:
     ax.set(xlabel=f"points above {proper('fedavg_ft')}")
     key_below(figure, ax)
     ahead = (by_task["difference"] > 0).groupby(by_task["row"]).all()
-    above = [proper(row) for row in rows if ahead[row]]
-    said = f"{' and '.join(above)} {'is' if len(above) == 1 else 'are'}" if above else "No method is"
-    return headline(figure, f"{said} above {proper('fedavg_ft')} on all {len(tasks)} tasks")
+    above = [proper(row) for row in rows if ahead[row]] or ["No method"]
+    said = f"{' and '.join(above)} {'is' if len(above) == 1 else 'are'} above {proper('fedavg_ft')}"
+    return headline(figure, f"{said} on {tasks[0] if len(tasks) == 1 else f'all {len(tasks)} tasks'}")
 
 
 def _panels(tasks: pd.Series):
