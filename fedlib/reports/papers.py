@@ -50,7 +50,7 @@ END = """## All results
 * [Scoreboard](scoreboard.md): every experiment, with its verdicts by scale
 * [Distances](distances.md) from the reported accuracies
 * [Evaluation](evaluation.md): {}
-* [Head to head](head_to_head.md): the four papers' methods and simple ones on their tasks; on digits so far
+* [Head to head](head_to_head.md): all four are below fine-tuned FedAvg on pFedSim's task; others on digits
 * Every number: [at the papers' settings](paper/report.md), [reduced](reduced/report.md), [on digits](quick/report.md)
 
 To cite fedlib or a paper: [CITATION.cff](../CITATION.cff). `fedlib report --scoreboard` writes this page from the
