@@ -110,7 +110,7 @@ def test_every_method_has_points_that_it_accepts():
     s = table1_points.ITEM.settings["paper"]
     runs = table1_points.TABLE.runs(s)
     assert set(s["methods"]) == set(ALL) and len(ALL) == len(algorithms.of_fedlib()) - 2
-    assert {seed for *_, seed in runs} == {0, 1, 2} and {spec.partition_seed for spec in runs.values()} == {42}
+    assert {seed for *_, seed in runs} == {0, 1, 2, 3, 4} and {spec.partition_seed for spec in runs.values()} == {42}
     for (row, column, _), spec in runs.items():
         assert spec.eval_points[0] == next(iter(codes(row).values())) and spec.eval_every == spec.rounds, (row, column)
     first = {method: first_point(method) for method in ("local", "fedavg", "fedbn", "pfedsim", "ffedap")}
@@ -157,6 +157,17 @@ def test_orders_that_change_are_counted():
     assert said == "Dir(0.1): by means FedAvg ranks 4 of 4 before local training, 1 after it"
     calm = of_table1(noise=0.5)  # the same means, but for what seeds do: nothing is sure
     assert calm["flips"]["significantly"].sum() == 0
+
+
+def test_leaders_are_told_on_the_seeds_of_those_near_the_best():
+    """Local-only training, which is never near, has three seeds; that does not take two from all others."""
+    methods = {"methods": ("local", "fedavg", "fedper", "pfedsim"), "seeds": 3, "more_seeds": 2}
+    tables = analysed(TABLE1, made, **methods)
+    assert tables["tidy"].groupby("row")["seed"].nunique().to_dict() == {"local": 3} | dict.fromkeys(
+        methods["methods"][1:], 5
+    )
+    assert set(table1_points.nearest(tables)["tidy"]["row"]) == set(methods["methods"][1:])
+    assert find(TABLE1).claims[0].check(tables).over == "5 seeds" and find(TABLE1).claims[1].check(tables).over == ""
 
 
 def test_the_label_prior_is_that_of_each_clients_most_frequent_class_in_training():
@@ -221,6 +232,17 @@ def test_statistics_are_compared_within_a_seed():
     kinds = table2_statistics.by_statistics(tables).columns.get_level_values(2)
     assert set(kinds) == set(table2_statistics.KINDS)
     assert ANEW in set(tables["tidy"]["point"])
+
+
+def test_the_answer_compares_within_a_seed():
+    """Seeds move all accuracies alike; local-only training, which has no point before it, changes nothing."""
+
+    def alike(key, spec):
+        received, trained = ACCURACY[key[0]]
+        return made_up(spec, {p: (trained if p == "post" else received or 0) + 0.01 * key[2] for p in spec.eval_points})
+
+    said = table2_statistics.answer(analysed(TABLE2, alike, methods=tuple(ACCURACY), seeds=3))
+    assert "Dir(0.1): pFedSim -10.0 [-10.0, -10.0]" in said and "Dir(0.5): FedPer -5.0 [-5.0, -5.0]" in said
 
 
 def test_a_lead_that_is_one_of_the_evaluation_point():

@@ -41,14 +41,14 @@ STAND_INS = {  # data that are none of the papers', and what a verdict calls the
     "pacs": "PACS",
 }
 OPTIONS = {  # settings whose names do not say what they are; "": not shown, the tables say which runs there are
-    "seeds": "at least", "near_seeds": "for methods near the best", "min_size": "images per client at least",
+    "seeds": "at least", "min_size": "images per client at least", "pools": "max-pool layers",
     "seeds_of_claims": "seeds at least, for methods that a claim names", "beta": "share of the rounds in stage 1",
     "holdout": "share of training images for validation", "fedavg_points": "evaluation points of FedAvg",
     "pixels": "scaled to [-1, 1]", "dirichlet_test": "equally many images of every class owned",
     "drawn_clients": "in the figure", "client_clip": "of a client's update", "trained": "rounds before the attack",
     "shown": "in the figure", "network": "of the last attack", **dict.fromkeys(("methods", "tasks", "again", "beside",
-    "closest", "further", "hundred_classes", "lower", "mixing", "search", "smaller_inputs", "stable", "table_seeds",
-    "whole"), ""), "draws": "partitions", "pools": "max-pool layers",
+    "closest", "further", "hundred_classes", "lower", "mixing", "more_seeds", "search", "smaller_inputs", "stable",
+    "table_seeds", "whole"), ""), "draws": "partitions",
 }  # fmt: skip
 
 Tables = dict[str, pd.DataFrame]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from fedlib import algorithms, figures
 from fedlib.analysis import points
 from fedlib.analysis.names import proper
 from fedlib.analysis.points import POINTS, RECEIVED, TRAINED, TUNED1, TUNED5, at_points, changes, codes
-from fedlib.analysis.uncertainty import Interval, shared_seeds
+from fedlib.analysis.uncertainty import Interval, shared_seeds, units
 from fedlib.claims import apart, below, decided, in_columns, not_tested, of_all, ours, under, verdict
 from fedlib.claims.judges import each_apart
 from fedlib.engine.result import RunResult
@@ -36,10 +37,17 @@ OWN = "client's own"
 STATISTICS = (OWN, OWN, f"by default averaged for models that are shared, for all else {OWN}")  # of batch norm
 
 
+def nearest(tables) -> Tables:
+    """The tables with only those methods of a column that have the most seeds, so that leaders are told by all."""
+    tidy = tables["tidy"]
+    seeds = tidy.groupby(["column", "row"])["seed"].transform("nunique")
+    return {**tables, "tidy": tidy[seeds == seeds.groupby(tidy["column"]).transform("max")]}
+
+
 def first_at(tables) -> pd.DataFrame:
     """The most accurate method at every point: column, point, method, accuracy, and its lead over the next one."""
     lines = []
-    for point, found in at_points(tables).items():
+    for point, found in at_points(nearest(tables)).items():
         for column in found.columns.unique(0):
             m = found[column].dropna(axis=1, how="all")
             order = m.iloc[0].sort_values(ascending=False).index
@@ -106,11 +114,12 @@ def shown(tables) -> pd.DataFrame:
 
 def another_leads(tables):
     """In every column the best method before local training is below another one after local training."""
-    found = at_points(tables)
+    found = at_points(nearest(tables))
     if lacks := [point for point in (RECEIVED, TRAINED) if point not in found]:
         return not_tested(f"missing runs: {', '.join(lacks)}")
     before, then = ({c: found[point][c] for c in found[RECEIVED].columns.unique(0)} for point in (RECEIVED, TRAINED))
-    return another_is_first(before, then, " before local training; after local training")
+    v = another_is_first(before, then, " before local training; after local training")
+    return replace(v, over=units(nearest(tables)))
 
 
 def one_model_gains(tables):
