@@ -177,6 +177,15 @@ def test_a_row_of_fewer_seeds_has_the_interval_of_those():
     assert high - low < 1.2 * (told.high - told.low)
 
 
+def test_rows_of_fewer_seeds_have_degrees_of_freedom_of_their_own():
+    """Two rows of three seeds beside two of eight: their difference has the interval of a paired t test of three."""
+    random = np.random.default_rng(7)
+    few = {name: random.normal(50, 1, 3) for name in "cd"}
+    padded = {name: [*own, *[None] * 5] for name, own in few.items()}
+    m = over_seeds(a=random.normal(60, 1, 8), b=random.normal(70, 1, 8), **padded)
+    assert ends(m["c"] - m["d"]) == pytest.approx(paired(few["c"], few["d"]), rel=0.06)
+
+
 def test_a_seed_that_a_group_lacks_is_left_out_of_it():
     m = over_seeds(x=[1.0, 2.0, 3.0], y=[10.0, 20.0, None])
     assert m["x"].iloc[0] == 2 and m["y"].iloc[0] == 15 and Interval.of(m["y"]).known

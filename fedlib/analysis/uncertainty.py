@@ -148,16 +148,16 @@ def _drawn(y: np.ndarray, prior: tuple[float, float], column: int) -> np.ndarray
     own -= np.nanmean(own, 1, keepdims=True)
     if (n > 1).sum() < LENDERS:
         borrowed = 0.0
-    d = n.max() - 1.0
-    freedom = d + borrowed
-    z, spread, own_spread = _errors(S + G, d, freedom, column)
-    several = np.where(n > 1, n, np.nan)
     of_seeds = run * (shared - (run @ shared / n)[:, None])  # what a group's own seeds share with the others
-    common = z[:, :S] @ of_seeds.T / np.sqrt(several * (several - 1)) * spread[:, None]
-    paired = z[:, :S] @ np.nan_to_num(own).T / np.sqrt(several * (several - 1))
-    pooled = z[:, S:] * np.sqrt(s2 / several)
-    error = (np.sqrt(d / freedom) * paired + np.sqrt(borrowed / freedom) * pooled) * own_spread[:, None]
-    found[1:] = mean + common + error
+    for several in np.unique(n[n > 1]):  # groups of as many seeds
+        these, d = np.flatnonzero(n == several), several - 1.0
+        freedom, root = d + borrowed, np.sqrt(several * d)
+        z, spread, own_spread = _errors(S + G, d, freedom, column)
+        common = z[:, :S] @ of_seeds[these].T / root * spread[:, None]
+        paired = z[:, :S] @ np.nan_to_num(own[these]).T / root
+        pooled = z[:, S + these] * np.sqrt(s2 / several)
+        error = (np.sqrt(d / freedom) * paired + np.sqrt(borrowed / freedom) * pooled) * own_spread[:, None]
+        found[1:, these] = mean[these] + common + error
     return found
 
 
