@@ -10,14 +10,13 @@ from helpers import analysed, made_up
 
 from fedlib import algorithms, figures
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1, codes, first_point
+from fedlib.analysis.tables import only
 from fedlib.base.errors import BadValue
-from fedlib.base.files import SHIPPED
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.engine.simulate import simulate, watched
 from fedlib.experiments import find
 from fedlib.experiments.evaluation import notes, table1_points, table2_statistics
 from fedlib.experiments.evaluation.task import ALL
-from fedlib.experiments.item import OpenItem
 from fedlib.experiments.pfedsim import table3_own_clients
 from fedlib.spec import RunSpec
 
@@ -32,19 +31,6 @@ def test_the_best_competitor_is_found_on_the_seeds_that_a_pair_shares():
     rows = [{"row": row, "seed": n, "accuracy": v} for row, own in accuracies.items() for n, v in own.items()]
     found = notes.leads({"tidy": pd.DataFrame(rows).assign(column="x", point="post")}, "a", point="post")
     assert found["x"][0] == "b" and found["x"][1].iloc[0] == pytest.approx(10 / 3)
-
-
-def test_table_1_at_the_papers_scale_takes_the_runs_that_reduced_has(tmp_path):
-    """Eleven of its methods run at the paper's settings for the smaller table; other scales take nobody's."""
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results/reduced").symlink_to(SHIPPED / "results/reduced")
-    paper, reduced, quick = (
-        OpenItem(find(TABLE1), profile, root=tmp_path, finished=True) for profile in ("paper", "reduced", "quick")
-    )
-    there = {spec.id for spec in paper.specs if paper.store.path(spec).exists()}
-    assert there == {spec.id for spec in reduced.specs} and len(there) == 66
-    assert paper.store.path(reduced.specs[0]) == reduced.store.path(reduced.specs[0])
-    assert reduced.store.elsewhere == quick.store.elsewhere == []
 
 
 def test_methods_stand_in_the_order_of_the_first_point_beside_the_pairs_that_reverse():
@@ -160,14 +146,15 @@ def test_orders_that_change_are_counted():
 
 
 def test_leaders_are_told_on_the_seeds_of_those_near_the_best():
-    """Local-only training, which is never near, has three seeds; that does not take two from all others."""
-    methods = {"methods": ("local", "fedavg", "fedper", "pfedsim"), "seeds": 3, "more_seeds": 2}
-    tables = analysed(TABLE1, made, **methods)
-    assert tables["tidy"].groupby("row")["seed"].nunique().to_dict() == {"local": 3} | dict.fromkeys(
-        methods["methods"][1:], 5
-    )
-    assert set(table1_points.nearest(tables)["tidy"]["row"]) == set(methods["methods"][1:])
-    assert find(TABLE1).claims[0].check(tables).over == "5 seeds" and find(TABLE1).claims[1].check(tables).over == ""
+    """FedBABU at Dir(0.5) and local-only training have three seeds; that does not take two from all others."""
+    near, accuracy = ("fedavg", "fedper", "pfedsim"), ACCURACY | {"fedbabu": (0.3, 0.7)}
+    tables = analysed(TABLE1, lambda key, spec: made(key, spec, accuracy=accuracy),
+                      methods=("local", *near, "fedbabu"), seeds=3, more_seeds=2)  # fmt: skip
+    seeds = tables["tidy"].groupby(["column", "row"])["seed"].nunique()["Dir(0.5)"]
+    assert seeds.to_dict() == dict.fromkeys(near, 5) | {"local": 3, "fedbabu": 3}
+    assert set(only(table1_points.nearest(tables)["tidy"], column="Dir(0.5)")["row"]) == set(near)
+    over = [claim.check(tables).over for claim in find(TABLE1).claims]
+    assert (over[0], over[2], over[4]) == ("5 seeds", "3 seeds", "3 to 5 seeds")
 
 
 def test_the_label_prior_is_that_of_each_clients_most_frequent_class_in_training():

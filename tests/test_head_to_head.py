@@ -11,6 +11,7 @@ from helpers import analysed, changed_fields, made_up, signs, smoke_item
 
 from fedlib.analysis.uncertainty import units
 from fedlib.base.draws import num_participants
+from fedlib.base.files import SHIPPED
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.data import load
 from fedlib.engine.result import RunResult
@@ -36,6 +37,18 @@ PAPERS = {
     task.CS: ("pfedcs/table1_pathological", ("pfedcs", "cifar100, 10 classes", 0)),
     task.SV: ("pfedsv/table1_pathological", ("pfedsv", "few", 0)),
 }
+
+
+def test_the_papers_scale_takes_the_runs_that_reduced_has(tmp_path):
+    """Those of the one task, with the learning rates that both try; other scales take nobody's."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/reduced").symlink_to(SHIPPED / "results/reduced")
+    paper, reduced, quick = (
+        OpenItem(table1_rates.ITEM, profile, root=tmp_path, finished=True) for profile in ("paper", "reduced", "quick")
+    )
+    there = {spec.id for spec in paper.specs if paper.store.path(spec).exists()}
+    assert there == {spec.id for spec in paper.specs} & {spec.id for spec in reduced.specs} and len(there) == 36
+    assert reduced.store.elsewhere == quick.store.elsewhere == []
 
 
 @pytest.mark.parametrize("scale", [*SCALES, "reduced"])

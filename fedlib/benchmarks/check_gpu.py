@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from fedlib import algorithms
-from fedlib.base.errors import BadValue
+from fedlib.base.errors import require
 from fedlib.base.provenance import is_gpu, provenance
 from fedlib.benchmarks.speed import FedlibRuns, random_data
 from fedlib.engine.cuda_graph import UNRECORDED, give_back, recorder
@@ -101,8 +101,7 @@ def check_gpu(
     rounds: of the memory's check; images: of the random data that speed is measured on.
     """
     where = find_device(device)
-    if not is_gpu(where):
-        raise BadValue(f"device = {device!r} is not accepted; expected a GPU")
+    require(is_gpu(where), "device", device, "a GPU")
     table = Table(seconds)
     with stopped_after(seconds + GRACE, table), arithmetic("float32"):
         for network in NETWORKS:  # first, so that they are measured whatever else takes its time

@@ -21,8 +21,7 @@ from fedlib.engine.batches import EVALUATE, TRAIN, ClientTurn, DeviceData, Train
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.privacy_budget import not_protected
 from fedlib.engine.state import State, Transport
-from fedlib.measures import FINAL_MEASURES, check_final_measures
-from fedlib.measures.attention import check_networks
+from fedlib.measures import check_final_measures
 from fedlib.models import Model, build
 from fedlib.privacy import noise
 from fedlib.spec import RECOMPUTED, RunSpec
@@ -141,10 +140,8 @@ def set_up(
     for name in method.siblings:
         model.sibling(name)  # which builds it, before backends copy the model
     setting = Setting(spec.num_clients, spec.rounds, num_classes, spec.seed, torch.from_numpy(counts))
-    groups, final = method.groups(setting), [name for name in spec.measures if name in FINAL_MEASURES]
-    check_final_measures(final, spec, groups)
-    if "attention" in final:
-        check_networks(spec, model, {*groups}, dataset.shape, num_classes)
+    groups = method.groups(setting)
+    check_final_measures(spec, model, dataset, groups)
     name, _ = backends.pick(backend, where)
     in_use = beside.backend if beside else backends.make(name, model, where, workers)
     in_use.model.insist(step)
@@ -241,16 +238,15 @@ def find_device(name: str) -> torch.device:
     never a silent CPU run."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
+    device = None
+    with contextlib.suppress(RuntimeError):
         device = torch.device(name)
-    except RuntimeError:
-        raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N") from None
+    known = device is not None and (device.type == "cpu" or is_gpu(device))
+    require(known, "device", name, "auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise BadValue(
             f"device = {name!r} is not available; CUDA devices found: {torch.cuda.device_count()}; accepted: auto, cpu"
         )
-    if device.type != "cpu" and not is_gpu(device):
-        raise BadValue(f"device = {name!r} is not accepted; expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and device.index is None:  # what tensors call it, and what recordings are kept under
         return torch.device("cuda", torch.cuda.current_device())
     return device

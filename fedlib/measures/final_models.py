@@ -19,7 +19,7 @@ from fedlib.base import tree
 from fedlib.base.draws import rng
 from fedlib.base.errors import require
 from fedlib.data.describe import label_cosine
-from fedlib.measures.attention import attention
+from fedlib.measures.attention import attention, check_networks
 
 PROBE = 2000  # most images on which activations are compared
 
@@ -126,13 +126,16 @@ FINAL_MEASURES = {measure.__name__: measure for measure in MEASURES}
 ON_SAMPLES = ("common_test", "validation")  # these ask a method for predictions, the others look into models
 
 
-def check_final_measures(names: Sequence[str], spec, groups: Sequence[str]) -> None:
-    """Raise BadValue unless clients have, and `eval_points` first names, models that these measures can look at; spec:
-    the run's, groups: what networks its clients have."""
-    method, inside = spec.algorithm, [name for name in names if name not in ON_SAMPLES]
+def check_final_measures(spec, model, dataset, groups: Sequence[str]) -> None:
+    """Raise BadValue unless clients have, and `eval_points` first names, models that the measures of a run (its spec)
+    can look at; groups: what networks its clients have."""
+    method, names = spec.algorithm, [name for name in spec.measures if name in FINAL_MEASURES]
+    inside = [name for name in names if name not in ON_SAMPLES]
     require(len(set(groups)) <= 1 or not names, "measures", names, "none of final models of different networks")
     several = f"{' or '.join(ON_SAMPLES)}, for clients of {spec.method} have several models each"
     require(method.num_models is None or not inside, "measures", inside, several)
     generic = "glob" in spec.eval_points[:1] and method.generic_model is not None
     personal = f"personal models first, for the measures {', '.join(names)}"
-    require(not generic or inside == list(names), "eval_points", spec.eval_points, personal)
+    require(not generic or inside == names, "eval_points", spec.eval_points, personal)
+    if "attention" in names:
+        check_networks(spec, model, {*groups}, dataset.shape, len(dataset.classes))

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from fedlib.attacks.spec import AttackSpec
-from fedlib.base.errors import BadValue, Diverged, FedlibError
+from fedlib.base.errors import Diverged, FedlibError, require
 from fedlib.base.files import home
 from fedlib.base.provenance import provenance
 from fedlib.engine.backends import pick
@@ -135,10 +135,8 @@ def find_run(name: str) -> RunResult:
     given = [path] if path.suffix == ".json" and path.is_file() else []
     known = len(name) >= 4 and name.isalnum()
     found = {p.stem: p for p in given or (sorted(home().glob(f"results/**/runs/{name}*.json")) if known else ())}
-    if len(found) != 1:
-        expected = "a run's file, or at least 4 of its id's 16 hex digits"
-        which = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is none"
-        raise BadValue(f"run = {name!r} is not accepted; expected {expected}; {which}")
+    which = f"{len(found)} runs begin so: {', '.join(found)}" if found else "there is none"
+    require(len(found) == 1, "run", name, f"a run's file, or at least 4 of its id's 16 hex digits; {which}")
     (path,) = found.values()
     try:
         result = Store("", path.parent).read(path)
@@ -156,8 +154,9 @@ def train_and_export(stored: RunResult, folder: Path | str, point: str | None = 
     """
     folder = checked_folder(folder)
     points = [h["point"] for h in stored.last]
-    if point is not None and point not in points:
-        raise BadValue(f"point = {point!r} is not accepted; this run was evaluated at {', '.join(points)}")
+    require(
+        point is None or point in points, "point", point, f"one at which this run was evaluated: {', '.join(points)}"
+    )
     again = simulate(stored.spec, at_end=lambda run, state: export(run, state, folder, point), **options)
     remove_checkpoints([stored.spec])
     return again
