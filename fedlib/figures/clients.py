@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.figures.base import COLUMN, INK, PAGE, axes_of, colour_map, colours, headline, styled, thinned
+from fedlib.figures.base import COLUMN, INK, PAGE, axes_of, colour_map, headline, styled, thinned
 
 MOST_BUBBLES = (40, 20)  # clients and classes; more than that is drawn as a heat map
 BUBBLE = 100  # area of the largest circle, in square points
@@ -124,27 +124,6 @@ def shares_of_others(panels: dict[str, np.ndarray], most: float | None = None) -
     top = most or max(np.nanmax(share) for share in shares.values())
     every, ends = 2 if len(panels) > 3 else 1, "max" if most else "neither"
     return _matrices(shares, 0, top, "mako_r", "other client", "share", every, extend=ends)
-
-
-@styled
-def clusters_found(panels: dict[str, np.ndarray], groups: Sequence[int]) -> Figure:
-    """Which cluster every client is in: a row for each client, a colour for each cluster;
-    lines separate the true groups [N].
-
-    panels: by title int [rounds, N], numbers of clusters, -1 for none; colours mean nothing across panels.
-    """
-    figure, axes = axes_of(2.4, 1, len(panels), sharey=True)
-    for ax, (title, found) in zip(axes[0], panels.items()):
-        numbers = dict.fromkeys(np.asarray(found).flat)
-        colour_of = dict(zip(numbers, colours(len(numbers))))
-        picture = np.array([[colour_of[k] if k >= 0 else (1, 1, 1) for k in row] for row in np.asarray(found)])
-        edges = (0.5, len(found) + 0.5, len(groups) - 0.5, -0.5)
-        ax.imshow(picture.swapaxes(0, 1), aspect="auto", interpolation="nearest", extent=edges)
-        for client in np.flatnonzero(np.diff(groups)):
-            ax.axhline(client + 0.5, color="black", linewidth=1.2)
-        ax.set(title=title, xlabel="round", yticks=thinned(len(groups)), xticks=[t + 1 for t in thinned(len(found))])
-    axes[0, 0].set_ylabel("client")
-    return figure
 
 
 @styled

@@ -157,23 +157,3 @@ def curves(
             ax.set_xticks(thinned(int(table.index.max()) + 1))
     name_lines(axes)
     return figure
-
-
-@styled
-def feature_plane(panels: dict[str, pd.DataFrame]) -> Figure:
-    """Class means of features in a plane: a colour and number for each class, a circle for each client,
-    a star for the global one.
-
-    panels: by title a table with columns x, y, label and client (-1: global). Every panel has a scale of its own.
-    """
-    figure, axes = axes_of(2.6, 1, len(panels))
-    for ax, (title, table) in zip(axes[0], panels.items()):
-        for (label, client), rows in table.groupby(["label", "client"]):
-            marker, size = ("o", 26) if client >= 0 else ("*", 150)
-            ax.scatter(rows["x"], rows["y"], s=size, marker=marker, color=f"C{label % 10}", alpha=0.8, linewidths=0)
-        for label, rows in table.groupby("label"):
-            ax.annotate(
-                str(label), (rows["x"].mean(), rows["y"].mean()), (4, 4), textcoords="offset points", weight="bold"
-            )
-        ax.set(title=title, xticks=[], yticks=[])
-    return figure
