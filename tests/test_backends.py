@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from helpers import METHODS, SIZES, close, computed, exact, outcome, played, sam
 from fedlib.algorithms.parts.passes import local_sgd
 from fedlib.base import tree
 from fedlib.base.errors import BadValue, FedlibError
-from fedlib.engine import backends
+from fedlib.engine import backends, worker_processes
 from fedlib.engine.batches import ClientTurn, Training
 from fedlib.engine.client_data import PlainData
 from fedlib.engine.cuda_graph import UNRECORDED, repeated
@@ -66,16 +66,14 @@ def half_an_answer(folder, number):
     if number == 1 and not (folder / "died").exists():
         (folder / "died").touch()
         frame = sys._getframe()
-        while "result_queue" not in frame.f_locals:
+        while "parent" not in frame.f_locals:
             frame = frame.f_back
-        with frame.f_locals["result_queue"]._wlock:
-            os.write(frame.f_locals["result_queue"]._writer.fileno(), (1_000).to_bytes(4, "big") + b"half")
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.write(frame.f_locals["parent"].fileno(), (1_000).to_bytes(4, "big") + b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
-def test_a_worker_killed_while_it_sends_a_result_holds_up_nobody(monkeypatch, tmp_path):
-    monkeypatch.setattr("fedlib.engine.worker_processes.PATIENCE", 0.5)
+def test_a_worker_killed_while_it_sends_a_result_holds_up_nobody(tmp_path):
     workers = WorkerProcesses(2)
     try:
         assert workers.map(half_an_answer, {i: (tmp_path, i) for i in range(4)}) == {i: i for i in range(4)}
@@ -108,30 +106,36 @@ def test_a_killed_worker_is_replaced_and_its_clients_are_done_again(monkeypatch)
     undisturbed run."""
     spec, killed = tiny("fedavg", num_clients=6, join_ratio=1.0, rounds=3), []
     run = set_up(spec, "process", workers=2)
-    state, pool = first_state(run), run.backend.workers._pool
+    state = first_state(run)
 
-    def kill_once():
-        if t == 2 and not killed and pool()._processes and next(handed_out) == 1:
-            killed.extend(pool()._processes)
+    def kill_once(busy):
+        if t == 2 and not killed and next(waited) == 1:
+            killed.append(run.backend.workers.running[next(iter(busy))].pid)
             os.kill(killed[0], signal.SIGKILL)
-        return pool()
+        return connection.wait(busy)
 
-    handed_out = itertools.count()
-    monkeypatch.setattr(run.backend.workers, "_pool", kill_once)
+    waited = itertools.count()
+    monkeypatch.setattr(worker_processes, "wait", kill_once)
     with torch.no_grad():
         for t in range(1, 4):
             run_round([run], [state], t)
-            workers = set(run.backend.workers.pool._processes)
+            workers = {process.pid for process in run.backend.workers.running.values()}
     run.backend.close()
-    assert killed and not workers & set(killed)
+    assert killed and len(workers) == 2 and not workers & set(killed)
     *_, (_, undisturbed, _) = played(spec, "serial")
     assert same(state.server, undisturbed.server) and same(state.stats, undisturbed.stats)
+
+
+def dead_or_not(dead):
+    return os._exit(1) if dead else "alive"
 
 
 def test_workers_that_keep_dying_are_an_error_not_a_hang():
     workers = WorkerProcesses(1)
     with pytest.raises(FedlibError, match="died 3 times"):
         workers.map(os._exit, {0: (1,)})
+    found = workers.map(dead_or_not, {"a": (True,), "b": (False,)}, lambda key: f"{key} was lost")
+    assert found == {"a": "a was lost", "b": "alive"}
     assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
     workers.stop()
 
@@ -140,7 +144,7 @@ def test_an_error_in_a_worker_arrives_and_ends_the_workers():
     workers = WorkerProcesses(2)
     with pytest.raises(ZeroDivisionError):
         workers.map(divmod, {0: (1, 0), 1: (1, 1)})
-    assert workers.pool is None
+    assert not workers.running
 
 
 def test_workers_have_the_environment_of_now(monkeypatch):
@@ -182,7 +186,7 @@ from fedlib.engine.worker_processes import WorkerProcesses
 if __name__ == "__main__":
     workers = WorkerProcesses(2)
     workers.map(time.sleep, {0: (0.5,), 1: (0.5,)})
-    print(*workers.pool._processes, flush=True)
+    print(*(process.pid for process in workers.running.values()), flush=True)
     workers.map(time.sleep, {0: (600,), 1: (600,)})
 """
 

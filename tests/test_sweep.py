@@ -180,7 +180,7 @@ def test_processes_that_are_started_afresh_do_the_same(store, monkeypatch):
     results = run_all(specs, store, jobs=2)
     assert [exact(results[s.id]) for s in specs] == [exact(simulate(s)) for s in specs]
     assert exact(simulate(specs[0], backend="process", workers=1)) == exact(results[specs[0].id])
-    assert len(asked) == 3  # the queue and the processes of the sweep, the processes of the run
+    assert len(asked) == 4  # the pipe and the two processes of the sweep, the process of the run
 
 
 def test_a_checkpoint_of_a_group_continues_all_its_runs(monkeypatch):

@@ -191,7 +191,7 @@ class Variant:
 
     def close(self) -> None:
         """End the processes; those that still answer first end what they have started themselves."""
-        if self.workers.pool is not None:
+        if self.workers.running:
             with contextlib.suppress(Exception):
                 self.workers.map(_close, dict.fromkeys(range(self.copies), ()))
         self.workers.stop()

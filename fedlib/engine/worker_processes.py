@@ -6,25 +6,28 @@ starting one costs no imports; elsewhere they are started afresh ("spawn"; macOS
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+import traceback
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
 from multiprocessing import spawn, util
+from multiprocessing.connection import Connection, wait
 
 import torch
 
 from fedlib.base.errors import FedlibError
 from fedlib.base.files import for_sockets
 
-PATIENCE = 5  # seconds without a result after which it is asked whether a worker is dead
-DEATHS = 3  # so many times in a row may workers die without anything being finished
+DEATHS = 3  # so many workers may die of one job
 # What the server loads, as far as this process has it; sklearn.datasets holds the digits. Nothing of fedlib: the server
 # may find another copy of it than this process. Loading these touches no GPU.
 PRELOADED = ("torch", "sklearn.datasets")
@@ -57,85 +60,79 @@ def without_main() -> Iterator[None]:
 
 
 class WorkerProcesses:
-    """`count` processes for functions of picklable arguments."""
+    """`count` processes for functions of picklable arguments. Each has a pipe of its own, so that what a worker sends
+    when it is killed holds up nobody else."""
 
     def __init__(self, count: int, setup: Callable | None = None, *setup_arguments):
         """setup(*setup_arguments) is called once in every new worker."""
         self.count, self.setup, self.setup_arguments = count, setup, setup_arguments
-        self.pool = None
+        self.running: dict[Connection, multiprocessing.process.BaseProcess] = {}
+        ALL.add(self)
 
-    def map(self, fn: Callable, jobs: dict[Hashable, tuple]) -> dict:
+    def map(self, fn: Callable, jobs: dict[Hashable, tuple], lost: Callable | None = None) -> dict:
         """Results of fn(*arguments) by key, jobs started in their order.
 
-        A job whose worker was killed is done again. Raises FedlibError if workers keep dying.
+        A job whose worker was killed is done again. Where DEATHS workers die of it, its result is lost(key), or
+        FedlibError is raised.
         """
-        results, deaths = {}, 0
-        while left := {key: arguments for key, arguments in jobs.items() if key not in results}:
-            before = len(results)
-            try:
-                with without_main():
-                    futures = {self._pool().submit(fn, *arguments): key for key, arguments in left.items()}
-                for future in self._as_completed(futures):
-                    results[futures[future]] = future.result()
-            except BrokenProcessPool:
-                self._kill_pool()
-                deaths = 1 if len(results) > before else deaths + 1
-                if deaths == DEATHS:
-                    raise FedlibError(
-                        f"worker processes died {DEATHS} times in a row (killed, or out of memory?); not finished: "
-                        f"{len(left)} jobs"
-                    ) from None
-            except BaseException:
-                self._kill_pool()
-                raise
+        left, busy, deaths, results = deque(jobs), {}, Counter(), {}
+        try:
+            while left or busy:
+                while left and len(busy) < self.count:
+                    worker = next((worker for worker in self.running if worker not in busy), None) or self._started()
+                    busy[worker] = key = left.popleft()
+                    with contextlib.suppress(ConnectionError):  # it is dead, and so there will be no answer
+                        worker.send((fn, *jobs[key]))
+                for worker in wait(busy):
+                    key = busy.pop(worker)
+                    try:
+                        done, result = worker.recv()
+                    except (EOFError, OSError):
+                        self._end(worker)
+                        deaths[key] += 1
+                        if deaths[key] < DEATHS:
+                            left.appendleft(key)
+                            continue
+                        why = f"worker processes died {DEATHS} times of one job (killed, or out of memory?)"
+                        done, result = lost is not None, lost(key) if lost else FedlibError(why)
+                    if not done:
+                        raise result
+                    results[key] = result
+        except BaseException:
+            for worker, process in [*self.running.items()]:
+                process.kill()
+                self._end(worker)
+            raise
         return results
 
     def stop(self) -> None:
         """End the workers, which have nothing to do any more."""
-        if self.pool is not None:
-            pool, self.pool = self.pool, None
-            pool.shutdown(wait=True, cancel_futures=True)
+        for worker in [*self.running]:
+            self._end(worker)
 
-    def _pool(self) -> ProcessPoolExecutor:
-        if self.pool is None:
-            self.pool = ProcessPoolExecutor(
-                self.count,
-                mp_context=context(),
-                initializer=_start,
-                initargs=(dict(os.environ), self.setup, self.setup_arguments),
-            )
-        return self.pool
+    def _started(self) -> Connection:
+        """A new worker, by our end of its pipe."""
+        how = context()
+        ours, its = how.Pipe()
+        worker = how.Process(target=_work, args=(its, dict(os.environ), self.setup, self.setup_arguments))
+        with without_main():
+            worker.start()
+        its.close()  # the worker's is the only one now, and ends with it
+        self.running[ours] = worker
+        return ours
 
-    def _as_completed(self, futures: Iterable[Future]) -> Iterator[Future]:
-        """The futures as they are done. The pool notices a dead worker, unless that was killed while it sent a result:
-        then it waits for the other half, and nobody else may send anything."""
-        left, workers = set(futures), list((self.pool._processes or {}).values())
-        while left:
-            done, left = wait(left, PATIENCE, FIRST_COMPLETED)
-            yield from done
-            if not done and not all(process.is_alive() for process in workers):
-                for process in workers:
-                    process.kill()
-                self.pool._result_queue._writer.close()  # the last one that could have sent the other half
-                raise BrokenProcessPool
-
-    def _kill_pool(self) -> None:
-        """End the workers at once, whatever they do."""
-        if self.pool is None:
-            return
-        pool, self.pool = self.pool, None
-        for process in list((pool._processes or {}).values()):
-            with contextlib.suppress(OSError, ValueError):
-                process.kill()
-        if sys.version_info < (3, 11, 5):  # who still writes a job for them would wait for ever (CPython's gh-94777)
-            reader = pool._call_queue._reader
-            handle, reader._handle = reader._handle, None  # taken first: the queue's own thread closes it as well
-            with contextlib.suppress(OSError, TypeError):  # which it may just have done
-                os.close(handle)
-        pool.shutdown(wait=True, cancel_futures=True)
+    def _end(self, worker: Connection) -> None:
+        """Nothing more comes through its pipe, and it leaves."""
+        worker.close()
+        self.running.pop(worker).join()
 
 
-def _start(environment: dict[str, str], setup: Callable | None, setup_arguments: tuple) -> None:
+ALL: weakref.WeakSet[WorkerProcesses] = weakref.WeakSet()
+atexit.register(lambda: [workers.stop() for workers in ALL])  # before multiprocessing waits for them
+
+
+def _work(parent: Connection, environment: dict[str, str], setup: Callable | None, setup_arguments: tuple) -> None:
+    """In a worker: do what comes and answer whether it went well, and the result or the error, until nothing comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     os.environ.clear()  # it was the server's, as it was when that began
@@ -143,6 +140,17 @@ def _start(environment: dict[str, str], setup: Callable | None, setup_arguments:
     torch.set_num_threads(1)
     if setup:
         setup(*setup_arguments)
+    while True:
+        try:
+            job = parent.recv_bytes()
+        except EOFError:
+            return
+        try:
+            fn, *arguments = pickle.loads(job)
+            parent.send((True, fn(*arguments)))
+        except BaseException as error:
+            error.add_note(f"in a worker process:\n{traceback.format_exc()}")
+            parent.send((False, error))
 
 
 def _leave_with_parent() -> None:

@@ -226,7 +226,7 @@ class Model:
         """params - lr * grads."""
         if self.stacked:
             return {name: params[name] - lr * grads[name] for name in params}
-        return dict(zip(params, torch._foreach_sub(list(params.values()), [grads[n] for n in params], alpha=lr)))
+        return {name: params[name].sub(grads[name], alpha=lr) for name in params}
 
     def pulled(self, new: dict, part: dict, tie: tuple[float, dict], lr: float) -> dict:
         """The parameters `new` of a step from `part` that left a tie out, with it."""
