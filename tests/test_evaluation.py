@@ -11,6 +11,7 @@ from helpers import analysed, made_up
 from fedlib import algorithms, figures
 from fedlib.analysis.points import ANEW, RECEIVED, TRAINED, TUNED1, codes, first_point
 from fedlib.analysis.tables import only
+from fedlib.analysis.uncertainty import units
 from fedlib.base.errors import BadValue
 from fedlib.claims import NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from fedlib.engine.simulate import simulate, watched
@@ -154,7 +155,7 @@ def test_leaders_are_told_on_the_seeds_of_those_near_the_best():
     assert seeds.to_dict() == dict.fromkeys(near, 5) | {"local": 3, "fedbabu": 3}
     assert set(only(table1_points.nearest(tables)["tidy"], column="Dir(0.5)")["row"]) == set(near)
     over = [claim.check(tables).over for claim in find(TABLE1).claims]
-    assert (over[0], over[2], over[4]) == ("5 seeds", "3 seeds", "3 to 5 seeds")
+    assert (units(tables), over[0], over[2], over[4]) == ("5 seeds", "", "3 seeds", "3 to 5 seeds")
 
 
 def test_the_label_prior_is_that_of_each_clients_most_frequent_class_in_training():

@@ -381,9 +381,9 @@ def across_scales(pattern: str = "*/*") -> str:
 
 
 def begun(name: str, profile: str) -> str:
-    """What is there of an item that cannot be shown yet: how many of its runs are stored."""
+    """How many runs are stored of an item that cannot be shown yet; a dash where it does not have this scale."""
     if name not in names() or profile not in find(name).settings:
-        return "not run yet"
+        return "–" if name in names() else "not run yet"
     item = OpenItem(find(name), profile, finished=True)
     done, needed = len(item.specs) - len(item.missing), len(item.specs)
     return f"{done} of {needed} runs" if done else "not run yet"

@@ -119,8 +119,7 @@ def another_leads(tables):
     if lacks := [point for point in (RECEIVED, TRAINED) if point not in found]:
         return not_tested(f"missing runs: {', '.join(lacks)}")
     before, then = ({c: found[point][c] for c in found[RECEIVED].columns.unique(0)} for point in (RECEIVED, TRAINED))
-    v = another_is_first(before, then, " before local training; after local training")
-    return replace(v, over=units(nearest(tables)))
+    return another_is_first(before, then, " before local training; after local training")
 
 
 def one_model_gains(tables):
@@ -137,7 +136,8 @@ def epochs_matter_little(tables):
     if len(found) < 2:
         return not_tested("needs two methods that can be fine-tuned")
     counts = only(tables["tidy"], point=TUNED5).groupby(["column", "row"])["seed"].nunique()
-    return replace(changes_little(found, NEAR, unit="points"), over=in_seeds(counts))
+    v = changes_little(found, NEAR, unit="points")
+    return v if in_seeds(counts) == units(tables) else replace(v, over=in_seeds(counts))
 
 
 def pairs_change(least: float):

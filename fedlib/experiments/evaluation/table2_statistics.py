@@ -132,7 +132,7 @@ ITEM = TABLE.item(
     claim="Whose batch-norm statistics a model has changes its accuracy before local training.",
     smaller=f"{pfedsim.SMALLER}; four methods (`paper`: {len(METHODS)})",
     settings=per_profile(leaving_out(SETTINGS, "more_seeds"), methods=[None, FEW, METHODS]),
-    minutes={"smoke": 0.2, "quick": 1, "paper": 300},
+    minutes={"smoke": 0.2, "quick": 1, "paper": 180},
     analyse=analyse,
     answer=answer,
     figure=lambda tables: figures.dots(

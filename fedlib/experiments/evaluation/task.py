@@ -35,7 +35,7 @@ SETTINGS = per_profile(
 )  # fmt: skip
 TABLE_1 = {  # of the same runs is Figure 1
     "settings": SETTINGS, "smaller": f"{pfedsim.SMALLER}; eleven methods (`paper`: {len(ALL)})",
-    "minutes": {"smoke": 0.2, "quick": 1.5, "paper": 600},
+    "minutes": {"smoke": 0.2, "quick": 1.5, "paper": 350},
 }  # fmt: skip
 
 
