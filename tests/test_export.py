@@ -161,7 +161,7 @@ def test_the_command_trains_a_stored_run_again(tmp_path, monkeypatch):
         said = call("run", bad, "--keep", str(tmp_path / "more"))
         assert said.exit_code == 2 and expected in said.stderr and len(said.stderr.splitlines()) == 1
     said = call("run", short, "--keep", str(tmp_path / "more"), "--point", "agg")
-    assert said.exit_code == 2 and "evaluated at" in said.stderr
+    assert said.exit_code == 2 and "one at which this run was evaluated: recv" in said.stderr
     assert not (tmp_path / "more").exists()
 
 
