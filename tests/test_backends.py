@@ -134,8 +134,8 @@ def test_workers_that_keep_dying_are_an_error_not_a_hang():
     workers = WorkerProcesses(1)
     with pytest.raises(FedlibError, match="died 3 times"):
         workers.map(os._exit, {0: (1,)})
-    found = workers.map(dead_or_not, {"a": (True,), "b": (False,)}, lambda key: f"{key} was lost")
-    assert found == {"a": "a was lost", "b": "alive"}
+    found = workers.map(dead_or_not, {"a": (True,), "b": (False,)}, lambda key, error: f"{key}: {error}")
+    assert found == {"a": "a: its worker process died 3 times (killed, or out of memory?)", "b": "alive"}
     assert workers.map(pow, {"a": (2, 3), "b": (2, 5)}) == {"a": 8, "b": 32}
     workers.stop()
 

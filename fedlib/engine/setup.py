@@ -243,10 +243,9 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
     known = device is not None and (device.type == "cpu" or is_gpu(device))
     require(known, "device", name, "auto, cpu, cuda or cuda:N")
-    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise BadValue(
-            f"device = {name!r} is not available; CUDA devices found: {torch.cuda.device_count()}; accepted: auto, cpu"
-        )
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= found):
+        raise BadValue(f"device = {name!r} is not available; CUDA devices found: {found}; accepted: auto, cpu")
     if device.type == "cuda" and device.index is None:  # what tensors call it, and what recordings are kept under
         return torch.device("cuda", torch.cuda.current_device())
     return device

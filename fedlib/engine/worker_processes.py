@@ -72,8 +72,8 @@ class WorkerProcesses:
     def map(self, fn: Callable, jobs: dict[Hashable, tuple], lost: Callable | None = None) -> dict:
         """Results of fn(*arguments) by key, jobs started in their order.
 
-        A job whose worker was killed is done again. Where DEATHS workers die of it, its result is lost(key), or
-        FedlibError is raised.
+        A job whose worker was killed is done again. Where DEATHS workers die of it, a FedlibError is raised, or given
+        to lost(key, error) for a result.
         """
         left, busy, deaths, results = deque(jobs), {}, Counter(), {}
         try:
@@ -93,8 +93,8 @@ class WorkerProcesses:
                         if deaths[key] < DEATHS:
                             left.appendleft(key)
                             continue
-                        why = f"worker processes died {DEATHS} times of one job (killed, or out of memory?)"
-                        done, result = lost is not None, lost(key) if lost else FedlibError(why)
+                        error = FedlibError(f"its worker process died {DEATHS} times (killed, or out of memory?)")
+                        done, result = (True, lost(key, error)) if lost else (False, error)
                     if not done:
                         raise result
                     results[key] = result
@@ -128,7 +128,12 @@ class WorkerProcesses:
 
 
 ALL: weakref.WeakSet[WorkerProcesses] = weakref.WeakSet()
-atexit.register(lambda: [workers.stop() for workers in ALL])  # before multiprocessing waits for them
+
+
+@atexit.register  # before multiprocessing waits for them
+def _stop_all() -> None:
+    for workers in ALL:
+        workers.stop()
 
 
 def _work(parent: Connection, environment: dict[str, str], setup: Callable | None, setup_arguments: tuple) -> None:
@@ -144,7 +149,7 @@ def _work(parent: Connection, environment: dict[str, str], setup: Callable | Non
         try:
             job = parent.recv_bytes()
         except EOFError:
-            return
+            return _stop_all()  # those of its own
         try:
             fn, *arguments = pickle.loads(job)
             parent.send((True, fn(*arguments)))

@@ -154,9 +154,8 @@ def train_and_export(stored: RunResult, folder: Path | str, point: str | None = 
     """
     folder = checked_folder(folder)
     points = [h["point"] for h in stored.last]
-    require(
-        point is None or point in points, "point", point, f"one at which this run was evaluated: {', '.join(points)}"
-    )
+    known = point is None or point in points
+    require(known, "point", point, f"one at which this run was evaluated: {', '.join(points)}")
     again = simulate(stored.spec, at_end=lambda run, state: export(run, state, folder, point), **options)
     remove_checkpoints([stored.spec])
     return again

@@ -19,7 +19,7 @@ from fedlib.data import load
 from fedlib.engine.backends import pick
 from fedlib.engine.result import RunResult
 from fedlib.engine.setup import find_device
-from fedlib.engine.worker_processes import DEATHS, WorkerProcesses, context
+from fedlib.engine.worker_processes import WorkerProcesses, context
 from fedlib.measures import check_packages
 from fedlib.models.model import STEPS
 from fedlib.runs.cluster import run_on_cluster
@@ -28,7 +28,6 @@ from fedlib.runs.store import Spec, Store
 from fedlib.spec import RunSpec
 
 Done = dict[str, RunResult | FedlibError]
-LOST = f"its worker process died {DEATHS} times (killed, or out of memory?)"
 
 
 def run_all(
@@ -137,7 +136,7 @@ def _in_processes(jobs: dict[str, tuple], count: int, bar) -> Done:
     listener.start()
     workers = WorkerProcesses(count, _connect, writer)
     try:
-        results = workers.map(_job, jobs, lambda key: {spec.id: FedlibError(LOST) for spec in jobs[key][0]})
+        results = workers.map(_job, jobs, lambda key, error: {spec.id: error for spec in jobs[key][0]})
     finally:
         workers.stop()
         writer.send(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 
@@ -101,9 +102,7 @@ def better(found):
     return decided(found, ", ".join(f"{name} {apart(gap)}" for name, gap in found.items()), equal=NEAR, unit="points")
 
 
-def alike(found):
-    """All of these differences are smaller than NEAR points."""
-    return task.changes_little(found, NEAR)
+alike = partial(task.changes_little, near=NEAR)
 
 
 def answer(tables) -> str:
