@@ -18,7 +18,7 @@ MANY = ("fedavg", "fedprox", "feddyn", "fedgen")  # with a single global model
 # fedavg_ft is FedAvg at another point, and pfedsv_known is told who has which classes
 ALL = tuple(name for name in algorithms.of_fedlib() if name not in ("fedavg_ft", "pfedsv_known"))
 FEW = ("local", "fedavg", "fedbn", "fedper", "fedrep", "fedbabu", "fedfomo", "ffedap", "pfedsim", "pfedcs", "fedsimsup")
-FAR = {  # over 2 points below the highest mean of three seeds at every point; others get more once all their runs are there
+FAR = {  # over 2 points below the highest mean of three seeds at every point; others get more once all are run
     "Dir(0.1)": ("local", "fedamp", "fedproto", "perfedavg", "pfedsv"),
     "Dir(0.5)": ("local", "fedamp", "fedbabu", "fedfomo", "fedgh", "fedproto", "fedprox", "fedrep", "fesem", "ffedap",
                  "perfedavg", "pfedme", "pfedsv"),
